@@ -1,0 +1,51 @@
+# Everything a contributor runs. Each target sets up what it needs.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test check format bench docs lock clean
+
+help:  ## show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Lakeport needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: $(READY)  ## serve a small catalog and query it (ARGS=--once to exit afterwards)
+	@$(BIN)/lakeport demo $(ARGS)
+
+test: $(READY)  ## run the test suite (ARGS="-k name" to choose)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY)  ## lint, format, types, import contracts, documentation
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+
+format: $(READY)  ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## measure, as ratios to a baseline of the same run (ARGS="--only doget")
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(READY)  ## serve the documentation on localhost
+	$(BIN)/mkdocs serve
+
+lock: $(READY)  ## rewrite requirements.lock from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --group dev --group docs \
+	  --generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements.lock
+
+clean:  ## remove the virtual environment and everything built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

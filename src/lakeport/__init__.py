@@ -1,0 +1,1 @@
+"""Lakeport: an airport for your lake."""

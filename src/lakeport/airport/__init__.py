@@ -1,0 +1,6 @@
+"""The wire: an Arrow Flight server that DuckDB's airport extension attaches, and its client."""
+
+from lakeport.airport.limits import Limits
+from lakeport.airport.server import Server, serve
+
+__all__ = ["Limits", "Server", "serve"]

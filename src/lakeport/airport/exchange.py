@@ -1,0 +1,105 @@
+"""DoExchange: which operation a client wants, and the two ends of the stream.
+
+`Exchange` hides pyarrow's readers and writers behind four verbs; the operations themselves are in
+`functions` and `dml`, one handler each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lakeport.airport.addresses import Address, parse_descriptor
+from lakeport.airport.headers import Call
+from lakeport.airport.host import Host
+from lakeport.errors import InvalidArgumentError, MessageTooLargeError, UnsupportedError
+
+__all__ = ["Exchange", "OperationHandler", "run_exchange"]
+
+
+class Exchange:
+    """One exchange: what the client sends, and how it is answered."""
+
+    def __init__(self, host: Host, call: Call, address: Address, reader: Any, writer: Any) -> None:
+        self.host = host
+        self.call = call
+        self.address = address
+        self.returns_rows = call.header("return-chunks") == "1"
+        self._reader = reader
+        self._writer = writer
+
+    def input_schema(self) -> pa.Schema:
+        """The columns that the client sends. Discards metadata that comes before them."""
+        schema = self._reader.schema
+        limits = self.host.limits
+        limits.check(len(schema), limits.columns, "the number of columns")
+        return schema
+
+    def read_metadata(self) -> bytes:
+        """The metadata-only message that opens an in-out call."""
+        try:
+            chunk = self._reader.read_chunk()
+        except StopIteration:
+            raise InvalidArgumentError("the exchange ended before its parameters came") from None
+        if chunk.data is not None or chunk.app_metadata is None:
+            raise InvalidArgumentError("the exchange must begin with its parameters")
+        return chunk.app_metadata.to_pybytes()  # type: ignore[no-any-return]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches that the client sends, until it has sent all."""
+        while True:
+            self.host.check_running()
+            try:
+                chunk = self._reader.read_chunk()
+            except StopIteration:
+                return
+            if chunk.data is not None:
+                self._check_size(chunk.data)
+                yield chunk.data
+
+    def begin(self, schema: pa.Schema) -> None:
+        """Announce the columns of the answer; the client waits for it before it sends rows."""
+        self._writer.begin(schema, options=self.host.write_options)
+
+    def write(self, batch: pa.RecordBatch, metadata: bytes | None = None) -> None:
+        """Answer with rows."""
+        if metadata is None:
+            self._writer.write_batch(batch)
+        else:
+            self._writer.write_with_metadata(batch, metadata)
+
+    def write_metadata(self, metadata: bytes) -> None:
+        """Answer without rows."""
+        self._writer.write_metadata(metadata)
+
+    def _check_size(self, batch: pa.RecordBatch) -> None:
+        if batch.nbytes > self.host.max_message_size:
+            raise MessageTooLargeError(
+                f"a batch has {batch.nbytes} bytes; this server takes {self.host.max_message_size}"
+            )
+
+
+OperationHandler: TypeAlias = Callable[[Exchange], None]
+
+
+def run_exchange(
+    host: Host,
+    call: Call,
+    descriptor: flight.FlightDescriptor,
+    reader: Any,
+    writer: Any,
+    operations: dict[str, OperationHandler],
+) -> None:
+    """Run the operation that the headers name."""
+    name = call.header("airport-operation")
+    if name is None:
+        raise InvalidArgumentError("the exchange has no airport-operation header")
+    operation = operations.get(name)
+    if operation is None:
+        raise UnsupportedError(f"the operation {name[:80]!r} is not supported")
+    operation(
+        Exchange(host, call, parse_descriptor(descriptor, limits=host.limits), reader, writer)
+    )

@@ -1,0 +1,171 @@
+"""GetFlightInfo, GetSchema and ListFlights: what a plain Flight client can list, describe and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lakeport.airport.addresses import DATABASES, Address, parse_descriptor
+from lakeport.airport.codec import encode, write_schema
+from lakeport.airport.endpoints import scan_endpoints
+from lakeport.airport.headers import Call
+from lakeport.airport.host import Host
+from lakeport.airport.listing import function_infos, schema_infos, table_info, wire_schema
+from lakeport.airport.registry import AnyFunction, RoutedCatalog
+from lakeport.airport.scans import resolve_scan, scan_options
+from lakeport.airport.signatures import input_schema
+from lakeport.airport.tickets import ScanTicket
+from lakeport.auth import Operation
+from lakeport.catalog import ParameterKind, ScalarFunction, Schema, Table
+
+__all__ = ["flight_info", "flight_schema", "list_flights", "scan_info"]
+
+
+def flight_info(host: Host, call: Call, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+    """Describe a table with endpoints to read it; an empty descriptor describes the whole catalog."""
+    if _is_empty(descriptor):
+        return _catalog_info(host.route(call), descriptor)
+    ticket = ScanTicket(parse_descriptor(descriptor, limits=host.limits))
+    return scan_info(host, call, ticket, descriptor)
+
+
+def scan_info(
+    host: Host, call: Call, ticket: ScanTicket, descriptor: flight.FlightDescriptor
+) -> flight.FlightInfo:
+    """The FlightInfo of a table or function call, with endpoints."""
+    scan = resolve_scan(host, call, ticket)
+    options = scan_options(host, ticket)
+    size = scan.size(options)
+    rows = -1 if size.rows is None else size.rows
+    size_bytes = -1 if size.bytes is None else size.bytes
+    if ticket.address.in_future:
+        # Only the JSON itself says that there is nothing to read yet.
+        endpoints = [flight.FlightEndpoint(bytes(descriptor.command), [host.location])]
+    else:
+        routed = replace(ticket, address=replace(ticket.address, catalog=scan.routed.name))
+        time_point = ticket.time_point
+        if time_point is not None:
+            routed = replace(routed, at_unit=time_point.unit.name, at_value=time_point.value)
+        endpoints = scan_endpoints(host, scan, routed, location=host.location)
+    if scan.table is None or ticket.address.name == DATABASES:
+        return flight.FlightInfo(scan.schema, descriptor, endpoints, rows, size_bytes)
+    return table_info(
+        scan.routed,
+        ticket.address.schema,
+        scan.table,
+        schema=scan.schema,
+        descriptor=descriptor,
+        endpoints=endpoints,
+        total_records=rows,
+        total_bytes=size_bytes,
+    )
+
+
+def flight_schema(
+    host: Host, call: Call, descriptor: flight.FlightDescriptor
+) -> flight.SchemaResult:
+    """The columns of a table."""
+    scan = resolve_scan(host, call, ScanTicket(parse_descriptor(descriptor, limits=host.limits)))
+    return flight.SchemaResult(wire_schema(scan.table, scan.schema) if scan.table else scan.schema)
+
+
+def list_flights(host: Host, call: Call) -> Iterator[flight.FlightInfo]:
+    """Everything of a catalog, or of one schema where the client's headers ask for it."""
+    catalog = call.header("airport-list-flights-filter-catalog")
+    schema_name = call.header("airport-list-flights-filter-schema")
+    routed_catalogs = (
+        [host.route(call, catalog or "")] if catalog or call.catalog else host.registry.items()
+    )
+    for routed in routed_catalogs:
+        if schema_name is not None:
+            yield from schema_infos(routed, routed.schema(schema_name))
+            continue
+        for schema in routed.schemas():
+            yield from _readable_infos(host, routed, schema)
+
+
+def _readable_infos(
+    host: Host, routed: RoutedCatalog, schema: Schema
+) -> Iterator[flight.FlightInfo]:
+    """Like the client's own listing, with endpoints that a plain client can read."""
+    for table in schema.tables():
+        if routed.allows(Operation.SEE, schema.name, table.name):
+            address = Address(schema.name, table.name, catalog=routed.name)
+            ticket = ScanTicket(address).to_bytes()
+            yield table_info(
+                routed,
+                schema.name,
+                table,
+                endpoints=[flight.FlightEndpoint(ticket, [host.location])],
+            )
+    yield from function_infos(routed, schema)
+
+
+def _catalog_info(routed: RoutedCatalog, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+    routed.require(Operation.SEE)
+    content = {"schemas": [_schema_entry(routed, schema) for schema in routed.schemas()]}
+    packed = pa.compress(encode(content), codec="zstd", asbytes=True)
+    return flight.FlightInfo(pa.schema([]), descriptor, [], -1, -1, app_metadata=packed)
+
+
+def _schema_entry(routed: RoutedCatalog, schema: Schema) -> dict[str, Any]:
+    def visible(name: str) -> bool:
+        return routed.allows(Operation.SEE, schema.name, name)
+
+    entry: dict[str, Any] = {
+        "name": schema.name,
+        "tables": [_table_entry(table) for table in schema.tables() if visible(table.name)],
+    }
+    if schema.comment:
+        entry["comment"] = schema.comment
+    functions = {
+        "scalar_functions": schema.scalar_functions(),
+        "table_functions": schema.table_functions(),
+        "table_functions_in_out": schema.table_functions_in_out(),
+    }
+    for key, members in functions.items():
+        entries = [_function_entry(function) for function in members if visible(function.name)]
+        if entries:
+            entry[key] = entries
+    return entry
+
+
+def _table_entry(table: Table) -> dict[str, Any]:
+    schema = write_schema(wire_schema(table, table.arrow_schema()))
+    return _with_comment({"name": table.name, "schema": schema}, table.comment)
+
+
+def _function_entry(function: AnyFunction) -> dict[str, Any]:
+    parameters = [
+        {
+            "name": field.name,
+            "type": "any"
+            if field.metadata and b"is_any_type" in field.metadata
+            else str(field.type),
+            "kind": parameter.kind.value,
+        }
+        for field, parameter in zip(
+            input_schema(function.signature), function.signature.parameters, strict=True
+        )
+    ]
+    for entry in parameters:
+        if entry["kind"] == ParameterKind.TABLE.value:
+            entry["type"] = "table"
+    signature: dict[str, Any] = {"parameters": parameters}
+    if isinstance(function, ScalarFunction):
+        signature["return_type"] = str(function.signature.returns)
+    return _with_comment({"name": function.name, "signature": signature}, function.comment)
+
+
+def _with_comment(entry: dict[str, Any], comment: str) -> dict[str, Any]:
+    return {**entry, "comment": comment} if comment else entry
+
+
+def _is_empty(descriptor: flight.FlightDescriptor) -> bool:
+    if descriptor.descriptor_type == flight.DescriptorType.CMD:
+        return not descriptor.command
+    return not descriptor.path

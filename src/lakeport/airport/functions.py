@@ -1,0 +1,118 @@
+"""Function calls over DoExchange: scalar functions, and functions that take a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from lakeport.airport.codec import decode_struct
+from lakeport.airport.exchange import Exchange
+from lakeport.airport.signatures import decode_arguments, input_schema, output_schema
+from lakeport.airport.streams import Alignment, split
+from lakeport.catalog import AnyType, ScalarFunction, ScanOptions, TableFunctionInOut
+from lakeport.errors import InternalError, InvalidArgumentError
+from lakeport.filters import parse_filter
+
+__all__ = ["call_in_out_function", "call_scalar_function"]
+
+_CONTINUES = b"chunk_continues"
+_FINISHED = b"chunk_finished"
+
+
+def call_scalar_function(exchange: Exchange) -> None:
+    """One batch of arguments in, one batch of as many results out, until the client is done."""
+    routed = exchange.host.route(exchange.call, exchange.address.catalog)
+    function = routed.scalar_function(exchange.address)
+    received = exchange.input_schema()
+    if len(received) != len(function.signature.parameters):
+        raise InvalidArgumentError(
+            f"function {exchange.address} takes {len(function.signature.parameters)} arguments, "
+            f"not {len(received)}"
+        )
+    schema = output_schema(function)
+    exchange.begin(schema)
+    for batch in exchange.batches():
+        result = _execute(function, batch)
+        exchange.write(pa.RecordBatch.from_arrays([result], schema=schema))
+
+
+def call_in_out_function(exchange: Exchange) -> None:
+    """Rows in, rows out: what the function yields is sent while its input still arrives."""
+    limits = exchange.host.limits
+    # Touching the schema first would lose the parameters.
+    request = decode_struct(exchange.read_metadata(), "parameters", limits=limits)
+    routed = exchange.host.route(exchange.call, exchange.address.catalog)
+    function = routed.table_function(exchange.address)
+    if not isinstance(function, TableFunctionInOut):
+        raise InvalidArgumentError(f"function {exchange.address} does not take a table")
+    arguments = decode_arguments(function, request.blob("parameters"), limits=limits)
+    received = exchange.input_schema()
+    schema = function.schema_for_input(arguments, received)
+    exchange.begin(schema)
+
+    rows = _InputRows(exchange, schema)
+    options = ScanOptions(
+        filter=parse_filter(
+            request.text("json_filters", ""),
+            max_bytes=limits.json_bytes,
+            max_depth=limits.json_depth,
+        ),
+        batch_size=exchange.host.batch_rows,
+    )
+    output = function.execute_in_out(
+        arguments, pa.RecordBatchReader.from_batches(received, rows), options
+    )
+    align = Alignment(schema, output.schema, None, f"function {exchange.address}")
+    for batch in output:
+        for piece in split(
+            align(batch),
+            rows=exchange.host.batch_rows,
+            size=exchange.host.max_message_size,
+        ):
+            exchange.write(piece, _CONTINUES)
+    # A function may stop before its input does; the client still waits for its answers.
+    for _ in rows:
+        pass
+    exchange.write(rows.no_rows, _FINISHED)
+
+
+class _InputRows(Iterator[pa.RecordBatch]):
+    """The input of an in-out call. Asking for the next batch tells the client that the last is done.
+
+    That answer is always empty: the client would wait forever after one of 2048 rows.
+    """
+
+    def __init__(self, exchange: Exchange, output: pa.Schema) -> None:
+        self.no_rows = pa.RecordBatch.from_pylist([], schema=output)
+        self._exchange = exchange
+        self._batches = exchange.batches()
+        self._unanswered = False
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._unanswered:
+            self._unanswered = False
+            self._exchange.write(self.no_rows, _FINISHED)
+        batch = next(self._batches)
+        self._unanswered = True
+        return batch
+
+
+def _execute(function: ScalarFunction, batch: pa.RecordBatch) -> pa.Array:
+    declared = function.signature.parameters
+    if not any(isinstance(parameter.type, AnyType) for parameter in declared):
+        # The client labels the buffers with our own types, whatever their names.
+        batch = (
+            pa.RecordBatch.from_arrays(batch.columns, schema=input_schema(function.signature))
+            if batch.num_columns
+            else batch
+        )
+    result = function.execute(batch)
+    returns = function.signature.returns
+    if isinstance(result, pa.ChunkedArray):
+        result = result.combine_chunks()
+    if len(result) != batch.num_rows:
+        raise InternalError(
+            f"function {function.name!r} returned {len(result)} values for {batch.num_rows} rows"
+        )
+    return result if result.type == returns else result.cast(returns)

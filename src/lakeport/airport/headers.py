@@ -1,0 +1,99 @@
+"""The headers of a call: who calls, for which catalog, in which transaction.
+
+A Flight middleware reads them once per call, authenticates the caller, and keeps both for the
+handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyarrow import flight
+
+from lakeport.airport.status import answering
+from lakeport.auth import Authenticator, bearer_token
+from lakeport.catalog import RequestContext
+from lakeport.errors import InvalidArgumentError, UnauthenticatedError
+
+__all__ = ["MIDDLEWARE", "Call", "HeaderMiddlewareFactory", "call_of"]
+
+MIDDLEWARE = "lakeport"
+
+_MAX_HEADER = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The headers of one call, and the identity behind its token."""
+
+    headers: Mapping[str, Sequence[str]]
+    identity: str
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header, or None; an empty value counts as none."""
+        values = self.headers.get(name)
+        return values[0] or None if values else None
+
+    @property
+    def catalog(self) -> str:
+        """The catalog that the client attached, or an empty string."""
+        return self.header("airport-catalog") or ""
+
+    def request(self, *, catalog: str, peer: str) -> RequestContext:
+        """The context that catalog methods see."""
+        return RequestContext(
+            identity=self.identity,
+            catalog=catalog,
+            transaction_id=self.header("airport-transaction-id"),
+            session_id=self.header("airport-client-session-id"),
+            trace_id=self.header("airport-trace-id"),
+            peer=peer,
+        )
+
+
+class _HeaderMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
+    def __init__(self, call: Call) -> None:
+        self.call = call
+
+
+class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Reads and checks the headers of every call before its handler runs."""
+
+    def __init__(self, authenticator: Authenticator | None) -> None:
+        self._authenticator = authenticator
+
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[Any]]) -> _HeaderMiddleware:  # noqa: ARG002
+        """Authenticate the caller and keep the headers."""
+        with answering("authentication", typed=False):
+            return _HeaderMiddleware(Call(_texts(headers), self._identity(headers)))
+
+    def _identity(self, headers: Mapping[str, Sequence[Any]]) -> str:
+        if self._authenticator is None:
+            return ""
+        token = bearer_token(next(iter(headers.get("authorization", ())), None))
+        if token is None:
+            raise UnauthenticatedError(
+                "this server needs a bearer token: CREATE SECRET (TYPE airport, AUTH_TOKEN '…', "
+                "SCOPE '<location>') makes DuckDB send one on every call"
+            )
+        return self._authenticator.authenticate(token)
+
+
+def call_of(context: flight.ServerCallContext) -> Call:
+    """The call that a handler is answering."""
+    middleware = context.get_middleware(MIDDLEWARE)
+    return middleware.call if middleware is not None else Call({}, "")
+
+
+def _texts(headers: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+    kept = {
+        name: [value for value in values if isinstance(value, str)]
+        for name, values in headers.items()
+        if name != "authorization"
+    }
+    for name, values in kept.items():
+        if any(len(value) > _MAX_HEADER for value in values):
+            raise InvalidArgumentError(f"header {name[:80]!r} is too long")
+    return kept

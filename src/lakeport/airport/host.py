@@ -1,0 +1,56 @@
+"""What every handler of a server shares: its catalogs, bounds and settings."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyarrow import ipc
+
+from lakeport.airport.headers import Call
+from lakeport.airport.limits import Limits
+from lakeport.airport.listing import Listings
+from lakeport.airport.registry import Registry, RoutedCatalog
+from lakeport.catalog import Action
+from lakeport.errors import UnavailableError
+
+__all__ = ["REUSE_CONNECTION", "Host"]
+
+REUSE_CONNECTION = "arrow-flight-reuse-connection://?"
+"""The location that tells a client to fetch an endpoint over the connection it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The state behind a server. Everything in it is immutable or guards itself."""
+
+    registry: Registry
+    limits: Limits
+    batch_rows: int
+    """The most rows in a batch of a scan."""
+    max_message_size: int
+    """The most bytes in a batch, either way."""
+    write_options: ipc.IpcWriteOptions
+    """How batches are encoded: plain, or compressed."""
+    public_location: Callable[[], str]
+    """Tells where plain Flight clients find this server; the port is known once it listens."""
+    actions: Mapping[str, Action] = field(default_factory=dict)
+    """Custom actions of the server itself."""
+    listings: Listings = field(default_factory=Listings)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the server stops: streams end with a retriable error."""
+
+    def route(self, call: Call, *names: str) -> RoutedCatalog:
+        """The catalog that a call is about."""
+        return self.registry.route(call.catalog, *names)
+
+    @property
+    def location(self) -> str:
+        """Where this server tells plain Flight clients that it is."""
+        return self.public_location()
+
+    def check_running(self) -> None:
+        """Refuse to go on when the server stops."""
+        if self.stopping.is_set():
+            raise UnavailableError("the server is shutting down; try again")

@@ -1,0 +1,37 @@
+"""How large anything that comes from outside may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakeport.errors import MessageTooLargeError
+
+__all__ = ["DEFAULT_LIMITS", "Limits"]
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on incoming messages. What exceeds one is refused with a clear status."""
+
+    action_bytes: int = 16 * MIB
+    """The body of an action."""
+    ticket_bytes: int = 4 * MIB
+    """A ticket or a command descriptor."""
+    json_bytes: int = 4 * MIB
+    """A JSON text: a filter, a discovery request."""
+    json_depth: int = 200
+    """How deep JSON may nest."""
+    columns: int = 10_000
+    """The columns of a schema, or of a projection."""
+    decompressed_bytes: int = 1024 * MIB
+    """What a compressed message may unfold to."""
+
+    def check(self, size: int, limit: int, what: str) -> None:
+        """Refuse something larger than its limit."""
+        if size > limit:
+            raise MessageTooLargeError(f"{what} is too large: {size} of at most {limit} allowed")
+
+
+DEFAULT_LIMITS = Limits()

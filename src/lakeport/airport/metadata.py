@@ -1,0 +1,158 @@
+"""The actions with which the client learns about a catalog and prepares a scan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lakeport.airport.actions import ActionTable
+from lakeport.airport.addresses import parse_descriptor
+from lakeport.airport.codec import Struct, decode_struct, encode, read_schema
+from lakeport.airport.endpoints import scan_endpoints
+from lakeport.airport.headers import Call
+from lakeport.airport.host import Host
+from lakeport.airport.listing import catalog_version, table_info
+from lakeport.airport.scans import column_names, resolve_scan, scan_options
+from lakeport.airport.signatures import decode_arguments
+from lakeport.airport.statistics import encode_statistics
+from lakeport.airport.tickets import ScanTicket
+from lakeport.auth import Operation
+from lakeport.catalog import (
+    StatisticsTable,
+    TableFunction,
+    TransactionManager,
+    TransactionState,
+)
+from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+
+__all__ = ["METADATA_ACTIONS"]
+
+METADATA_ACTIONS: Final = ActionTable(decode_struct)
+
+
+@METADATA_ACTIONS.add("list_schemas", "List the schemas of a catalog with all their contents")
+def list_schemas(host: Host, call: Call, request: Struct) -> bytes:
+    routed = host.route(call, request.text("catalog_name", ""))
+    routed.require(Operation.SEE)
+    return host.listings.list_schemas(routed)
+
+
+@METADATA_ACTIONS.add("catalog_version", "Tell the version of a catalog")
+def tell_catalog_version(host: Host, call: Call, request: Struct) -> bytes:
+    version = catalog_version(host.route(call, request.text("catalog_name", "")))
+    return encode({"catalog_version": int(version.version), "is_fixed": bool(version.is_fixed)})
+
+
+@METADATA_ACTIONS.add("create_transaction", "Start a transaction")
+def create_transaction(host: Host, call: Call, request: Struct) -> bytes:
+    catalog = host.route(call, request.text("catalog_name", "")).catalog
+    is_manager = isinstance(catalog, TransactionManager)
+    return encode({"identifier": catalog.begin_transaction() if is_manager else None})
+
+
+@METADATA_ACTIONS.add("get_transaction_status", "Tell the state of a transaction")
+def get_transaction_status(host: Host, call: Call, request: Struct) -> bytes:
+    catalog = host.route(call, request.text("catalog_name", "")).catalog
+    state: TransactionState | None = None
+    if isinstance(catalog, TransactionManager):
+        state = catalog.transaction_status(request.text("transaction_id"))
+    return encode({"status": state.value if state else "", "exists": state is not None})
+
+
+@METADATA_ACTIONS.add("flight_info", "Describe a table, now or at a time")
+def flight_info(host: Host, call: Call, request: Struct) -> bytes:
+    descriptor = descriptor_of(request.blob("descriptor"))
+    ticket = ScanTicket(
+        parse_descriptor(descriptor, limits=host.limits),
+        at_unit=request.text("at_unit", ""),
+        at_value=request.text("at_value", ""),
+    )
+    scan = resolve_scan(host, call, ticket)
+    if scan.table is None:
+        raise InvalidArgumentError(f"{scan.what} is not a table")
+    size = scan.size(scan_options(host, ticket))
+    info = table_info(
+        scan.routed,
+        ticket.address.schema,
+        scan.table,
+        schema=scan.schema,
+        descriptor=descriptor,
+        total_records=-1 if size.rows is None else size.rows,
+        total_bytes=-1 if size.bytes is None else size.bytes,
+    )
+    return info.serialize()  # type: ignore[no-any-return]
+
+
+@METADATA_ACTIONS.add("endpoints", "Give the endpoints of a scan, with columns, filters and time")
+def endpoints(host: Host, call: Call, request: Struct) -> bytes:
+    address = parse_descriptor(descriptor_of(request.blob("descriptor")), limits=host.limits)
+    parameters = request.struct("parameters")
+    ticket = ScanTicket(
+        address,
+        filters=parameters.text("json_filters", ""),
+        at_unit=parameters.text("at_unit", ""),
+        at_value=parameters.text("at_value", ""),
+        arguments=parameters.blob("table_function_parameters", b"") or None,
+    )
+    scan = resolve_scan(host, call, ticket)
+    ids = parameters.integers("column_ids", [])
+    host.limits.check(len(ids), host.limits.columns, "the number of columns")
+    ticket = replace(
+        ticket,
+        address=replace(address, catalog=scan.routed.name),
+        columns=column_names(scan.schema, ids) if ids else None,
+        **_time_of(ticket),
+    )
+    found = [] if address.in_future else scan_endpoints(host, scan, ticket)
+    return encode([endpoint.serialize() for endpoint in found])
+
+
+@METADATA_ACTIONS.add("table_function_flight_info", "Describe the result of a table function")
+def table_function_flight_info(host: Host, call: Call, request: Struct) -> bytes:
+    descriptor = descriptor_of(request.blob("descriptor"))
+    address = parse_descriptor(descriptor, limits=host.limits)
+    function = host.route(call, address.catalog).table_function(address)
+    arguments = decode_arguments(function, request.blob("parameters"), limits=host.limits)
+    if isinstance(function, TableFunction):
+        schema = function.schema_for(arguments)
+    else:
+        rows = request.blob("table_input_schema", b"")
+        if not rows:
+            raise InvalidArgumentError(f"function {address} needs a table")
+        schema = function.schema_for_input(
+            arguments, read_schema(rows, "the input table", limits=host.limits)
+        )
+    return flight.FlightInfo(schema, descriptor, [], -1, -1).serialize()  # type: ignore[no-any-return]
+
+
+@METADATA_ACTIONS.add("column_statistics", "Tell the bounds of a column")
+def column_statistics(host: Host, call: Call, request: Struct) -> bytes:
+    address = parse_descriptor(descriptor_of(request.blob("flight_descriptor")), limits=host.limits)
+    table = host.route(call, address.catalog).table(address, Operation.READ)
+    if not isinstance(table, StatisticsTable):
+        raise UnsupportedError(f"table {address} has no statistics")
+    name = request.text("column_name")
+    position = table.arrow_schema().get_field_index(name)
+    if position < 0:
+        raise NotFoundError(f"table {address} has no column {name!r}")
+    stats = table.column_statistics(name, request.text("type", ""))
+    return encode_statistics(stats, table.arrow_schema().field(position).type)
+
+
+def descriptor_of(raw: bytes) -> flight.FlightDescriptor:
+    """A descriptor that came inside a message."""
+    try:
+        return flight.FlightDescriptor.deserialize(raw)
+    except (pa.ArrowException, OSError, ValueError):
+        raise InvalidArgumentError("not a flight descriptor") from None
+
+
+def _time_of(ticket: ScanTicket) -> dict[str, str]:
+    # A time inside a JSON descriptor must survive in the ticket, whose address does not hold one.
+    time_point = ticket.time_point
+    if time_point is None:
+        return {}
+    return {"at_unit": time_point.unit.name, "at_value": time_point.value}

@@ -1,0 +1,187 @@
+"""The catalogs of a server, and how a call finds its catalog, schema, table and function.
+
+The set of catalogs may change while the server runs: it is an immutable mapping that is replaced
+under a lock, so that readers never wait.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias, TypeVar
+
+from lakeport.airport.addresses import Address
+from lakeport.airport.signatures import tag_of
+from lakeport.auth import Access, Authorizer, Operation
+from lakeport.catalog import (
+    Catalog,
+    ScalarFunction,
+    Schema,
+    Table,
+    TableFunction,
+    TableFunctionInOut,
+    current_request,
+)
+from lakeport.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+)
+
+__all__ = ["AnyFunction", "CatalogSource", "Registry", "RoutedCatalog"]
+
+AnyFunction: TypeAlias = ScalarFunction | TableFunction | TableFunctionInOut
+F = TypeVar("F", bound=AnyFunction)
+
+CatalogSource: TypeAlias = Catalog | Mapping[str, Catalog] | Iterable[Catalog]
+"""One catalog, several by name, or several that have a `name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedCatalog:
+    """A catalog, and the name that the client calls it by."""
+
+    name: str
+    catalog: Catalog
+    authorizer: Authorizer | None = None
+
+    def allows(
+        self, operation: Operation, schema: str | None = None, name: str | None = None
+    ) -> bool:
+        """Whether the caller may do this."""
+        if self.authorizer is None:
+            return True
+        access = Access(current_request().identity, operation, self.name, schema, name)
+        return bool(self.authorizer(access))
+
+    def require(
+        self, operation: Operation, schema: str | None = None, name: str | None = None
+    ) -> None:
+        """Refuse what the caller may not do."""
+        if not self.allows(operation, schema, name):
+            what = ".".join(part for part in (self.name, schema, name) if part) or "this catalog"
+            raise PermissionDeniedError(f"you may not {operation.value} {what}")
+
+    def schemas(self) -> Sequence[Schema]:
+        """The schemas that the caller may see."""
+        return [s for s in self.catalog.schemas() if self.allows(Operation.SEE, s.name)]
+
+    def schema(self, name: str) -> Schema:
+        """A schema by name."""
+        schema = self.catalog.schema(name)
+        if schema is None:
+            raise NotFoundError(f"there is no schema {name!r}")
+        return schema
+
+    def table(self, address: Address, operation: Operation) -> Table:
+        """A table by address, if the caller may do this with it."""
+        self.require(operation, address.schema, address.name)
+        table = self.schema(address.schema).table(address.name)
+        if table is None:
+            raise NotFoundError(f"there is no table {address}")
+        return table
+
+    def scalar_function(self, address: Address) -> ScalarFunction:
+        """A scalar function by address."""
+        functions = self.schema(address.schema).scalar_functions()
+        return self._choose(functions, address)
+
+    def table_function(self, address: Address) -> TableFunction | TableFunctionInOut:
+        """A table function, in-out or not, by address."""
+        schema = self.schema(address.schema)
+        functions: list[TableFunction | TableFunctionInOut] = [
+            *schema.table_functions(),
+            *schema.table_functions_in_out(),
+        ]
+        return self._choose(functions, address)
+
+    def _choose(self, functions: Iterable[F], address: Address) -> F:
+        self.require(Operation.CALL, address.schema, address.name)
+        wanted = address.name.casefold()
+        named = [function for function in functions if function.name.casefold() == wanted]
+        if address.tag:
+            named = [function for function in named if tag_of(function) == address.tag]
+        if not named:
+            raise NotFoundError(f"there is no function {address}")
+        if len(named) > 1:
+            raise InvalidArgumentError(
+                f"there are several functions {address}; use the descriptor of the one in the listing"
+            )
+        return named[0]
+
+
+class Registry:
+    """The catalogs of a server by name."""
+
+    def __init__(self, source: CatalogSource, *, authorizer: Authorizer | None = None) -> None:
+        self._authorizer = authorizer
+        self._lock = threading.Lock()
+        self._catalogs: Mapping[str, Catalog] = MappingProxyType(_named(source))
+
+    def names(self) -> list[str]:
+        """The names of all catalogs."""
+        return list(self._catalogs)
+
+    def items(self) -> list[RoutedCatalog]:
+        """All catalogs that the caller may see."""
+        routed = [RoutedCatalog(n, c, self._authorizer) for n, c in self._catalogs.items()]
+        return [catalog for catalog in routed if catalog.allows(Operation.SEE)]
+
+    def add(self, name: str, catalog: Catalog) -> None:
+        """Serve one more catalog from now on."""
+        with self._lock:
+            if name in self._catalogs:
+                raise AlreadyExistsError(f"there is a catalog {name!r} already")
+            self._catalogs = MappingProxyType({**self._catalogs, name: catalog})
+
+    def remove(self, name: str) -> Catalog:
+        """Stop serving a catalog, and return it. Scans that run already go on."""
+        with self._lock:
+            if name not in self._catalogs:
+                raise NotFoundError(f"there is no catalog {name!r}")
+            removed = self._catalogs[name]
+            rest = {n: c for n, c in self._catalogs.items() if n != name}
+            self._catalogs = MappingProxyType(rest)
+            return removed
+
+    def route(self, *names: str) -> RoutedCatalog:
+        """The catalog that a request names, in a field, a header or a path; all that do must agree.
+
+        An unnamed catalog that stands alone answers to every name, and no name is enough to reach
+        a catalog that stands alone.
+        """
+        given = {name for name in names if name}
+        if len(given) > 1:
+            raise InvalidArgumentError(f"the request names several catalogs: {sorted(given)}")
+        name = next(iter(given), "")
+        catalogs = self._catalogs
+        if name in catalogs:
+            return self._routed(name, catalogs[name])
+        if len(catalogs) == 1:
+            only, catalog = next(iter(catalogs.items()))
+            if not only or not name:
+                return self._routed(name, catalog)
+        known = ", ".join(sorted(repr(known) for known in catalogs)) or "none"
+        if not name:
+            raise NotFoundError(f"name the catalog to use; this server has: {known}")
+        raise NotFoundError(f"there is no catalog {name!r}; this server has: {known}")
+
+    def _routed(self, name: str, catalog: Catalog) -> RoutedCatalog:
+        return RoutedCatalog(name, catalog, self._authorizer)
+
+
+def _named(source: CatalogSource) -> dict[str, Catalog]:
+    if isinstance(source, Mapping):
+        return dict(source)
+    if isinstance(source, Catalog):
+        return {str(getattr(source, "name", "")): source}
+    named: dict[str, Catalog] = {}
+    for catalog in source:
+        name = str(getattr(catalog, "name", ""))
+        if name in named:
+            raise AlreadyExistsError(f"two catalogs are named {name!r}")
+        named[name] = catalog
+    return named

@@ -1,0 +1,200 @@
+"""From a request to something that can be read: a table, a table at a time, or a function call.
+
+Used by `endpoints` (to make tickets), by DoGet (to answer them) and by GetFlightInfo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakeport.airport.addresses import DATABASES, Address, table_tag
+from lakeport.airport.headers import Call
+from lakeport.airport.host import Host
+from lakeport.airport.registry import RoutedCatalog
+from lakeport.airport.signatures import decode_arguments
+from lakeport.airport.tickets import ScanTicket
+from lakeport.auth import Operation
+from lakeport.catalog import (
+    ArrowTable,
+    Endpoint,
+    EndpointTable,
+    Partition,
+    ScanOptions,
+    SizedTable,
+    Table,
+    TableFunction,
+    TableSize,
+    TimePoint,
+    TimeTravelTable,
+)
+from lakeport.catalog.schemas import field_is_rowid
+from lakeport.errors import InvalidArgumentError, NotFoundError, UnavailableError, UnsupportedError
+from lakeport.filters import parse_filter
+
+__all__ = ["Scan", "column_names", "resolve_scan", "scan_options"]
+
+_ROWID_COLUMN = 2**64 - 1
+_NO_COLUMN = 2**64 - 2
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Something that can be read, with the schema that the client has bound."""
+
+    what: str
+    """Its name, for errors."""
+    routed: RoutedCatalog
+    schema: pa.Schema
+    open: Callable[[ScanOptions], pa.RecordBatchReader]
+    endpoints: Callable[[ScanOptions], Sequence[Endpoint]]
+    size: Callable[[ScanOptions], TableSize]
+    table: Table | None = None
+    """The table behind it; None for a function call."""
+
+
+def resolve_scan(host: Host, call: Call, ticket: ScanTicket) -> Scan:
+    """Find what a ticket asks for, as far as the caller may read it."""
+    address = ticket.address
+    if not address.schema and address.name == DATABASES:
+        return _scan_of_databases(host)
+    routed = host.route(call, address.catalog)
+    if ticket.arguments is not None:
+        return _scan_of_function(host, routed, address, ticket.arguments)
+    table = routed.table(address, Operation.READ)
+    if ticket.time_point is not None:
+        return _scan_of_history(routed, table, address, ticket.time_point)
+    schema = table.arrow_schema()
+    check_tag(address, schema)
+    return _scan_of_table(routed, table, schema, address)
+
+
+def scan_options(host: Host, ticket: ScanTicket) -> ScanOptions:
+    """The options that a table is scanned with."""
+    return ScanOptions(
+        columns=ticket.columns,
+        filter=parse_filter(
+            ticket.filters,
+            max_bytes=host.limits.json_bytes,
+            max_depth=host.limits.json_depth,
+        ),
+        batch_size=host.batch_rows,
+        time_point=ticket.time_point,
+        partition=ticket.partition,
+    )
+
+
+def column_names(schema: pa.Schema, ids: Sequence[int]) -> tuple[str, ...]:
+    """The names behind DuckDB's column numbers, which count as if the rowid were not there."""
+    visible = [field.name for field in schema if not field_is_rowid(field)]
+    rowid = next((field.name for field in schema if field_is_rowid(field)), None)
+    names: dict[str, None] = {}
+    for number in ids:
+        if 0 <= number < len(visible):
+            names[visible[number]] = None
+        elif number == _ROWID_COLUMN:
+            if rowid is not None:
+                names[rowid] = None
+        elif number != _NO_COLUMN:
+            raise InvalidArgumentError(f"there is no column number {number}")
+    return tuple(names)
+
+
+def check_tag(address: Address, schema: pa.Schema) -> None:
+    """Refuse a client that has bound other columns than the table now has."""
+    if address.tag and address.tag != table_tag(schema):
+        raise UnavailableError(
+            f"the columns of table {address} have changed since this database was attached; "
+            "DETACH it and ATTACH it again"
+        )
+
+
+def _scan_of_table(
+    routed: RoutedCatalog, table: Table, schema: pa.Schema, address: Address
+) -> Scan:
+    return Scan(
+        what=f"table {address}",
+        routed=routed,
+        schema=schema,
+        open=table.scan,
+        endpoints=table.endpoints if isinstance(table, EndpointTable) else _one_endpoint,
+        size=table.size if isinstance(table, SizedTable) else _unknown_size,
+        table=table,
+    )
+
+
+def _scan_of_history(
+    routed: RoutedCatalog, table: Table, address: Address, time_point: TimePoint
+) -> Scan:
+    if address.in_future:
+        return _empty_scan(routed, table, address)
+    if not isinstance(table, TimeTravelTable):
+        raise UnsupportedError(f"table {address} has no history: AT ({time_point}) is not possible")
+    try:
+        schema = table.schema_at(time_point)
+    except NotFoundError:
+        if address.time_point is None:
+            raise
+        # The JSON contract answers a time before the table existed with no rows.
+        return _empty_scan(routed, table, address)
+    return _scan_of_table(routed, table, schema, address)
+
+
+def _scan_of_function(
+    host: Host, routed: RoutedCatalog, address: Address, arguments: bytes
+) -> Scan:
+    function = routed.table_function(address)
+    if not isinstance(function, TableFunction):
+        raise InvalidArgumentError(f"function {address} takes a table and is called by an exchange")
+    values = decode_arguments(function, arguments, limits=host.limits)
+    return Scan(
+        what=f"function {address}",
+        routed=routed,
+        schema=function.schema_for(values),
+        open=lambda options: function.execute_table(values, options),
+        endpoints=_one_endpoint,
+        size=_unknown_size,
+    )
+
+
+def _scan_of_databases(host: Host) -> Scan:
+    catalogs = host.registry.items()
+    data = pa.table(
+        {
+            "name": pa.array([routed.name for routed in catalogs], pa.string()),
+            "comment": pa.array(
+                [str(getattr(routed.catalog, "comment", "")) for routed in catalogs], pa.string()
+            ),
+            "location": pa.array([host.location] * len(catalogs), pa.string()),
+        }
+    )
+    table = ArrowTable(DATABASES, data)
+    return _scan_of_table(
+        RoutedCatalog("", _NO_CATALOG), table, data.schema, Address("", DATABASES)
+    )
+
+
+def _empty_scan(routed: RoutedCatalog, table: Table, address: Address) -> Scan:
+    empty = ArrowTable(table.name, table.arrow_schema().empty_table(), comment=table.comment)
+    return _scan_of_table(routed, empty, empty.arrow_schema(), address)
+
+
+def _one_endpoint(options: ScanOptions) -> Sequence[Endpoint]:  # noqa: ARG001
+    return [Partition(b"")]
+
+
+def _unknown_size(options: ScanOptions) -> TableSize:  # noqa: ARG001
+    return TableSize()
+
+
+class _NoCatalog:
+    def schemas(self) -> Sequence[object]:
+        return ()
+
+    def schema(self, name: str) -> None:  # noqa: ARG002
+        return None
+
+
+_NO_CATALOG = _NoCatalog()

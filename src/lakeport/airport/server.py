@@ -1,0 +1,246 @@
+"""`Server`: catalogs behind a port, and `serve` for scripts."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterable
+from types import FrameType, TracebackType
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from lakeport.airport.headers import MIDDLEWARE, HeaderMiddlewareFactory
+from lakeport.airport.host import REUSE_CONNECTION, Host
+from lakeport.airport.limits import DEFAULT_LIMITS, Limits
+from lakeport.airport.registry import CatalogSource, Registry
+from lakeport.airport.service import FlightService
+from lakeport.auth import Authorizer, AuthSource, TlsConfig, authenticator_of
+from lakeport.catalog import Action, Catalog
+from lakeport.errors import DefinitionError, UnavailableError
+
+__all__ = ["Server", "serve"]
+
+_log = logging.getLogger("lakeport")
+
+_WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104
+DEFAULT_PORT = 8815
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Server:
+    """An Airport server: DuckDB attaches it, any Flight client can read it.
+
+        with Server(catalog) as server:
+            print(server.location)
+
+    Args:
+        catalogs: One catalog, several by name, or several that have a `name`. An unnamed catalog
+            that stands alone answers to every name that a client attaches.
+        location: Where to listen; port 0 picks a free one. `grpc+tls://` with `tls`.
+        auth: Who may call: an authenticator, a callable from token to identity (or None), or a
+            mapping of tokens to identities. Without it everybody may.
+        authorize: Decides per catalog, schema and table what an identity may see and do.
+        tls: Certificate and key; with a client CA for mutual TLS.
+        advertise: The address to tell plain Flight clients, such as `grpc://lake.example:8815`.
+        actions: Custom Flight actions, which DuckDB users call with `airport_action`.
+        batch_rows: The most rows in a batch of a scan.
+        max_message_size: The most bytes in a batch, either way.
+        compression: Compress batches with `"lz4"` or `"zstd"`; worth it on slow networks only.
+        limits: Bounds on requests.
+        log_level: Set the level of the `lakeport` logger, such as `"DEBUG"`.
+    """
+
+    def __init__(
+        self,
+        catalogs: CatalogSource,
+        *,
+        location: str | None = None,
+        auth: AuthSource | None = None,
+        authorize: Authorizer | None = None,
+        tls: TlsConfig | None = None,
+        advertise: str | None = None,
+        actions: Iterable[Action] = (),
+        batch_rows: int = 64 * 1024,
+        max_message_size: int = 64 * 1024 * 1024,
+        compression: Literal["lz4", "zstd"] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        log_level: int | str | None = None,
+    ) -> None:
+        if batch_rows < 1 or max_message_size < 1:
+            raise DefinitionError("batch_rows and max_message_size must be positive")
+        self._requested = _check_location(location, tls)
+        self._tls = tls.load() if tls is not None else None
+        self._advertise = advertise
+        self._authenticator = authenticator_of(auth)
+        self._registry = Registry(catalogs, authorizer=authorize)
+        self._actions = {action.name: action for action in actions}
+        self._batch_rows = batch_rows
+        self._max_message_size = max_message_size
+        self._write_options = ipc.IpcWriteOptions(compression=compression)
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._host: Host | None = None
+        self._service: FlightService | None = None
+        if log_level is not None:
+            _log.setLevel(log_level)
+
+    def start(self) -> Self:
+        """Begin to listen and answer; returns at once."""
+        with self._lock:
+            if self._service is not None:
+                raise DefinitionError("the server is running already")
+            host = self._make_host()
+            try:
+                service = FlightService(
+                    host,
+                    self._requested,
+                    middleware={MIDDLEWARE: HeaderMiddlewareFactory(self._authenticator)},
+                    **self._tls_options(),
+                )
+            except (OSError, pa.ArrowException) as error:
+                raise UnavailableError(f"cannot listen on {self._requested}: {error}") from None
+            self._host, self._service = host, service
+        return self
+
+    @property
+    def port(self) -> int:
+        """The port that the server listens on."""
+        return int(self._running().port)
+
+    @property
+    def location(self) -> str:
+        """The location to attach, as seen from this machine."""
+        parts = urlsplit(self._requested)
+        hostname = "127.0.0.1" if parts.hostname in _WILDCARDS else parts.hostname
+        return f"{parts.scheme}://{_bracketed(hostname or '')}:{self.port}"
+
+    def add_catalog(self, name: str, catalog: Catalog) -> None:
+        """Serve one more catalog, from now on."""
+        self._registry.add(name, catalog)
+
+    def remove_catalog(self, name: str) -> None:
+        """Stop serving a catalog. Scans that run already go on."""
+        removed = self._registry.remove(name)
+        if self._host is not None:
+            self._host.listings.forget(removed)
+
+    def catalog_names(self) -> list[str]:
+        """The names of the catalogs being served."""
+        return self._registry.names()
+
+    def wait(self) -> None:
+        """Block until the server stops."""
+        self._running().wait()
+
+    def stop(self) -> None:
+        """Stop answering. Streams that run end with a retriable error. Does nothing when stopped."""
+        with self._lock:
+            host, service = self._host, self._service
+            self._host = self._service = None
+        if service is not None and host is not None:
+            host.stopping.set()
+            service.shutdown()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _make_host(self) -> Host:
+        return Host(
+            registry=self._registry,
+            limits=self._limits,
+            batch_rows=self._batch_rows,
+            max_message_size=self._max_message_size,
+            write_options=self._write_options,
+            public_location=self._public_location,
+            actions=self._actions,
+        )
+
+    def _tls_options(self) -> dict[str, Any]:
+        if self._tls is None:
+            return {}
+        return {
+            "tls_certificates": [(self._tls.certificate, self._tls.key)],
+            "verify_client": self._tls.client_ca is not None,
+            "root_certificates": self._tls.client_ca,
+        }
+
+    def _public_location(self) -> str:
+        if self._advertise is not None:
+            return self._advertise
+        # A wildcard address says nothing to a client, which has a connection already.
+        if self._service is None or urlsplit(self._requested).hostname in _WILDCARDS:
+            return REUSE_CONNECTION
+        return self.location
+
+    def _running(self) -> FlightService:
+        if self._service is None:
+            raise UnavailableError("the server is not running: call start() first")
+        return self._service
+
+
+def serve(
+    catalogs: CatalogSource, *, location: str = f"grpc://127.0.0.1:{DEFAULT_PORT}", **options: Any
+) -> None:
+    """Serve until interrupted (SIGINT or SIGTERM): the last line of a script.
+
+    Takes the options of `Server`, and prints how to attach what it serves.
+    """
+    with Server(catalogs, location=location, **options) as server:
+        _announce(server)
+        interrupted = threading.Event()
+
+        def interrupt(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
+            interrupted.set()
+
+        previous = {number: signal.signal(number, interrupt) for number in _STOP_SIGNALS}
+        try:
+            interrupted.wait()
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+def _announce(server: Server) -> None:
+    print(f"Lakeport serves {server.location}. In DuckDB:", flush=True)  # noqa: T201
+    print("  INSTALL airport FROM community; LOAD airport;")  # noqa: T201
+    for name in server.catalog_names():
+        attached = name or "lake"
+        print(  # noqa: T201
+            f"  ATTACH '{attached}' AS {attached} (TYPE airport, LOCATION '{server.location}');",
+            flush=True,
+        )
+
+
+def _check_location(location: str | None, tls: TlsConfig | None) -> str:
+    if location is None:
+        return f"{'grpc' if tls is None else 'grpc+tls'}://127.0.0.1:0"
+    try:
+        parts = urlsplit(location)
+        port = parts.port
+    except ValueError:
+        raise DefinitionError(f"{location!r} is not a location") from None
+    if parts.scheme not in {"grpc", "grpc+tcp", "grpc+tls"} or not parts.hostname or port is None:
+        raise DefinitionError(f"{location!r} is not a location such as grpc://127.0.0.1:8815")
+    if parts.scheme == "grpc+tls" and tls is None:
+        raise DefinitionError(f"{location} needs tls=TlsConfig(certificate=…, key=…)")
+    if parts.scheme != "grpc+tls" and tls is not None:
+        raise DefinitionError(
+            f"with tls=… the location must start with grpc+tls://, not {location}"
+        )
+    return location
+
+
+def _bracketed(hostname: str) -> str:
+    return f"[{hostname}]" if ":" in hostname else hostname

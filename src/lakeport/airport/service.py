@@ -1,0 +1,121 @@
+"""The Flight verbs: each finds the call behind a request and hands it to its room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pyarrow import flight
+
+from lakeport.airport.actions import BoundAction
+from lakeport.airport.discovery import DISCOVERY_ACTIONS
+from lakeport.airport.exchange import OperationHandler, run_exchange
+from lakeport.airport.flights import flight_info, flight_schema, list_flights
+from lakeport.airport.functions import call_in_out_function, call_scalar_function
+from lakeport.airport.headers import Call, call_of
+from lakeport.airport.host import Host
+from lakeport.airport.metadata import METADATA_ACTIONS
+from lakeport.airport.status import answering
+from lakeport.airport.streams import open_stream
+from lakeport.auth import Operation
+from lakeport.catalog import Action, ActionCatalog, request_scope
+from lakeport.errors import UnsupportedError
+
+__all__ = ["FlightService"]
+
+_OPERATIONS: Final[dict[str, OperationHandler]] = {
+    "scalar_function": call_scalar_function,
+    "table_function_in_out": call_in_out_function,
+}
+
+
+class FlightService(flight.FlightServerBase):  # type: ignore[misc]
+    """A Flight server whose answers come from the catalogs of a host."""
+
+    def __init__(self, host: Host, location: str, **options: Any) -> None:
+        self._host = host
+        super().__init__(location, **options)
+
+    def list_flights(self, context: Any, criteria: bytes) -> list[flight.FlightInfo]:  # noqa: ARG002
+        """List everything that can be read."""
+        with self._answer(context, "ListFlights", typed=True) as call:
+            return list(list_flights(self._host, call))
+
+    def get_flight_info(
+        self, context: Any, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        """Describe a table, a function or the whole catalog."""
+        with self._answer(context, "GetFlightInfo", typed=True) as call:
+            return flight_info(self._host, call, descriptor)
+
+    def get_schema(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
+        """Tell the columns of a table."""
+        with self._answer(context, "GetSchema", typed=False) as call:
+            return flight_schema(self._host, call, descriptor)
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
+        """Stream the rows that a ticket asks for."""
+        with self._answer(context, "DoGet", typed=True) as call:
+            return open_stream(self._host, call, ticket.ticket)
+
+    def do_put(self, context: Any, *_: Any) -> None:
+        """Refused: rows are written by DoExchange."""
+        with self._answer(context, "DoPut", typed=False):
+            raise UnsupportedError("rows are written by DoExchange, not by DoPut")
+
+    def do_exchange(
+        self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any
+    ) -> None:
+        """Call a function, or change rows."""
+        with self._answer(context, "DoExchange", typed=True) as call:
+            run_exchange(self._host, call, descriptor, reader, writer, _OPERATIONS)
+
+    def list_actions(self, context: Any) -> list[tuple[str, str]]:
+        """Name every action with a line on what it does."""
+        with self._answer(context, "ListActions", typed=False) as call:
+            builtin = [(a.name, a.description) for a in [*METADATA_ACTIONS, *DISCOVERY_ACTIONS]]
+            custom = [(a.name, a.description) for a in self._custom_actions(call)]
+            return builtin + custom
+
+    def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
+        """Run an action."""
+        with self._answer(context, action.type, typed=False) as call:
+            body = action.body.to_pybytes() if action.body is not None else b""
+            self._host.limits.check(len(body), self._host.limits.action_bytes, action.type)
+            builtin = METADATA_ACTIONS.get(action.type) or DISCOVERY_ACTIONS.get(action.type)
+            if builtin is not None:
+                return self._run(builtin, call, body)
+            for custom in self._custom_actions(call):
+                if custom.name == action.type:
+                    return _results(custom.handler(body))
+            raise UnsupportedError(f"there is no action {action.type[:80]!r}")
+
+    def _run(self, action: BoundAction, call: Call, body: bytes) -> list[bytes]:
+        reply = action.call(self._host, call, body)
+        return [] if reply is None else [reply]
+
+    def _custom_actions(self, call: Call) -> Iterator[Action]:
+        yield from self._host.actions.values()
+        routed = [self._host.route(call)] if call.catalog else self._host.registry.items()
+        for catalog in routed:
+            if isinstance(catalog.catalog, ActionCatalog):
+                for action in catalog.catalog.actions():
+                    if catalog.allows(Operation.CALL, None, action.name):
+                        yield action
+
+    @contextmanager
+    def _answer(self, context: Any, what: str, *, typed: bool) -> Iterator[Call]:
+        call = call_of(context)
+        request = call.request(catalog=call.catalog, peer=context.peer())
+        with request_scope(request), answering(what, typed=typed):
+            self._host.check_running()
+            yield call
+
+
+def _results(reply: bytes | str | Iterable[bytes | str] | None) -> list[bytes]:
+    if reply is None:
+        return []
+    if isinstance(reply, bytes | str):
+        reply = [reply]
+    return [part.encode() if isinstance(part, str) else bytes(part) for part in reply]

@@ -1,0 +1,98 @@
+"""Functions on the wire: their parameters as an Arrow schema, their arguments as one row."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from lakeport.airport.addresses import function_tag
+from lakeport.airport.codec import read_one_row
+from lakeport.airport.limits import DEFAULT_LIMITS, Limits
+from lakeport.catalog import (
+    AnyType,
+    Arguments,
+    FunctionSignature,
+    Parameter,
+    ParameterKind,
+    ScalarFunction,
+    TableFunction,
+    TableFunctionInOut,
+)
+from lakeport.catalog.callables import default_scalar
+from lakeport.errors import InvalidArgumentError, InvalidInputError
+
+__all__ = ["decode_arguments", "input_schema", "output_schema", "tag_of"]
+
+RESULT: Final = "result"
+"""The name of the one column that a scalar function returns."""
+
+
+def input_schema(signature: FunctionSignature) -> pa.Schema:
+    """The parameters as the client reads them: one field each, kinds in the metadata."""
+    return pa.schema([_field(parameter) for parameter in signature.parameters])
+
+
+def output_schema(function: ScalarFunction) -> pa.Schema:
+    """The one column that a scalar function returns."""
+    return pa.schema([pa.field(RESULT, function.signature.returns)])
+
+
+def tag_of(function: ScalarFunction | TableFunction | TableFunctionInOut) -> str:
+    """The digest that tells a function from its overloads."""
+    kind = "scalar" if isinstance(function, ScalarFunction) else "table"
+    return function_tag(kind, input_schema(function.signature))
+
+
+def decode_arguments(
+    function: TableFunction | TableFunctionInOut, row: bytes, *, limits: Limits = DEFAULT_LIMITS
+) -> Arguments:
+    """The arguments of a call: one row of Arrow, with the defaults of what was left out."""
+    what = f"arguments of {function.name}"
+    batch = read_one_row(row, what, limits=limits)
+    return Arguments(
+        {
+            parameter.name: _argument(parameter, batch, position, what)
+            for position, parameter in enumerate(function.signature.parameters)
+            if parameter.kind is not ParameterKind.TABLE
+        }
+    )
+
+
+def _field(parameter: Parameter) -> pa.Field:
+    metadata = {}
+    if parameter.kind is ParameterKind.NAMED:
+        metadata["is_named_parameter"] = "1"
+    if parameter.kind is ParameterKind.TABLE:
+        metadata["is_table_type"] = "1"
+        return pa.field(parameter.name, pa.string(), metadata=metadata)
+    if isinstance(parameter.type, AnyType):
+        metadata["is_any_type"] = "1"
+        return pa.field(parameter.name, pa.string(), metadata=metadata)
+    return pa.field(parameter.name, parameter.type, metadata=metadata or None)
+
+
+def _argument(parameter: Parameter, batch: pa.RecordBatch, position: int, what: str) -> pa.Scalar:
+    index = batch.schema.get_field_index(parameter.name)
+    if index < 0 and position < batch.num_columns and parameter.kind is ParameterKind.POSITIONAL:
+        index = position
+    value = batch.column(index)[0] if index >= 0 else None
+    if value is None or not value.is_valid:
+        if not parameter.is_required:
+            return default_scalar(parameter)
+        if value is None and parameter.kind is ParameterKind.POSITIONAL:
+            raise InvalidArgumentError(f"{what}: {parameter.name!r} is missing")
+        any_type = isinstance(parameter.type, AnyType)
+        return pa.scalar(None, type=pa.null() if any_type else parameter.type)
+    return value if isinstance(parameter.type, AnyType) else _cast(value, parameter, what)
+
+
+def _cast(value: pa.Scalar, parameter: Parameter, what: str) -> pa.Scalar:
+    if value.type == parameter.type:
+        return value
+    try:
+        return value.cast(parameter.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InvalidInputError(
+            f"{what}: {parameter.name!r} must be {parameter.type}, not {value.type}"
+        ) from None

@@ -1,0 +1,147 @@
+"""How an error travels: the one place where exceptions become Flight statuses.
+
+gRPC codes come from what pyarrow makes of an exception's type. `Flight*Error` covers some of them;
+the others (NOT_FOUND, INVALID_ARGUMENT, UNIMPLEMENTED) need a builtin type, whose traceback pyarrow
+would append to the message. The exceptions below cannot be formatted as a traceback, so that
+pyarrow falls back to their bare name: the client sees one sentence, at once, with the right code.
+See docs/decisions/0001-errors-without-tracebacks.md.
+
+| error                                    | gRPC code         | DuckDB type where it knows one |
+|------------------------------------------|-------------------|--------------------------------|
+| NotFoundError                            | NOT_FOUND         |                                |
+| InvalidArgumentError, AlreadyExistsError | INVALID_ARGUMENT  |                                |
+| SchemaNotEmptyError                      | INVALID_ARGUMENT  |                                |
+| UnsupportedError, NotImplementedError    | UNIMPLEMENTED     |                                |
+| InvalidInputError                        | INVALID_ARGUMENT¹ | Invalid Input Error            |
+| ConstraintError                          | INVALID_ARGUMENT¹ | Constraint Error               |
+| PermissionDeniedError, PermissionError   | PERMISSION_DENIED | Permission Error               |
+| UnauthenticatedError                     | UNAUTHENTICATED   |                                |
+| UnavailableError                         | UNAVAILABLE       |                                |
+| CancelledError                           | CANCELLED         |                                |
+| everything else                          | INTERNAL          |                                |
+
+¹ UNKNOWN where the DuckDB type is sent along, since only a Flight error can carry it. pyarrow has no
+way to say ALREADY_EXISTS.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+from pyarrow import flight
+
+from lakeport import errors
+
+__all__ = ["answering", "as_lakeport_error", "to_status"]
+
+_log = logging.getLogger("lakeport.airport")
+
+_MAX_MESSAGE = 2000
+
+
+class _Quiet(Exception):  # noqa: N818
+    """An exception that no traceback can be made of."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    @property
+    def __cause__(self) -> Any:
+        # pyarrow formats a traceback by walking the chain of causes, and gives up where that fails.
+        raise RuntimeError
+
+    @__cause__.setter
+    def __cause__(self, value: Any) -> None:
+        pass
+
+
+class NotFound(_Quiet, KeyError):
+    """Becomes NOT_FOUND."""
+
+
+class InvalidArgument(_Quiet, ValueError):
+    """Becomes INVALID_ARGUMENT."""
+
+
+class Unimplemented(_Quiet, NotImplementedError):
+    """Becomes UNIMPLEMENTED."""
+
+
+_STATUSES: tuple[tuple[type[errors.LakeportError], type[Exception]], ...] = (
+    (errors.NotFoundError, NotFound),
+    (errors.UnsupportedError, Unimplemented),
+    (errors.UnauthenticatedError, flight.FlightUnauthenticatedError),
+    (errors.PermissionDeniedError, flight.FlightUnauthorizedError),
+    (errors.UnavailableError, flight.FlightUnavailableError),
+    (errors.CancelledError, flight.FlightCancelledError),
+    (errors.InternalError, flight.FlightInternalError),
+    (errors.LakeportError, InvalidArgument),
+)
+
+_DUCKDB_TYPES: tuple[tuple[type[errors.LakeportError], str], ...] = (
+    (errors.ConstraintError, "ConstraintException"),
+    (errors.PermissionDeniedError, "PermissionException"),
+    (errors.InvalidInputError, "InvalidInputException"),
+)
+
+
+@contextmanager
+def answering(what: str, *, typed: bool) -> Iterator[None]:
+    """Turn whatever the block raises into a status; `typed` where the client reads DuckDB types."""
+    try:
+        yield
+    except flight.FlightError:
+        raise
+    except _Quiet:
+        raise
+    except Exception as error:  # noqa: BLE001
+        raise to_status(as_lakeport_error(error, what), typed=typed) from None
+
+
+def as_lakeport_error(error: Exception, what: str) -> errors.LakeportError:
+    """The error itself, or what an unforeseen exception amounts to. The latter is logged."""
+    if isinstance(error, errors.LakeportError):
+        return error
+    if isinstance(error, NotImplementedError):
+        return errors.UnsupportedError(_sentence(error, what))
+    if isinstance(error, PermissionError):
+        return errors.PermissionDeniedError(_sentence(error, what))
+    _log.error("%s failed", what, exc_info=error)
+    return errors.InternalError(_sentence(error, what))
+
+
+def to_status(error: errors.LakeportError, *, typed: bool) -> Exception:
+    """The exception that pyarrow turns into the right status."""
+    message = str(error)[:_MAX_MESSAGE]
+    if typed:
+        for kind, duckdb_type in _DUCKDB_TYPES:
+            if isinstance(error, kind):
+                return _typed(error, message, duckdb_type)
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return status(message)
+    raise AssertionError("every error has a status")
+
+
+def _typed(error: errors.LakeportError, message: str, duckdb_type: str) -> Exception:
+    detail = msgpack.packb({"exception_type": duckdb_type, "message": message})
+    if isinstance(error, errors.PermissionDeniedError):
+        return flight.FlightUnauthorizedError(message, extra_info=detail)  # type: ignore[no-any-return]
+    return flight.FlightServerError(message, extra_info=detail)  # type: ignore[no-any-return]
+
+
+def _sentence(error: Exception, what: str) -> str:
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    first_line = text.strip().partition("\n")[0]
+    if isinstance(error, pa.ArrowException):
+        return f"{what} failed: {first_line}"
+    return (
+        f"{what} failed: {type(error).__name__}: {first_line}"
+        if first_line
+        else (f"{what} failed: {type(error).__name__}")
+    )

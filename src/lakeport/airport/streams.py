@@ -1,0 +1,162 @@
+"""DoGet: the rows of a scan as a stream of batches that the client can read by position.
+
+Every batch has exactly the columns the client has bound, in their order and physical layout, and
+no more rows and bytes than the server allows. Columns that nobody asked for are nulls.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyarrow import flight
+
+from lakeport.airport.codec import encode
+from lakeport.airport.headers import Call
+from lakeport.airport.host import Host
+from lakeport.airport.scans import Scan, resolve_scan, scan_options
+from lakeport.airport.status import answering
+from lakeport.airport.tickets import ScanTicket
+from lakeport.errors import InternalError
+
+__all__ = ["Alignment", "open_stream", "split"]
+
+
+def open_stream(host: Host, call: Call, raw_ticket: bytes) -> flight.FlightDataStream:
+    """Answer a ticket."""
+    ticket = ScanTicket.from_bytes(raw_ticket, limits=host.limits)
+    scan = resolve_scan(host, call, ticket)
+    options = scan_options(host, ticket)
+    # No filter means that the size of the scan is known, and with it the progress.
+    total_rows = None if options.filter else scan.size(options).rows
+    reader = scan.open(options)
+    align = Alignment(scan.schema, reader.schema, ticket.columns, scan.what)
+    batches = _batches(host, scan, reader, align, total_rows)
+    # pyarrow enters Python anew for every batch, without the context of the request.
+    context = contextvars.copy_context()
+    if _has_dictionaries(scan.schema):
+        batches = _as_tables(batches)
+    return flight.GeneratorStream(
+        scan.schema, _in_context(batches, context), options=host.write_options
+    )
+
+
+class Alignment:
+    """Fits the batches of a reader to the schema that the client has bound."""
+
+    def __init__(
+        self, target: pa.Schema, source: pa.Schema, columns: tuple[str, ...] | None, what: str
+    ) -> None:
+        self._target = target
+        self._what = what
+        self._nulls: dict[pa.DataType, pa.Array] = {}
+        wanted = set(target.names if columns is None else columns)
+        self._sources: list[int | None] = []
+        for field in target:
+            position = source.get_field_index(field.name)
+            if position < 0 and field.name in wanted:
+                raise InternalError(f"the scan of {what} has no column {field.name!r}")
+            self._sources.append(position if field.name in wanted else None)
+        self._is_identity = source.equals(target) and None not in self._sources
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in the target schema."""
+        if self._is_identity:
+            return batch
+        arrays = [
+            self._null_array(field.type, batch.num_rows)
+            if position is None
+            else self._cast(batch.column(position), field)
+            for field, position in zip(self._target, self._sources, strict=True)
+        ]
+        if not arrays:
+            return batch
+        return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+
+    def _null_array(self, type: pa.DataType, rows: int) -> pa.Array:
+        known = self._nulls.get(type)
+        if known is None or len(known) < rows:
+            known = self._nulls[type] = pa.nulls(rows, type)
+        return known.slice(0, rows)
+
+    def _cast(self, array: pa.Array, field: pa.Field) -> pa.Array:
+        if array.type == field.type:
+            return array
+        try:
+            return array.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InternalError(
+                f"the scan of {self._what} gives {array.type} for column {field.name!r}, "
+                f"which is declared {field.type}: {error}"
+            ) from None
+
+
+def split(batch: pa.RecordBatch, *, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """Slices of a batch with at most so many rows, and about so many bytes at most."""
+    if batch.num_rows == 0:
+        return
+    bytes_per_row = batch.nbytes / batch.num_rows
+    if bytes_per_row * min(rows, batch.num_rows) > size:
+        rows = max(1, int(size / bytes_per_row))
+    if batch.num_rows <= rows:
+        yield batch
+        return
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _batches(
+    host: Host,
+    scan: Scan,
+    reader: pa.RecordBatchReader,
+    align: Callable[[pa.RecordBatch], pa.RecordBatch],
+    total_rows: int | None,
+) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
+    sent = 0
+    with answering(f"the scan of {scan.what}", typed=True):
+        try:
+            for batch in reader:
+                for piece in split(align(batch), rows=host.batch_rows, size=host.max_message_size):
+                    host.check_running()
+                    sent += piece.num_rows
+                    yield piece, _progress(sent, total_rows)
+        finally:
+            reader.close()
+
+
+def _progress(sent: int, total_rows: int | None) -> bytes | None:
+    if not total_rows:
+        return None
+    return encode({"progress": min(1.0, sent / total_rows)})
+
+
+def _has_dictionaries(schema: pa.Schema) -> bool:
+    def has(type: pa.DataType) -> bool:
+        if isinstance(type, pa.BaseExtensionType):
+            return has(type.storage_type)
+        return pt.is_dictionary(type) or any(
+            has(type.field(i).type) for i in range(type.num_fields)
+        )
+
+    return any(has(field.type) for field in schema)
+
+
+def _as_tables(
+    batches: Iterator[tuple[pa.RecordBatch, bytes | None]],
+) -> Iterator[tuple[pa.Table, None]]:
+    # pyarrow sends the dictionaries of a table, but not those of a bare batch.
+    for batch, _ in batches:
+        yield pa.Table.from_batches([batch]), None
+
+
+def _in_context(
+    batches: Iterator[tuple[pa.RecordBatch | pa.Table, bytes | None]], context: contextvars.Context
+) -> Iterator[tuple[pa.RecordBatch | pa.Table, bytes | None]]:
+    end = object()
+    while True:
+        item = context.run(next, batches, end)  # type: ignore[arg-type]
+        if item is end:
+            return
+        yield item  # type: ignore[misc]

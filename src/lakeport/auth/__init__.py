@@ -1,0 +1,26 @@
+"""Who is calling, what they may do, and how the connection is protected."""
+
+from lakeport.auth.authentication import (
+    Authenticator,
+    AuthSource,
+    BearerAuth,
+    TokenTable,
+    authenticator_of,
+    bearer_token,
+)
+from lakeport.auth.authorization import Access, Authorizer, Operation
+from lakeport.auth.tls import LoadedTls, TlsConfig
+
+__all__ = [
+    "Access",
+    "AuthSource",
+    "Authenticator",
+    "Authorizer",
+    "BearerAuth",
+    "LoadedTls",
+    "Operation",
+    "TlsConfig",
+    "TokenTable",
+    "authenticator_of",
+    "bearer_token",
+]

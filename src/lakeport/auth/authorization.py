@@ -1,0 +1,45 @@
+"""What a caller may do: one hook that decides per catalog, schema and table."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["Access", "Authorizer", "Operation"]
+
+
+class Operation(enum.Enum):
+    """What a caller is about to do with an object."""
+
+    SEE = "see"
+    """Find it in a listing."""
+    READ = "read"
+    """Scan a table, or ask for its schema or statistics."""
+    WRITE = "write"
+    """Insert, update or delete rows."""
+    CHANGE = "change"
+    """Create, alter or drop."""
+    CALL = "call"
+    """Call a function or an action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A question to the authorizer."""
+
+    identity: str
+    """Who asks; empty without authentication."""
+    operation: Operation
+    """What they are about to do."""
+    catalog: str
+    """The name of the catalog."""
+    schema: str | None = None
+    """The schema; None when the question is about the catalog itself."""
+    name: str | None = None
+    """The table, function or action; None when the question is about the schema itself."""
+
+
+Authorizer: TypeAlias = Callable[[Access], bool]
+"""Answers whether an access is allowed. It is asked for every object of a listing: be quick."""

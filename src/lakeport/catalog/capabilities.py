@@ -1,0 +1,294 @@
+"""What a table or catalog can do beyond being read, as small protocols.
+
+The server asks with `isinstance`, so having the methods is enough. A capability that is not
+there is answered with one clear sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from lakeport.catalog.actions import Action
+from lakeport.catalog.model import Catalog, Schema, Table
+from lakeport.catalog.options import (
+    AddColumnOptions,
+    AddFieldOptions,
+    ChangeColumnTypeOptions,
+    CreateSchemaOptions,
+    CreateTableOptions,
+    DMLOptions,
+    DropNotNullOptions,
+    DropSchemaOptions,
+    DropTableOptions,
+    RemoveColumnOptions,
+    RemoveFieldOptions,
+    RenameColumnOptions,
+    RenameFieldOptions,
+    RenameTableOptions,
+    ScanOptions,
+    SetDefaultOptions,
+    SetNotNullOptions,
+    TimePoint,
+)
+from lakeport.catalog.references import Endpoint
+from lakeport.catalog.results import (
+    CatalogVersion,
+    ColumnStats,
+    DMLResult,
+    TableSize,
+    TransactionState,
+)
+
+__all__ = [
+    "ActionCatalog",
+    "DeletableBatchTable",
+    "DeletableTable",
+    "DynamicCatalog",
+    "DynamicSchema",
+    "DynamicTable",
+    "EndpointTable",
+    "InsertableTable",
+    "SizedTable",
+    "StatisticsTable",
+    "TimeTravelTable",
+    "TransactionManager",
+    "UpdatableBatchTable",
+    "UpdatableTable",
+    "VersionedCatalog",
+]
+
+
+@runtime_checkable
+class InsertableTable(Table, Protocol):
+    """A table that takes new rows."""
+
+    def insert(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        """Add the rows of one statement: all of them, or none when reading them fails.
+
+        The batches have all columns of the table but the rowid, in the table's types. Hand what
+        was stored of a batch to `options.emit` before asking for the next one.
+        """
+        ...
+
+
+@runtime_checkable
+class UpdatableTable(Table, Protocol):
+    """A table whose rows can be changed, with row ids beside the rows."""
+
+    def update(self, row_ids: pa.Array, rows: pa.RecordBatch, options: DMLOptions) -> DMLResult:
+        """Change the rows with these ids; the batch has the changed columns, in the ids' order.
+
+        Called for every batch of a statement. Where that has to be all or nothing, make the
+        catalog a `TransactionManager`, or implement `UpdatableBatchTable` instead.
+        """
+        ...
+
+
+@runtime_checkable
+class DeletableTable(Table, Protocol):
+    """A table whose rows can be deleted, with row ids alone."""
+
+    def delete(self, row_ids: pa.Array, options: DMLOptions) -> DMLResult:
+        """Delete the rows with these ids; an id may repeat.
+
+        Called for every batch of a statement. Where that has to be all or nothing, make the
+        catalog a `TransactionManager`, or implement `DeletableBatchTable` instead.
+        """
+        ...
+
+
+@runtime_checkable
+class UpdatableBatchTable(Table, Protocol):
+    """A table whose rows can be changed, with the rowid column in the batches.
+
+    Preferred over `UpdatableTable` when a table has both.
+    """
+
+    def update_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        """Change the rows of one statement: all of them, or none when reading them fails.
+
+        The batches have the changed columns (and possibly others, unchanged) and the rowid:
+        `find_rowid_column(rows.schema)` tells where. A null rowid is a `NullRowIdError`. Hand the
+        new values of a batch's rows, all columns, to `options.emit` before asking for the next.
+        """
+        ...
+
+
+@runtime_checkable
+class DeletableBatchTable(Table, Protocol):
+    """A table whose rows can be deleted, with the rowid column in the batches.
+
+    Preferred over `DeletableTable` when a table has both.
+    """
+
+    def delete_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        """Delete the rows of one statement: all of them, or none when reading them fails.
+
+        The batches have the rowid column; an id may repeat. A null rowid is a `NullRowIdError`.
+        Hand the deleted rows, all columns, to `options.emit` before asking for the next batch.
+        """
+        ...
+
+
+@runtime_checkable
+class StatisticsTable(Table, Protocol):
+    """A table that knows the bounds of its columns."""
+
+    def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:
+        """What is known of a column; `duckdb_type` is its type as DuckDB spells it."""
+        ...
+
+
+@runtime_checkable
+class SizedTable(Table, Protocol):
+    """A table that knows about how large it is."""
+
+    def size(self, options: ScanOptions) -> TableSize:
+        """About how much a scan with these options reads."""
+        ...
+
+
+@runtime_checkable
+class EndpointTable(Table, Protocol):
+    """A table that is read in several parts, or by the client itself."""
+
+    def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
+        """The parts of a scan. No part at all means no rows."""
+        ...
+
+
+@runtime_checkable
+class TimeTravelTable(Table, Protocol):
+    """A table with a history. Its `scan` honours `ScanOptions.time_point`."""
+
+    def schema_at(self, time_point: TimePoint) -> pa.Schema:
+        """The columns the table had then; `NotFoundError` when it did not exist."""
+        ...
+
+
+@runtime_checkable
+class DynamicTable(Table, Protocol):
+    """A table whose columns can be changed."""
+
+    def add_column(self, column_schema: pa.Schema, options: AddColumnOptions) -> None:
+        """Add the one field of `column_schema` as a column."""
+        ...
+
+    def remove_column(self, name: str, options: RemoveColumnOptions) -> None:
+        """Remove a column."""
+        ...
+
+    def rename_column(self, old_name: str, new_name: str, options: RenameColumnOptions) -> None:
+        """Give a column another name."""
+        ...
+
+    def change_column_type(
+        self, column_schema: pa.Schema, expression: str, options: ChangeColumnTypeOptions
+    ) -> None:
+        """Give a column the type of the one field; `expression` is the SQL that converts a value."""
+        ...
+
+    def set_not_null(self, column: str, options: SetNotNullOptions) -> None:
+        """Reject nulls in a column from now on."""
+        ...
+
+    def drop_not_null(self, column: str, options: DropNotNullOptions) -> None:
+        """Accept nulls in a column from now on."""
+        ...
+
+    def set_default(self, column: str, expression: str, options: SetDefaultOptions) -> None:
+        """Use an SQL expression for inserted rows that leave the column out."""
+        ...
+
+    def add_field(
+        self, path: Sequence[str], column_schema: pa.Schema, options: AddFieldOptions
+    ) -> None:
+        """Add the one field of `column_schema` to the struct at `path`."""
+        ...
+
+    def rename_field(self, path: Sequence[str], new_name: str, options: RenameFieldOptions) -> None:
+        """Give the field at `path` another name."""
+        ...
+
+    def remove_field(self, path: Sequence[str], options: RemoveFieldOptions) -> None:
+        """Remove the field at `path`."""
+        ...
+
+
+@runtime_checkable
+class DynamicSchema(Schema, Protocol):
+    """A schema whose tables come and go."""
+
+    def create_table(self, name: str, schema: pa.Schema, options: CreateTableOptions) -> Table:
+        """Create a table, or return the existing one when `options.on_conflict` says so."""
+        ...
+
+    def drop_table(self, name: str, options: DropTableOptions) -> None:
+        """Drop a table."""
+        ...
+
+    def rename_table(self, old_name: str, new_name: str, options: RenameTableOptions) -> None:
+        """Give a table another name."""
+        ...
+
+
+@runtime_checkable
+class DynamicCatalog(Catalog, Protocol):
+    """A catalog whose schemas come and go."""
+
+    def create_schema(self, name: str, options: CreateSchemaOptions) -> Schema:
+        """Create a schema."""
+        ...
+
+    def drop_schema(self, name: str, options: DropSchemaOptions) -> None:
+        """Drop a schema."""
+        ...
+
+
+@runtime_checkable
+class VersionedCatalog(Catalog, Protocol):
+    """A catalog that counts its changes."""
+
+    def catalog_version(self) -> CatalogVersion:
+        """The current version."""
+        ...
+
+
+@runtime_checkable
+class TransactionManager(Protocol):
+    """A catalog with transactions.
+
+    Reads and writes belong to the transaction that `current_request().transaction_id` names. The
+    server commits it after every statement that succeeds and rolls it back after one that fails,
+    unless the client has asked for a transaction of several statements. An identifier stays usable
+    after a commit, since DuckDB goes on using it until its own transaction ends; the server rolls
+    back the ones that nobody uses any more.
+    """
+
+    def begin_transaction(self) -> str:
+        """Start a transaction and return its identifier."""
+        ...
+
+    def commit_transaction(self, transaction_id: str) -> None:
+        """Make the changes of a transaction durable."""
+        ...
+
+    def rollback_transaction(self, transaction_id: str) -> None:
+        """Drop the changes of a transaction."""
+        ...
+
+    def transaction_status(self, transaction_id: str) -> TransactionState | None:
+        """The state of a transaction, or None when it is unknown."""
+        ...
+
+
+@runtime_checkable
+class ActionCatalog(Catalog, Protocol):
+    """A catalog with Flight actions of its own."""
+
+    def actions(self) -> Sequence[Action]:
+        """The actions, which DuckDB users call with `airport_action`."""
+        ...

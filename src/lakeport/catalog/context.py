@@ -1,0 +1,51 @@
+"""Who is calling: the request that a catalog method is answering.
+
+The context is a `ContextVar`: every request has its own, whatever the number of threads. A thread
+that you start yourself sees none unless you start it with `contextvars.copy_context().run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+__all__ = ["RequestContext", "current_request", "request_scope"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What is known about the request being answered."""
+
+    identity: str = ""
+    """Who is calling, as told by the authenticator; empty without authentication."""
+    catalog: str = ""
+    """The name that the client attached the catalog by."""
+    transaction_id: str | None = None
+    """The client's transaction, if the catalog has transactions."""
+    session_id: str | None = None
+    """One per DuckDB process."""
+    trace_id: str | None = None
+    """Shared by the calls of one scan."""
+    peer: str = field(default="", compare=False)
+    """The network address of the client."""
+
+
+_NOBODY = RequestContext()
+_current: ContextVar[RequestContext] = ContextVar("lakeport_request", default=_NOBODY)
+
+
+def current_request() -> RequestContext:
+    """The request being answered; an empty one outside of any request."""
+    return _current.get()
+
+
+@contextmanager
+def request_scope(request: RequestContext) -> Iterator[RequestContext]:
+    """Answer `current_request()` with this request inside the block."""
+    token = _current.set(request)
+    try:
+        yield request
+    finally:
+        _current.reset(token)

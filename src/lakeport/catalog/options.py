@@ -1,0 +1,259 @@
+"""The options of every call that the server makes on a catalog, as immutable values."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakeport.errors import InvalidArgumentError
+from lakeport.filters import Filter
+
+__all__ = [
+    "AddColumnOptions",
+    "AddFieldOptions",
+    "ChangeColumnTypeOptions",
+    "CreateSchemaOptions",
+    "CreateTableOptions",
+    "DMLOptions",
+    "DropNotNullOptions",
+    "DropSchemaOptions",
+    "DropTableOptions",
+    "OnConflict",
+    "RemoveColumnOptions",
+    "RemoveFieldOptions",
+    "RenameColumnOptions",
+    "RenameFieldOptions",
+    "RenameTableOptions",
+    "ScanOptions",
+    "SetDefaultOptions",
+    "SetNotNullOptions",
+    "TimePoint",
+    "TimeUnit",
+]
+
+
+class TimeUnit(enum.Enum):
+    """How a `TimePoint` counts."""
+
+    VERSION = "version"
+    TIMESTAMP = "timestamp"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class TimePoint:
+    """A moment in the history of a table: `AT (VERSION => 3)`, `AT (TIMESTAMP => …)`."""
+
+    unit: TimeUnit
+    """Version, timestamp or snapshot."""
+    value: str
+    """The text the user's expression evaluates to, such as `3` or `2024-01-01 00:00:00+00`."""
+
+    @classmethod
+    def parse(cls, unit: str, value: str) -> TimePoint | None:
+        """The time point of a request; None when neither part is given."""
+        if not unit and not value:
+            return None
+        try:
+            return cls(TimeUnit(unit.lower()), value)
+        except ValueError:
+            known = ", ".join(known.name for known in TimeUnit)
+            raise InvalidArgumentError(
+                f"unknown time travel unit {unit[:40]!r}: use one of {known}"
+            ) from None
+
+    def __str__(self) -> str:
+        return f"{self.unit.name} => {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOptions:
+    """What a scan must read, and hints with which it may read less."""
+
+    columns: tuple[str, ...] | None = None
+    """The columns that the client will look at; None means all."""
+    filter: Filter = field(default_factory=Filter)
+    """A predicate that every wanted row satisfies. Applying it is optional, dropping a match is not."""
+    limit: int | None = None
+    """The most rows that are wanted; None means all. DuckDB never sends one."""
+    batch_size: int | None = None
+    """The number of rows that the server would like in a batch."""
+    time_point: TimePoint | None = None
+    """The state to read; None means the current one."""
+    partition: bytes | None = None
+    """The part to read, as named by the table's own `endpoints`; None means the whole."""
+
+
+def _drop(rows: pa.RecordBatch) -> None:
+    """Nobody asked for these rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class DMLOptions:
+    """How an INSERT, UPDATE or DELETE is to be answered."""
+
+    returning: bool = False
+    """Whether the statement has a RETURNING clause."""
+    returning_columns: tuple[str, ...] = ()
+    """The columns to return: all of them, since the client does not say which it named."""
+    emit: Callable[[pa.RecordBatch], None] = _drop
+    """Takes affected rows for the RETURNING clause; does nothing when there is none."""
+
+
+class OnConflict(enum.Enum):
+    """What CREATE TABLE does when the table exists."""
+
+    ERROR = "error"
+    IGNORE = "ignore"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchemaOptions:
+    """Options of CREATE SCHEMA."""
+
+    comment: str = ""
+    """A description for people."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Free labels."""
+    if_not_exists: bool = False
+    """Succeed quietly when the schema exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropSchemaOptions:
+    """Options of DROP SCHEMA."""
+
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such schema."""
+    cascade: bool = False
+    """Drop the tables of the schema, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTableOptions:
+    """Options of CREATE TABLE."""
+
+    on_conflict: OnConflict = OnConflict.ERROR
+    """What to do when the table exists."""
+    comment: str = ""
+    """A description for people."""
+    not_null_columns: tuple[str, ...] = ()
+    """Columns that reject nulls, those of the primary key included."""
+    unique_constraints: tuple[tuple[str, ...], ...] = ()
+    """Sets of columns whose values may not repeat."""
+    check_constraints: tuple[str, ...] = ()
+    """SQL expressions that every row must satisfy."""
+    primary_key: tuple[str, ...] = ()
+    """The columns of the primary key; for a composite key in no particular order."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropTableOptions:
+    """Options of DROP TABLE."""
+
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTableOptions:
+    """Options of ALTER TABLE … RENAME TO."""
+
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumnOptions:
+    """Options of ALTER TABLE … ADD COLUMN."""
+
+    if_column_not_exists: bool = False
+    """Succeed quietly when the column exists."""
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveColumnOptions:
+    """Options of ALTER TABLE … DROP COLUMN."""
+
+    if_column_exists: bool = False
+    """Succeed quietly when there is no such column."""
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+    cascade: bool = False
+    """Remove what depends on the column, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumnOptions:
+    """Options of ALTER TABLE … RENAME COLUMN."""
+
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeColumnTypeOptions:
+    """Options of ALTER TABLE … ALTER COLUMN … TYPE."""
+
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetNotNullOptions:
+    """Options of ALTER TABLE … SET NOT NULL."""
+
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropNotNullOptions:
+    """Options of ALTER TABLE … DROP NOT NULL."""
+
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefaultOptions:
+    """Options of ALTER TABLE … SET DEFAULT."""
+
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddFieldOptions:
+    """Options of ALTER TABLE … ADD COLUMN struct.field."""
+
+    if_field_not_exists: bool = False
+    """Succeed quietly when the field exists."""
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenameFieldOptions:
+    """Options of ALTER TABLE … RENAME COLUMN struct.field."""
+
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFieldOptions:
+    """Options of ALTER TABLE … DROP COLUMN struct.field."""
+
+    if_field_exists: bool = False
+    """Succeed quietly when there is no such field."""
+    ignore_not_found: bool = False
+    """Succeed quietly when there is no such table."""
+    cascade: bool = False
+    """Remove what depends on the field, too."""

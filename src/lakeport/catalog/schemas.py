@@ -1,0 +1,96 @@
+"""Arrow schemas as DuckDB reads them: row ids, comments, defaults, constraints, projections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgpack
+import pyarrow as pa
+
+from lakeport.errors import InvalidArgumentError, NotFoundError
+
+__all__ = [
+    "CHECK_CONSTRAINTS",
+    "IS_ROWID",
+    "check_constraints",
+    "column",
+    "field_is_rowid",
+    "find_rowid_column",
+    "project_schema",
+    "rowid_field",
+    "with_check_constraints",
+    "without_rowid",
+]
+
+IS_ROWID = b"is_rowid"
+CHECK_CONSTRAINTS = b"check_constraints"
+
+
+def find_rowid_column(schema: pa.Schema) -> int | None:
+    """The position of the row identifier: the field marked `is_rowid`, else the one named `rowid`."""
+    for index, field in enumerate(schema):
+        if field_is_rowid(field):
+            return index
+    for index, field in enumerate(schema):
+        if field.name == "rowid":
+            return index
+    return None
+
+
+def field_is_rowid(field: pa.Field) -> bool:
+    """Whether a field is marked as the row identifier of its table."""
+    return bool((field.metadata or {}).get(IS_ROWID))
+
+
+def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """The schema with only these columns, in this order; all of them for None."""
+    if columns is None:
+        return schema
+    missing = [name for name in columns if schema.get_field_index(name) < 0]
+    if missing:
+        raise NotFoundError(f"there is no column {missing[0]!r}")
+    return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+
+
+def without_rowid(schema: pa.Schema) -> pa.Schema:
+    """The schema without its marked row identifier: the columns a user sees."""
+    return pa.schema([f for f in schema if not field_is_rowid(f)], metadata=schema.metadata)
+
+
+def rowid_field(name: str = "rowid", type: pa.DataType | None = None) -> pa.Field:
+    """A field that identifies rows, which UPDATE and DELETE need. Put it last in the schema."""
+    return pa.field(name, type or pa.int64(), metadata={IS_ROWID: b"1"})
+
+
+def column(
+    name: str,
+    type: pa.DataType,
+    *,
+    nullable: bool = True,
+    comment: str = "",
+    default: str | None = None,
+) -> pa.Field:
+    """A field with what DuckDB reads from it: NOT NULL, a comment, an SQL default expression."""
+    metadata: dict[str, str] = {}
+    if comment:
+        metadata["comment"] = comment
+    if default is not None:
+        metadata["default"] = default
+    return pa.field(name, type, nullable=nullable, metadata=metadata or None)
+
+
+def with_check_constraints(schema: pa.Schema, expressions: Iterable[str]) -> pa.Schema:
+    """The schema with SQL expressions that DuckDB checks on every INSERT."""
+    packed = msgpack.packb({"constraints": list(expressions)})
+    return schema.with_metadata({**(schema.metadata or {}), CHECK_CONSTRAINTS: packed})
+
+
+def check_constraints(schema: pa.Schema) -> tuple[str, ...]:
+    """The SQL expressions that rows of this schema must satisfy."""
+    packed = (schema.metadata or {}).get(CHECK_CONSTRAINTS)
+    if not packed:
+        return ()
+    try:
+        return tuple(msgpack.unpackb(packed)["constraints"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidArgumentError("the schema's check constraints cannot be decoded") from error
