@@ -91,7 +91,7 @@ class SchemaNotEmptyError(LakeportError):
 
 
 class UnsupportedError(LakeportError):
-    """This is not supported."""
+    """Not supported."""
 
 
 class UnauthenticatedError(LakeportError):

@@ -17,15 +17,16 @@ from lakeport.airport.limits import Limits
 __all__ = ["ActionTable", "BoundAction"]
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 Handler: TypeAlias = Callable[[Host, Call, R], bytes | None]
 """Takes a decoded request and returns the body of the one result, or None for no result."""
 
 
-class Decoder(Protocol[R]):
+class Decoder(Protocol[R_co]):
     """Decodes the body of a request within limits; `what` names the action in errors."""
 
-    def __call__(self, body: bytes, what: str, *, limits: Limits) -> R:
+    def __call__(self, body: bytes, what: str, *, limits: Limits) -> R_co:
         """The decoded request."""
         ...
 

@@ -83,7 +83,8 @@ def parse_descriptor(
         case [catalog, schema, name, tag]:
             return Address(schema, name, catalog=catalog, tag=tag)
     raise InvalidArgumentError(
-        f"a table is addressed by [schema, table] or [catalog, schema, table], not by {len(parts)} parts"
+        "a table is addressed by [schema, table] or [catalog, schema, table], "
+        f"not by {len(parts)} parts"
     )
 
 

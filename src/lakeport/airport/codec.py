@@ -83,6 +83,11 @@ class Struct:
             raise InvalidArgumentError(f"{self._what}: field {name!r} must hold integers")
         return values
 
+    def text_map(self, name: str) -> dict[str, str]:
+        """A field that maps texts to texts; empty when it is missing."""
+        fields = _text_keys(self._fields.get(name) or {}, self._what)
+        return {key: Struct(fields, self._what).text(key) for key in fields}
+
     def struct(self, name: str) -> Struct:
         """A field that is itself a map."""
         return Struct(_text_keys(self._get(name, dict, None), self._what), f"{self._what}.{name}")
@@ -116,15 +121,14 @@ def decode_struct(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) ->
     return Struct(_text_keys(value, what), what)
 
 
-def decode_json(text: bytes | str, what: str, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
+def decode_json(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
     """The JSON object of a discovery request; an empty text is an empty object."""
-    limits.check(len(text), limits.json_bytes, what)
-    raw = text.encode() if isinstance(text, str) else text
-    if not raw.strip():
+    limits.check(len(body), limits.json_bytes, what)
+    if not body.strip():
         return {}
-    _check_depth(raw, what, limits)
+    _check_depth(body, what, limits)
     try:
-        value = json.loads(raw)
+        value = json.loads(body)
     except (ValueError, RecursionError):
         raise InvalidArgumentError(f"{what}: not valid JSON") from None
     if not isinstance(value, dict):

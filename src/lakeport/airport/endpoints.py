@@ -1,4 +1,4 @@
-"""The endpoints of a scan: tickets for this server, or `data:` URIs that the client resolves itself."""
+"""The endpoints of a scan: tickets for a server, or `data:` URIs that the client resolves."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyarrow import flight
 from lakeport.airport.addresses import Address, parse_descriptor
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
+from lakeport.airport.registry import RoutedCatalog
 from lakeport.errors import InvalidArgumentError, MessageTooLargeError, UnsupportedError
 
 __all__ = ["Exchange", "OperationHandler", "run_exchange"]
@@ -74,6 +76,22 @@ class Exchange:
     def write_metadata(self, metadata: bytes) -> None:
         """Answer without rows."""
         self._writer.write_metadata(metadata)
+
+    def drain(self) -> None:
+        """Read what the client still sends, and forget it."""
+        while True:
+            try:
+                self._reader.read_chunk()
+            except StopIteration:
+                return
+
+    def routed(self) -> RoutedCatalog:
+        """The catalog of the object."""
+        return self.host.route(self.call, self.address.catalog)
+
+    def statement(self) -> AbstractContextManager[None]:
+        """Commit what happens inside when it succeeds, roll it back when it fails."""
+        return self.host.transactions.statement(self.routed().catalog)
 
     def _check_size(self, batch: pa.RecordBatch) -> None:
         if batch.nbytes > self.host.max_message_size:

@@ -1,9 +1,8 @@
-"""GetFlightInfo, GetSchema and ListFlights: what a plain Flight client can list, describe and read."""
+"""GetFlightInfo, GetSchema, ListFlights: what a plain Flight client can list, describe and read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +25,7 @@ __all__ = ["flight_info", "flight_schema", "list_flights", "scan_info"]
 
 
 def flight_info(host: Host, call: Call, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-    """Describe a table with endpoints to read it; an empty descriptor describes the whole catalog."""
+    """Describe a table with its endpoints; an empty descriptor describes the whole catalog."""
     if _is_empty(descriptor):
         return _catalog_info(host.route(call), descriptor)
     ticket = ScanTicket(parse_descriptor(descriptor, limits=host.limits))
@@ -46,11 +45,8 @@ def scan_info(
         # Only the JSON itself says that there is nothing to read yet.
         endpoints = [flight.FlightEndpoint(bytes(descriptor.command), [host.location])]
     else:
-        routed = replace(ticket, address=replace(ticket.address, catalog=scan.routed.name))
-        time_point = ticket.time_point
-        if time_point is not None:
-            routed = replace(routed, at_unit=time_point.unit.name, at_value=time_point.value)
-        endpoints = scan_endpoints(host, scan, routed, location=host.location)
+        pinned = ticket.pinned(scan.routed.name)
+        endpoints = scan_endpoints(host, scan, pinned, location=host.location)
     if scan.table is None or ticket.address.name == DATABASES:
         return flight.FlightInfo(scan.schema, descriptor, endpoints, rows, size_bytes)
     return table_info(
@@ -122,7 +118,7 @@ def _schema_entry(routed: RoutedCatalog, schema: Schema) -> dict[str, Any]:
     }
     if schema.comment:
         entry["comment"] = schema.comment
-    functions = {
+    functions: dict[str, Sequence[AnyFunction]] = {
         "scalar_functions": schema.scalar_functions(),
         "table_functions": schema.table_functions(),
         "table_functions_in_out": schema.table_functions_in_out(),

@@ -22,8 +22,7 @@ _FINISHED = b"chunk_finished"
 
 def call_scalar_function(exchange: Exchange) -> None:
     """One batch of arguments in, one batch of as many results out, until the client is done."""
-    routed = exchange.host.route(exchange.call, exchange.address.catalog)
-    function = routed.scalar_function(exchange.address)
+    function = exchange.routed().scalar_function(exchange.address)
     received = exchange.input_schema()
     if len(received) != len(function.signature.parameters):
         raise InvalidArgumentError(
@@ -42,8 +41,7 @@ def call_in_out_function(exchange: Exchange) -> None:
     limits = exchange.host.limits
     # Touching the schema first would lose the parameters.
     request = decode_struct(exchange.read_metadata(), "parameters", limits=limits)
-    routed = exchange.host.route(exchange.call, exchange.address.catalog)
-    function = routed.table_function(exchange.address)
+    function = exchange.routed().table_function(exchange.address)
     if not isinstance(function, TableFunctionInOut):
         raise InvalidArgumentError(f"function {exchange.address} does not take a table")
     arguments = decode_arguments(function, request.blob("parameters"), limits=limits)
@@ -78,7 +76,7 @@ def call_in_out_function(exchange: Exchange) -> None:
 
 
 class _InputRows(Iterator[pa.RecordBatch]):
-    """The input of an in-out call. Asking for the next batch tells the client that the last is done.
+    """The input of an in-out call. Asking for the next batch ends the answer to the last one.
 
     That answer is always empty: the client would wait forever after one of 2048 rows.
     """

@@ -13,6 +13,7 @@ from typing import Any
 from pyarrow import flight
 
 from lakeport.airport.status import answering
+from lakeport.airport.transactions import Transactions
 from lakeport.auth import Authenticator, bearer_token
 from lakeport.catalog import RequestContext
 from lakeport.errors import InvalidArgumentError, UnauthenticatedError
@@ -41,12 +42,19 @@ class Call:
         """The catalog that the client attached, or an empty string."""
         return self.header("airport-catalog") or ""
 
-    def request(self, *, catalog: str, peer: str) -> RequestContext:
+    @property
+    def owner(self) -> str | None:
+        """Whose transactions a call may join: one DuckDB process of one identity."""
+        session = self.header("airport-client-session-id")
+        return f"{self.identity}\0{session}" if session else None
+
+    def request(self, transactions: Transactions, *, peer: str) -> RequestContext:
         """The context that catalog methods see."""
+        given = self.header("airport-transaction-id")
         return RequestContext(
             identity=self.identity,
-            catalog=catalog,
-            transaction_id=self.header("airport-transaction-id"),
+            catalog=self.catalog,
+            transaction_id=transactions.current(self.owner, self.catalog, given),
             session_id=self.header("airport-client-session-id"),
             trace_id=self.header("airport-trace-id"),
             peer=peer,

@@ -12,6 +12,7 @@ from lakeport.airport.headers import Call
 from lakeport.airport.limits import Limits
 from lakeport.airport.listing import Listings
 from lakeport.airport.registry import Registry, RoutedCatalog
+from lakeport.airport.transactions import Transactions
 from lakeport.catalog import Action
 from lakeport.errors import UnavailableError
 
@@ -38,6 +39,7 @@ class Host:
     actions: Mapping[str, Action] = field(default_factory=dict)
     """Custom actions of the server itself."""
     listings: Listings = field(default_factory=Listings)
+    transactions: Transactions = field(default_factory=Transactions)
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the server stops: streams end with a retriable error."""
 

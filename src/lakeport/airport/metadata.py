@@ -20,12 +20,7 @@ from lakeport.airport.signatures import decode_arguments
 from lakeport.airport.statistics import encode_statistics
 from lakeport.airport.tickets import ScanTicket
 from lakeport.auth import Operation
-from lakeport.catalog import (
-    StatisticsTable,
-    TableFunction,
-    TransactionManager,
-    TransactionState,
-)
+from lakeport.catalog import StatisticsTable, TableFunction
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 __all__ = ["METADATA_ACTIONS"]
@@ -44,22 +39,6 @@ def list_schemas(host: Host, call: Call, request: Struct) -> bytes:
 def tell_catalog_version(host: Host, call: Call, request: Struct) -> bytes:
     version = catalog_version(host.route(call, request.text("catalog_name", "")))
     return encode({"catalog_version": int(version.version), "is_fixed": bool(version.is_fixed)})
-
-
-@METADATA_ACTIONS.add("create_transaction", "Start a transaction")
-def create_transaction(host: Host, call: Call, request: Struct) -> bytes:
-    catalog = host.route(call, request.text("catalog_name", "")).catalog
-    is_manager = isinstance(catalog, TransactionManager)
-    return encode({"identifier": catalog.begin_transaction() if is_manager else None})
-
-
-@METADATA_ACTIONS.add("get_transaction_status", "Tell the state of a transaction")
-def get_transaction_status(host: Host, call: Call, request: Struct) -> bytes:
-    catalog = host.route(call, request.text("catalog_name", "")).catalog
-    state: TransactionState | None = None
-    if isinstance(catalog, TransactionManager):
-        state = catalog.transaction_status(request.text("transaction_id"))
-    return encode({"status": state.value if state else "", "exists": state is not None})
 
 
 @METADATA_ACTIONS.add("flight_info", "Describe a table, now or at a time")
@@ -101,10 +80,8 @@ def endpoints(host: Host, call: Call, request: Struct) -> bytes:
     ids = parameters.integers("column_ids", [])
     host.limits.check(len(ids), host.limits.columns, "the number of columns")
     ticket = replace(
-        ticket,
-        address=replace(address, catalog=scan.routed.name),
+        ticket.pinned(scan.routed.name),
         columns=column_names(scan.schema, ids) if ids else None,
-        **_time_of(ticket),
     )
     found = [] if address.in_future else scan_endpoints(host, scan, ticket)
     return encode([endpoint.serialize() for endpoint in found])
@@ -148,11 +125,3 @@ def descriptor_of(raw: bytes) -> flight.FlightDescriptor:
         return flight.FlightDescriptor.deserialize(raw)
     except (pa.ArrowException, OSError, ValueError):
         raise InvalidArgumentError("not a flight descriptor") from None
-
-
-def _time_of(ticket: ScanTicket) -> dict[str, str]:
-    # A time inside a JSON descriptor must survive in the ticket, whose address does not hold one.
-    time_point = ticket.time_point
-    if time_point is None:
-        return {}
-    return {"at_unit": time_point.unit.name, "at_value": time_point.value}

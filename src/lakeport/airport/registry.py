@@ -108,7 +108,7 @@ class RoutedCatalog:
             raise NotFoundError(f"there is no function {address}")
         if len(named) > 1:
             raise InvalidArgumentError(
-                f"there are several functions {address}; use the descriptor of the one in the listing"
+                f"there are several functions {address}; use the descriptor in the listing"
             )
         return named[0]
 

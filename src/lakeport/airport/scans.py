@@ -23,6 +23,7 @@ from lakeport.catalog import (
     EndpointTable,
     Partition,
     ScanOptions,
+    Schema,
     SizedTable,
     Table,
     TableFunction,
@@ -190,7 +191,7 @@ def _unknown_size(options: ScanOptions) -> TableSize:  # noqa: ARG001
 
 
 class _NoCatalog:
-    def schemas(self) -> Sequence[object]:
+    def schemas(self) -> Sequence[Schema]:
         return ()
 
     def schema(self, name: str) -> None:  # noqa: ARG002

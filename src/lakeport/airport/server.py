@@ -52,6 +52,7 @@ class Server:
         compression: Compress batches with `"lz4"` or `"zstd"`; worth it on slow networks only.
         limits: Bounds on requests.
         log_level: Set the level of the `lakeport` logger, such as `"DEBUG"`.
+
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class Server:
         self._running().wait()
 
     def stop(self) -> None:
-        """Stop answering. Streams that run end with a retriable error. Does nothing when stopped."""
+        """Stop answering; streams that run end with a retriable error. Harmless when stopped."""
         with self._lock:
             host, service = self._host, self._service
             self._host = self._service = None

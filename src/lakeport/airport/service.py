@@ -8,8 +8,11 @@ from typing import Any, Final
 
 from pyarrow import flight
 
+from lakeport.airport import dml
 from lakeport.airport.actions import BoundAction
+from lakeport.airport.ddl import DDL_ACTIONS
 from lakeport.airport.discovery import DISCOVERY_ACTIONS
+from lakeport.airport.discovery_writes import DISCOVERY_WRITES
 from lakeport.airport.exchange import OperationHandler, run_exchange
 from lakeport.airport.flights import flight_info, flight_schema, list_flights
 from lakeport.airport.functions import call_in_out_function, call_scalar_function
@@ -18,13 +21,29 @@ from lakeport.airport.host import Host
 from lakeport.airport.metadata import METADATA_ACTIONS
 from lakeport.airport.status import answering
 from lakeport.airport.streams import open_stream
+from lakeport.airport.transaction_actions import TRANSACTION_ACTIONS
 from lakeport.auth import Operation
 from lakeport.catalog import Action, ActionCatalog, request_scope
 from lakeport.errors import UnsupportedError
 
 __all__ = ["FlightService"]
 
+_ACTIONS: Final[dict[str, BoundAction]] = {
+    action.name: action
+    for table in (
+        METADATA_ACTIONS,
+        DDL_ACTIONS,
+        TRANSACTION_ACTIONS,
+        DISCOVERY_ACTIONS,
+        DISCOVERY_WRITES,
+    )
+    for action in table
+}
+
 _OPERATIONS: Final[dict[str, OperationHandler]] = {
+    "insert": dml.insert,
+    "update": dml.update,
+    "delete": dml.delete,
     "scalar_function": call_scalar_function,
     "table_function_in_out": call_in_out_function,
 }
@@ -74,7 +93,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
         """Name every action with a line on what it does."""
         with self._answer(context, "ListActions", typed=False) as call:
-            builtin = [(a.name, a.description) for a in [*METADATA_ACTIONS, *DISCOVERY_ACTIONS]]
+            builtin = [(action.name, action.description) for action in _ACTIONS.values()]
             custom = [(a.name, a.description) for a in self._custom_actions(call)]
             return builtin + custom
 
@@ -83,7 +102,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         with self._answer(context, action.type, typed=False) as call:
             body = action.body.to_pybytes() if action.body is not None else b""
             self._host.limits.check(len(body), self._host.limits.action_bytes, action.type)
-            builtin = METADATA_ACTIONS.get(action.type) or DISCOVERY_ACTIONS.get(action.type)
+            builtin = _ACTIONS.get(action.type)
             if builtin is not None:
                 return self._run(builtin, call, body)
             for custom in self._custom_actions(call):
@@ -107,7 +126,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     @contextmanager
     def _answer(self, context: Any, what: str, *, typed: bool) -> Iterator[Call]:
         call = call_of(context)
-        request = call.request(catalog=call.catalog, peer=context.peer())
+        request = call.request(self._host.transactions, peer=context.peer())
         with request_scope(request), answering(what, typed=typed):
             self._host.check_running()
             yield call

@@ -1,4 +1,4 @@
-"""Column statistics as the client reads them: one row, with the column's own types for the bounds."""
+"""Column statistics as the client reads them: one row, with bounds in the column's own type."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def _greatest(type: pa.DataType) -> Any:
 def _is_text(type: pa.DataType) -> bool:
     if isinstance(type, pa.BaseExtensionType):
         return type.extension_name == "arrow.json"  # type: ignore[no-any-return]
-    return pt.is_string(type) or pt.is_large_string(type) or pt.is_string_view(type)
+    return bool(pt.is_string(type) or pt.is_large_string(type) or pt.is_string_view(type))
 
 
 def _is_blob(type: pa.DataType) -> bool:
-    return (
+    return bool(
         pt.is_binary(type)
         or pt.is_large_binary(type)
         or pt.is_binary_view(type)

@@ -20,8 +20,8 @@ See docs/decisions/0001-errors-without-tracebacks.md.
 | CancelledError                           | CANCELLED         |                                |
 | everything else                          | INTERNAL          |                                |
 
-¹ UNKNOWN where the DuckDB type is sent along, since only a Flight error can carry it. pyarrow has no
-way to say ALREADY_EXISTS.
+¹ UNKNOWN where the DuckDB type is sent along, since only a Flight error can carry it.
+pyarrow has no way to say ALREADY_EXISTS.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class _Quiet(Exception):  # noqa: N818
         pass
 
 
-class NotFound(_Quiet, KeyError):
+class NotFound(_Quiet, KeyError):  # noqa: N818
     """Becomes NOT_FOUND."""
 
 
-class InvalidArgument(_Quiet, ValueError):
+class InvalidArgument(_Quiet, ValueError):  # noqa: N818
     """Becomes INVALID_ARGUMENT."""
 
 
-class Unimplemented(_Quiet, NotImplementedError):
+class Unimplemented(_Quiet, NotImplementedError):  # noqa: N818
     """Becomes UNIMPLEMENTED."""
 
 

@@ -159,4 +159,4 @@ def _in_context(
         item = context.run(next, batches, end)  # type: ignore[arg-type]
         if item is end:
             return
-        yield item  # type: ignore[misc]
+        yield item

@@ -7,7 +7,7 @@ names a table and optionally a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgpack
 
@@ -44,6 +44,16 @@ class ScanTicket:
         """The state to read."""
         return TimePoint.parse(self.at_unit, self.at_value) or self.address.time_point
 
+    def pinned(self, catalog: str) -> ScanTicket:
+        """The same ticket with its catalog, and with the time of a JSON address as its own."""
+        address = replace(self.address, catalog=catalog)
+        time_point = self.time_point
+        if time_point is None:
+            return replace(self, address=address)
+        return replace(
+            self, address=address, at_unit=time_point.unit.name, at_value=time_point.value
+        )
+
     def to_bytes(self) -> bytes:
         """The ticket on the wire."""
         return encode(
@@ -77,7 +87,7 @@ class ScanTicket:
             raise InvalidArgumentError("the ticket is of another version; run the query again")
         fields = decode_struct(raw, "ticket", limits=limits)
         address, at = fields.texts("address"), fields.texts("at")
-        if len(address) != 4 or len(at) != 2:  # noqa: PLR2004
+        if len(address) != 4 or len(at) != 2:
             raise InvalidArgumentError("the ticket is not one of this server")
         columns = tuple(fields.texts("columns")) if "columns" in fields else None
         if columns is not None:

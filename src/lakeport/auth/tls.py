@@ -73,7 +73,7 @@ def _check_pair(tls: LoadedTls) -> None:
             context.load_cert_chain(certificate, key)
         except (ssl.SSLError, OSError):
             raise DefinitionError(
-                "the TLS certificate and key cannot be used together: they are not a pair, or not PEM"
+                "the TLS certificate and key are not a pair, or not PEM"
             ) from None
     if tls.client_ca is not None:
         try:

@@ -1,4 +1,4 @@
-"""Custom Flight actions, which DuckDB users call with `airport_action(location, name, parameter)`."""
+"""Custom Flight actions, which DuckDB users call with `airport_action(location, name, text)`."""
 
 from __future__ import annotations
 

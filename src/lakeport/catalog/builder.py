@@ -135,6 +135,7 @@ class SchemaBuilder:
             comment: A description for people.
             endpoints: Into how many parts data is split, which DuckDB reads in parallel.
             statistics: Whether to tell DuckDB the exact bounds of each column of the data.
+
         """
 
         def add(source: Any, own_name: str) -> None:
@@ -208,6 +209,7 @@ class SchemaBuilder:
             returns: The type of the result.
             comment: A description for people.
             stability: `CONSISTENT` lets DuckDB fold calls with constant arguments.
+
         """
 
         def add(function: Callable[..., Any], own_name: str) -> None:
@@ -259,6 +261,7 @@ class SchemaBuilder:
             parameters: Name and Arrow type (or `ANY`) of each parameter.
             schema: The columns of the result, or a callable that derives them from the arguments.
             comment: A description for people.
+
         """
 
         def add(function: Callable[..., Any], own_name: str) -> None:
@@ -310,6 +313,7 @@ class SchemaBuilder:
                 schema and the arguments.
             parameters: Name and Arrow type (or `ANY`) of each parameter before the table.
             comment: A description for people.
+
         """
 
         def add(function: Callable[..., Any], own_name: str) -> None:

@@ -188,7 +188,7 @@ class DynamicTable(Table, Protocol):
     def change_column_type(
         self, column_schema: pa.Schema, expression: str, options: ChangeColumnTypeOptions
     ) -> None:
-        """Give a column the type of the one field; `expression` is the SQL that converts a value."""
+        """Give a column the type of the one field; `expression` is SQL that converts a value."""
         ...
 
     def set_not_null(self, column: str, options: SetNotNullOptions) -> None:

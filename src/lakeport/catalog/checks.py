@@ -93,7 +93,7 @@ def check_signature(signature: FunctionSignature, where: str) -> None:
 
 
 def check_scalar_signature(signature: FunctionSignature, where: str) -> None:
-    """Refuse what only table functions can take, and argument types whose memory would be misread."""
+    """Refuse what only table functions can take, and types whose memory would be misread."""
     check_signature(signature, where)
     if not isinstance(signature.returns, pa.DataType):
         raise DefinitionError(f"{where}: returns= must be an Arrow type")
@@ -121,7 +121,7 @@ def check_callable(
     named: Sequence[str] = (),
     offered: str = "",
 ) -> None:
-    """Refuse a callable that cannot take these arguments; `offered` is passed to those that have it."""
+    """Refuse a callable that cannot take these arguments; `offered` is passed where it is wanted."""
     if not callable(function):
         raise DefinitionError(f"{where}: {type(function).__name__} is not callable")
     try:
@@ -164,7 +164,7 @@ def _is_canonical(type: pa.DataType) -> bool:
         return False
     if pt.is_list(type) or pt.is_fixed_size_list(type) or pt.is_struct(type) or pt.is_map(type):
         return all(_is_canonical(type.field(i).type) for i in range(type.num_fields))
-    return (
+    return bool(
         pt.is_boolean(type)
         or pt.is_integer(type)
         or pt.is_float32(type)

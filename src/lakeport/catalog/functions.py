@@ -92,7 +92,7 @@ class FunctionSignature:
 
 
 class Arguments(Mapping[str, Any]):
-    """The arguments of one call by parameter name, as Python values; `scalar()` gives the Arrow value."""
+    """The arguments of one call by name, as Python values; `scalar()` gives the Arrow value."""
 
     __slots__ = ("_scalars",)
 

@@ -12,7 +12,7 @@ MAX_NAME_BYTES = 1024
 
 
 def check_name(name: str, kind: str) -> str:
-    """The name itself; `InvalidArgumentError` when it is empty, too long, or has control characters."""
+    """The name itself, unless it is empty, too long, or has control characters."""
     if not name:
         raise InvalidArgumentError(f"the name of a {kind} must not be empty")
     try:

@@ -76,7 +76,7 @@ class ScanOptions:
     columns: tuple[str, ...] | None = None
     """The columns that the client will look at; None means all."""
     filter: Filter = field(default_factory=Filter)
-    """A predicate that every wanted row satisfies. Applying it is optional, dropping a match is not."""
+    """A predicate that every wanted row satisfies. Applying it is optional."""
     limit: int | None = None
     """The most rows that are wanted; None means all. DuckDB never sends one."""
     batch_size: int | None = None

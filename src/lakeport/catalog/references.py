@@ -27,7 +27,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class FunctionReference:
-    """A table function of DuckDB that the client runs: `read_parquet`, `read_csv`, …"""
+    """A table function of DuckDB that the client runs, such as `read_parquet` or `read_csv`."""
 
     function: str
     """The name of the function."""
@@ -47,7 +47,7 @@ class FileFormat(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileReference:
-    """A file that the client reads: Parquet by column name, Arrow IPC with exactly the table's schema."""
+    """A file that the client reads: Parquet by name, Arrow IPC with exactly the table's schema."""
 
     uri: str
     """Where the file is, as seen by the client."""

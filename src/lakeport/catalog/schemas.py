@@ -27,7 +27,7 @@ CHECK_CONSTRAINTS = b"check_constraints"
 
 
 def find_rowid_column(schema: pa.Schema) -> int | None:
-    """The position of the row identifier: the field marked `is_rowid`, else the one named `rowid`."""
+    """The position of the row identifier: the field marked so, else the one named `rowid`."""
     for index, field in enumerate(schema):
         if field_is_rowid(field):
             return index

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -76,10 +78,7 @@ class ArrowTable:
         rows = self._data.num_rows
         parts = max(1, min(self._endpoints, rows // _MIN_PARTITION_ROWS))
         bounds = [rows * part // parts for part in range(parts + 1)]
-        return [
-            Partition(f"{start}:{stop}".encode())
-            for start, stop in zip(bounds, bounds[1:], strict=False)
-        ]
+        return [Partition(f"{start}:{stop}".encode()) for start, stop in pairwise(bounds)]
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
         """Slices of the rows, with the filter applied as far as Arrow can."""
@@ -200,7 +199,7 @@ class ReferenceTable:
         """The references to read."""
         return self._references(options) if callable(self._references) else self._references
 
-    def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
+    def scan(self, options: ScanOptions) -> pa.RecordBatchReader:  # noqa: ARG002
         """Refused: the rows never pass through this server."""
         raise InvalidArgumentError(f"table {self.name!r} is read by the client from its references")
 
@@ -239,10 +238,8 @@ def _reader_of_batches(
 def statistics_of(column: pa.ChunkedArray) -> ColumnStats:
     """Exact bounds and null counts of a column; the rest stays unknown."""
     bounds = {"min": None, "max": None}
-    try:
-        bounds = pc.min_max(_comparable(column)).as_py(maps_as_pydicts=None)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        pass
+    with suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        bounds = pc.min_max(_comparable(column)).as_py()
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     is_blob = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
     longest = pc.max(pc.binary_length(column)).as_py() if is_text or is_blob else None
@@ -257,7 +254,7 @@ def statistics_of(column: pa.ChunkedArray) -> ColumnStats:
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    # NaN is the greatest value for DuckDB and skipped by Arrow: no bound is better than a wrong one.
+    # NaN is the greatest value for DuckDB but skipped by Arrow: better no bound than a wrong one.
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
         raise pa.ArrowInvalid("NaN")
     return column

@@ -1,0 +1,80 @@
+"""The actions that begin, end and ask about transactions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakeport.airport.actions import ActionTable
+from lakeport.airport.codec import Struct, decode_struct, encode
+from lakeport.airport.headers import Call
+from lakeport.airport.host import Host
+from lakeport.airport.limits import DEFAULT_LIMITS, Limits
+from lakeport.auth import Operation
+from lakeport.catalog import TransactionManager, TransactionState
+from lakeport.errors import InvalidArgumentError
+
+__all__ = ["TRANSACTION_ACTIONS"]
+
+
+def _decode(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> Struct:
+    """A msgpack map, or the plain text that `airport_action` sends: the name of a catalog."""
+    is_map = body[:1] and (body[0] & 0xF0 == 0x80 or body[0] in (0xDE, 0xDF))
+    if is_map or not body:
+        return decode_struct(body, what, limits=limits)
+    return Struct({"catalog_name": body}, what)
+
+
+TRANSACTION_ACTIONS: Final = ActionTable(_decode)
+
+
+@TRANSACTION_ACTIONS.add("create_transaction", "Start a transaction")
+def create_transaction(host: Host, call: Call, request: Struct) -> bytes:
+    routed = host.route(call, request.text("catalog_name", ""))
+    routed.require(Operation.SEE)
+    explicit = request.flag("explicit", default=False)
+    identifier = host.transactions.begin(routed.catalog, routed.name, explicit=explicit)
+    return encode({"identifier": identifier})
+
+
+@TRANSACTION_ACTIONS.add("get_transaction_status", "Tell the state of a transaction")
+def get_transaction_status(host: Host, call: Call, request: Struct) -> bytes:
+    host.transactions.expire()
+    catalog = host.route(call, request.text("catalog_name", "")).catalog
+    state: TransactionState | None = None
+    if isinstance(catalog, TransactionManager):
+        state = catalog.transaction_status(request.text("transaction_id"))
+    return encode({"status": state.value if state else "", "exists": state is not None})
+
+
+@TRANSACTION_ACTIONS.add(
+    "begin_transaction",
+    "Make all later calls of this DuckDB process on a catalog one transaction",
+)
+def begin_transaction(host: Host, call: Call, request: Struct) -> bytes:
+    routed = host.route(call, request.text("catalog_name", ""))
+    routed.require(Operation.SEE)
+    if call.owner is None:
+        raise InvalidArgumentError("begin_transaction needs the airport-client-session-id header")
+    identifier = host.transactions.begin(
+        routed.catalog, routed.name, explicit=True, owner=call.owner
+    )
+    return (identifier or "").encode()
+
+
+@TRANSACTION_ACTIONS.add("commit_transaction", "Make the changes of a transaction durable")
+def commit_transaction(host: Host, call: Call, request: Struct) -> bytes:
+    host.transactions.commit(_identifier(host, call, request))
+    return b"committed"
+
+
+@TRANSACTION_ACTIONS.add("rollback_transaction", "Drop the changes of a transaction")
+def rollback_transaction(host: Host, call: Call, request: Struct) -> bytes:
+    host.transactions.rollback(_identifier(host, call, request))
+    return b"rolled back"
+
+
+def _identifier(host: Host, call: Call, request: Struct) -> str:
+    """The transaction that a request names, or the one that its DuckDB process began."""
+    if "transaction_id" in request:
+        return request.text("transaction_id")
+    return host.transactions.bound_to(call.owner, request.text("catalog_name", "") or None)
