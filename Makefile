@@ -36,8 +36,8 @@ format: $(READY)  ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)  ## measure, as ratios to a baseline of the same run (ARGS="--only doget")
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: $(READY)  ## measure, as ratios to a baseline of the same run (SIZE=small|full, ARGS="--only doget")
+	$(BIN)/python -m benchmarks --size $(or $(SIZE),full) $(ARGS)
 
 docs: $(READY)  ## serve the documentation on localhost
 	$(BIN)/mkdocs serve

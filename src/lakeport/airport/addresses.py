@@ -56,10 +56,11 @@ class Address:
 
     def descriptor(self) -> flight.FlightDescriptor:
         """The descriptor to publish for this address."""
-        parts = [self.catalog, self.schema, self.name]
         if self.tag:
-            parts.append(self.tag)
-        return flight.FlightDescriptor.for_path(*parts)
+            return flight.FlightDescriptor.for_path(self.catalog, self.schema, self.name, self.tag)
+        if self.catalog:
+            return flight.FlightDescriptor.for_path(self.catalog, self.schema, self.name)
+        return flight.FlightDescriptor.for_path(self.schema, self.name)
 
     def with_tag(self, tag: str) -> Address:
         """The same place with another tag."""

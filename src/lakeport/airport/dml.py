@@ -100,7 +100,8 @@ class _Statement:
         self._into = into
         self._reply = reply
         self._cast = LayoutCast(received, into, f"table {exchange.address}")
-        self._batches = exchange.batches()
+        # Every batch of a statement with RETURNING has to be answered before the next one comes.
+        self._batches = exchange.batches() if exchange.returns_rows else exchange.large_batches()
         self._unanswered: pa.RecordBatch | None = None
         self._emitted: list[pa.RecordBatch] = []
 

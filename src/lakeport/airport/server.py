@@ -137,14 +137,21 @@ class Server:
         """Block until the server stops."""
         self._running().wait()
 
-    def stop(self) -> None:
-        """Stop answering; streams that run end with a retriable error. Harmless when stopped."""
+    def stop(self, *, grace: float = 5.0) -> None:
+        """Stop answering; streams that run end with a retriable error. Harmless when stopped.
+
+        Waits `grace` seconds at most: a client that has stopped reading cannot hold up the caller.
+        """
         with self._lock:
             host, service = self._host, self._service
             self._host = self._service = None
         if service is not None and host is not None:
             host.stopping.set()
-            service.shutdown()
+            closing = threading.Thread(target=service.shutdown, name="lakeport-stop", daemon=True)
+            closing.start()
+            closing.join(grace)
+            if closing.is_alive():
+                _log.warning("a client still holds a stream; it ends when that client goes away")
 
     def __enter__(self) -> Self:
         return self.start()

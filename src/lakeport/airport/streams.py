@@ -154,9 +154,5 @@ def _as_tables(
 def _in_context(
     batches: Iterator[tuple[pa.RecordBatch | pa.Table, bytes | None]], context: contextvars.Context
 ) -> Iterator[tuple[pa.RecordBatch | pa.Table, bytes | None]]:
-    end = object()
-    while True:
-        item = context.run(next, batches, end)  # type: ignore[arg-type]
-        if item is end:
-            return
+    while (item := context.run(next, batches, None)) is not None:
         yield item

@@ -38,11 +38,11 @@ def check_declared_name(name: str, kind: str) -> None:
 
 def check_unique(names: Sequence[str], kind: str, where: str) -> None:
     """Refuse names that DuckDB, which ignores case, cannot tell apart."""
-    seen: dict[str, str] = {}
+    seen: set[str] = set()
     for name in names:
-        other = seen.setdefault(name.casefold(), name)
-        if other is not name and (other != name or names.count(name) > 1):
+        if name.casefold() in seen:
             raise DefinitionError(f"{where} has two {kind}s named {name!r} (case is ignored)")
+        seen.add(name.casefold())
 
 
 def check_columns(schema: pa.Schema, where: str) -> None:
@@ -121,7 +121,7 @@ def check_callable(
     named: Sequence[str] = (),
     offered: str = "",
 ) -> None:
-    """Refuse a callable that cannot take these arguments; `offered` is passed where it is wanted."""
+    """Refuse a callable that cannot take these arguments; `offered` goes where it is wanted."""
     if not callable(function):
         raise DefinitionError(f"{where}: {type(function).__name__} is not callable")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -86,7 +86,7 @@ class ArrowTable:
         if options.columns is not None:
             wanted = options.filter.columns | set(options.columns)
             data = data.select([name for name in data.column_names if name in wanted])
-        predicate = to_arrow(options.filter, data.schema)
+        predicate = to_arrow(options.filter, data.schema, in_memory=True)
         if predicate is not None:
             data = ds.dataset(data).scanner(filter=predicate)
             return data.to_reader()
@@ -237,9 +237,10 @@ def _reader_of_batches(
 
 def statistics_of(column: pa.ChunkedArray) -> ColumnStats:
     """Exact bounds and null counts of a column; the rest stays unknown."""
-    bounds = {"min": None, "max": None}
+    # Arrow values: Python's cannot express nanoseconds, nor years beyond 9999.
+    bounds: Mapping[str, pa.Scalar | None] = {"min": None, "max": None}
     with suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        bounds = pc.min_max(_comparable(column)).as_py()
+        bounds = pc.min_max(_comparable(column))
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     is_blob = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
     longest = pc.max(pc.binary_length(column)).as_py() if is_text or is_blob else None

@@ -1,0 +1,1 @@
+"""Measurements, each a ratio to a baseline of the same run."""
