@@ -1,4 +1,4 @@
-"""Run the benchmarks and print one table: `python -m benchmarks [--size small|full] [--only doget]`."""
+"""Run the benchmarks and print one table: `python -m benchmarks [--size small] [--only doget]`."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def measured_table(rows: int) -> pa.Table:
 def running(kind: str, *, rows: int = 0) -> Iterator[str]:
     """Start a server in another process; gives its location."""
     command = [sys.executable, "-m", "benchmarks.servers", kind, "--rows", str(rows)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         port = process.stdout.readline().strip()

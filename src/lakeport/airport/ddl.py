@@ -40,6 +40,7 @@ from lakeport.catalog import (
     check_name,
     current_request,
 )
+from lakeport.catalog.checks import check_columns
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 __all__ = [
@@ -110,6 +111,7 @@ def rename_table(host: Host, call: Call, request: Struct) -> bytes | None:
     new_name = check_name(request.text("new_table_name"), "table")
     options = RenameTableOptions(ignore_not_found=request.flag("ignore_not_found", default=False))
     with change(host, routed, address.schema, address.name):
+        routed.require(Operation.CHANGE, address.schema, new_name)
         dynamic_schema(routed, address.schema).rename_table(address.name, new_name, options)
         return _table_reply(
             routed, Address(address.schema, new_name), missing_ok=options.ignore_not_found
@@ -143,7 +145,6 @@ def _alteration(name: str, description: str) -> Callable[[Alteration], Alteratio
 @_alteration("add_column", "Add a column to a table")
 def _add_column(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
     column = _one_field(request)
-    check_name(column.names[0], "column")
     exists_ok = request.flag("if_column_not_exists", default=False)
     table.add_column(
         column, AddColumnOptions(if_column_not_exists=exists_ok, ignore_not_found=missing_ok)
@@ -229,10 +230,7 @@ def create_table(
 ) -> bytes:
     """Create a table and reply with what was created."""
     check_name(address.name, "table")
-    if not len(schema):
-        raise InvalidArgumentError(f"table {address} needs at least one column")
-    for name in schema.names:
-        check_name(name, "column")
+    check_columns(schema, f"table {address}")
     with change(host, routed, address.schema, address.name):
         dynamic_schema(routed, address.schema).create_table(address.name, schema, options)
         return _required_reply(routed, address)
@@ -357,4 +355,5 @@ def _one_field(request: Struct) -> pa.Schema:
     schema = read_schema(request.blob("column_schema"), "the column")
     if len(schema) != 1:
         raise InvalidArgumentError(f"expected one column, not {len(schema)}")
+    check_columns(schema, f"{request.text('schema')}.{request.text('name')}")
     return schema

@@ -65,10 +65,10 @@ def get_flight_info(host: Host, call: Call, request: dict[str, Any]) -> bytes:
 )
 def get_table_function_flight_info(host: Host, call: Call, request: dict[str, Any]) -> bytes:
     routed = _routed(host, call, request)
-    function, address = _find_function(routed, request)
     parameters = request.get("parameters") or {}
     if not isinstance(parameters, dict):
         raise InvalidArgumentError("parameters must be an object")
+    function, address = _find_function(routed, request, set(parameters))
     row = write_batch(_one_row(function, parameters))
     descriptor = flight.FlightDescriptor.for_command(json.dumps(request).encode())
     ticket = ScanTicket(address, arguments=row)
@@ -81,7 +81,9 @@ def _routed(host: Host, call: Call, request: dict[str, Any]) -> RoutedCatalog:
     return routed
 
 
-def _find_function(routed: RoutedCatalog, request: dict[str, Any]) -> tuple[TableFunction, Address]:
+def _find_function(
+    routed: RoutedCatalog, request: dict[str, Any], given: set[str]
+) -> tuple[TableFunction, Address]:
     """A table function by name, in the schema given or in the only one that has it."""
     schema_name, _, name = json_text(request, "function_name").rpartition(".")
     schema_name = json_text(request, "schema_name", default=schema_name)
@@ -94,7 +96,6 @@ def _find_function(routed: RoutedCatalog, request: dict[str, Any]) -> tuple[Tabl
     ]
     if not found:
         raise NotFoundError(f"there is no table function {name!r}")
-    given = set(request.get("parameters") or ())
     fitting = [match for match in found if given <= {p.name for p in match[0].signature.parameters}]
     if len(fitting) != 1:
         raise InvalidArgumentError(
@@ -105,6 +106,11 @@ def _find_function(routed: RoutedCatalog, request: dict[str, Any]) -> tuple[Tabl
 
 
 def _one_row(function: TableFunction, values: dict[str, Any]) -> pa.RecordBatch:
+    for parameter in function.signature.parameters:
+        if parameter.is_required and parameter.name not in values:
+            raise InvalidArgumentError(
+                f"function {function.name}: parameter {parameter.name!r} is missing"
+            )
     arrays = {
         parameter.name: _array(function, parameter, values[parameter.name])
         for parameter in function.signature.parameters
@@ -119,8 +125,9 @@ def _array(function: TableFunction, parameter: Parameter, value: Any) -> pa.Arra
             return pa.array([value])
         return pa.array([value], type=parameter.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        wanted = "one value" if isinstance(parameter.type, AnyType) else str(parameter.type)
         raise InvalidInputError(
-            f"function {function.name}: parameter {parameter.name!r} must be {parameter.type}"
+            f"function {function.name}: parameter {parameter.name!r} must be {wanted}"
         ) from None
 
 

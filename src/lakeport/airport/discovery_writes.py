@@ -36,8 +36,9 @@ from lakeport.catalog import (
     check_name,
     rowid_field,
 )
+from lakeport.catalog.checks import check_columns
 from lakeport.catalog.schemas import field_is_rowid
-from lakeport.errors import InvalidArgumentError, UnsupportedError
+from lakeport.errors import InvalidArgumentError, NullRowIdError, UnsupportedError
 
 __all__ = ["DISCOVERY_WRITES"]
 
@@ -94,13 +95,13 @@ def drop_table_action(host: Host, call: Call, request: dict[str, Any]) -> bytes:
 @DISCOVERY_WRITES.add("AlterTableAddColumn", "Add a column to a table")
 def add_column(host: Host, call: Call, request: dict[str, Any]) -> bytes:
     routed, address = _routed(host, call, request), _address(request)
-    field = field_from_json(request.get("column"))
-    check_name(field.name, "column")
+    column = pa.schema([field_from_json(request.get("column"))])
+    check_columns(column, f"table {address}")
     options = AddColumnOptions(if_column_not_exists=_flag(request, "if_not_exists"))
     with change(host, routed, address.schema, address.name):
         table = dynamic_table(routed, address)
         if table is not None:
-            table.add_column(pa.schema([field]), options)
+            table.add_column(column, options)
     return _reply(schema_name=address.schema, table_name=address.name)
 
 
@@ -130,6 +131,8 @@ def delete(host: Host, call: Call, request: dict[str, Any]) -> bytes:
         ids = pa.array(row_ids, type=marked.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise InvalidArgumentError(f"row_ids must be of type {marked.type}") from None
+    if ids.null_count:
+        raise NullRowIdError
     with host.transactions.statement(routed.catalog):
         if isinstance(table, DeletableBatchTable):
             schema = pa.schema([rowid_field(type=marked.type)])

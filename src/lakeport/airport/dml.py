@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from lakeport.airport.codec import encode
 from lakeport.airport.exchange import Exchange
-from lakeport.airport.layouts import LayoutCast
 from lakeport.airport.scans import check_tag
 from lakeport.auth import Operation
 from lakeport.catalog import (
@@ -30,6 +29,7 @@ from lakeport.catalog import (
     rowid_field,
     without_rowid,
 )
+from lakeport.catalog.layouts import LayoutCast
 from lakeport.catalog.schemas import field_is_rowid
 from lakeport.errors import (
     InternalError,
@@ -115,9 +115,12 @@ class _Statement:
                 result = change(reader, self._options())
                 for _ in reader:
                     pass
+                self._check_all_sent()
         except Exception:
-            with suppress(Exception):
-                exchange.drain()
+            # With RETURNING the client waits for an answer and sends nothing more.
+            if not exchange.returns_rows:
+                with suppress(Exception):
+                    exchange.drain()
             raise
         exchange.write_metadata(encode({"total_changed": int(result.affected_rows)}))
 
@@ -133,8 +136,17 @@ class _Statement:
     def _rows(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
             self._unanswered = batch
-            yield self._cast(batch)
+            rows = self._cast(batch)
+            if _ROWID in batch.schema.names and batch.column(_ROWID).null_count:
+                raise NullRowIdError
+            yield rows
             self._answer()
+
+    def _check_all_sent(self) -> None:
+        if self._emitted:
+            raise InternalError(
+                f"table {self._exchange.address} returned rows of a batch after asking for the next"
+            )
 
     def _answer(self) -> None:
         """Send what the table emitted for the last batch: exactly one batch, possibly empty."""
@@ -172,8 +184,6 @@ def _each_batch(
         for batch in rows:
             position = next(i for i, f in enumerate(batch.schema) if field_is_rowid(f))
             row_ids = batch.column(position)
-            if row_ids.null_count:
-                raise NullRowIdError
             affected += change(row_ids, batch.remove_column(position), options).affected_rows
         return DMLResult(affected)
 

@@ -63,7 +63,7 @@ class Exchange:
                 yield chunk.data
 
     def large_batches(self) -> Iterator[pa.RecordBatch]:
-        """The same rows in fewer batches: the client's hold 2048 rows, too few to be worth a call."""
+        """The same rows in fewer batches: the client's hold 2048 rows, too few for a call each."""
         waiting: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in self.batches():

@@ -41,8 +41,8 @@ def scan_info(
     size = scan.size(options)
     rows = -1 if size.rows is None else size.rows
     size_bytes = -1 if size.bytes is None else size.bytes
-    if ticket.address.in_future:
-        # Only the JSON itself says that there is nothing to read yet.
+    if scan.is_empty:
+        # Only the JSON itself says that there is nothing to read.
         endpoints = [flight.FlightEndpoint(bytes(descriptor.command), [host.location])]
     else:
         pinned = ticket.pinned(scan.routed.name)
@@ -77,8 +77,11 @@ def list_flights(host: Host, call: Call) -> Iterator[flight.FlightInfo]:
         [host.route(call, catalog or "")] if catalog or call.catalog else host.registry.items()
     )
     for routed in routed_catalogs:
+        routed.require(Operation.SEE)
         if schema_name is not None:
-            yield from schema_infos(routed, routed.schema(schema_name))
+            schema = routed.schema(schema_name)
+            routed.require(Operation.SEE, schema.name)
+            yield from schema_infos(routed, schema)
             continue
         for schema in routed.schemas():
             yield from _readable_infos(host, routed, schema)

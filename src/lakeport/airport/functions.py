@@ -8,7 +8,12 @@ import pyarrow as pa
 
 from lakeport.airport.codec import decode_struct
 from lakeport.airport.exchange import Exchange
-from lakeport.airport.signatures import decode_arguments, input_schema, output_schema
+from lakeport.airport.signatures import (
+    decode_arguments,
+    input_schema,
+    output_schema,
+    result_schema,
+)
 from lakeport.airport.streams import Alignment, split
 from lakeport.catalog import AnyType, ScalarFunction, ScanOptions, TableFunctionInOut
 from lakeport.errors import InternalError, InvalidArgumentError
@@ -46,7 +51,7 @@ def call_in_out_function(exchange: Exchange) -> None:
         raise InvalidArgumentError(f"function {exchange.address} does not take a table")
     arguments = decode_arguments(function, request.blob("parameters"), limits=limits)
     received = exchange.input_schema()
-    schema = function.schema_for_input(arguments, received)
+    schema = result_schema(function.schema_for_input(arguments, received))
     exchange.begin(schema)
 
     rows = _InputRows(exchange, schema)

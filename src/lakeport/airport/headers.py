@@ -48,13 +48,13 @@ class Call:
         session = self.header("airport-client-session-id")
         return f"{self.identity}\0{session}" if session else None
 
-    def request(self, transactions: Transactions, *, peer: str) -> RequestContext:
-        """The context that catalog methods see."""
+    def request(self, transactions: Transactions, *, served_as: str, peer: str) -> RequestContext:
+        """The context that catalog methods see; `served_as` is the server's name of the catalog."""
         given = self.header("airport-transaction-id")
         return RequestContext(
             identity=self.identity,
             catalog=self.catalog,
-            transaction_id=transactions.current(self.owner, self.catalog, given),
+            transaction_id=transactions.current(self.owner, served_as, given),
             session_id=self.header("airport-client-session-id"),
             trace_id=self.header("airport-trace-id"),
             peer=peer,

@@ -52,10 +52,11 @@ class Listings:
     def list_schemas(self, routed: RoutedCatalog) -> bytes:
         """The compressed listing of a catalog."""
         version = catalog_version(routed)
-        if not isinstance(routed.catalog, VersionedCatalog):
+        request = current_request()
+        # A transaction may see changes of its own, which are in no version yet.
+        if not isinstance(routed.catalog, VersionedCatalog) or request.transaction_id is not None:
             return _list_schemas(routed, version)
-        identity = current_request().identity
-        key = (id(routed.catalog), routed.name, identity, version.version)
+        key = (id(routed.catalog), routed.name, request.identity, version.version)
         with self._lock:
             known = self._replies.get(key)
             if known is not None:

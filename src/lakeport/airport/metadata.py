@@ -16,7 +16,7 @@ from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
 from lakeport.airport.listing import catalog_version, table_info
 from lakeport.airport.scans import column_names, resolve_scan, scan_options
-from lakeport.airport.signatures import decode_arguments
+from lakeport.airport.signatures import decode_arguments, result_schema
 from lakeport.airport.statistics import encode_statistics
 from lakeport.airport.tickets import ScanTicket
 from lakeport.auth import Operation
@@ -37,7 +37,9 @@ def list_schemas(host: Host, call: Call, request: Struct) -> bytes:
 
 @METADATA_ACTIONS.add("catalog_version", "Tell the version of a catalog")
 def tell_catalog_version(host: Host, call: Call, request: Struct) -> bytes:
-    version = catalog_version(host.route(call, request.text("catalog_name", "")))
+    routed = host.route(call, request.text("catalog_name", ""))
+    routed.require(Operation.SEE)
+    version = catalog_version(routed)
     return encode({"catalog_version": int(version.version), "is_fixed": bool(version.is_fixed)})
 
 
@@ -83,7 +85,7 @@ def endpoints(host: Host, call: Call, request: Struct) -> bytes:
         ticket.pinned(scan.routed.name),
         columns=column_names(scan.schema, ids) if ids else None,
     )
-    found = [] if address.in_future else scan_endpoints(host, scan, ticket)
+    found = [] if scan.is_empty else scan_endpoints(host, scan, ticket)
     return encode([endpoint.serialize() for endpoint in found])
 
 
@@ -102,7 +104,8 @@ def table_function_flight_info(host: Host, call: Call, request: Struct) -> bytes
         schema = function.schema_for_input(
             arguments, read_schema(rows, "the input table", limits=host.limits)
         )
-    return flight.FlightInfo(schema, descriptor, [], -1, -1).serialize()  # type: ignore[no-any-return]
+    info = flight.FlightInfo(result_schema(schema), descriptor, [], -1, -1)
+    return info.serialize()  # type: ignore[no-any-return]
 
 
 @METADATA_ACTIONS.add("column_statistics", "Tell the bounds of a column")

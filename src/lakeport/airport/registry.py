@@ -47,6 +47,8 @@ class RoutedCatalog:
     name: str
     catalog: Catalog
     authorizer: Authorizer | None = None
+    served_as: str = ""
+    """The name that the server knows it by, whatever the client wrote: permissions go by it."""
 
     def allows(
         self, operation: Operation, schema: str | None = None, name: str | None = None
@@ -54,7 +56,7 @@ class RoutedCatalog:
         """Whether the caller may do this."""
         if self.authorizer is None:
             return True
-        access = Access(current_request().identity, operation, self.name, schema, name)
+        access = Access(current_request().identity, operation, self.served_as, schema, name)
         return bool(self.authorizer(access))
 
     def require(
@@ -62,7 +64,8 @@ class RoutedCatalog:
     ) -> None:
         """Refuse what the caller may not do."""
         if not self.allows(operation, schema, name):
-            what = ".".join(part for part in (self.name, schema, name) if part) or "this catalog"
+            parts = (self.served_as, schema, name)
+            what = ".".join(part for part in parts if part) or "this catalog"
             raise PermissionDeniedError(f"you may not {operation.value} {what}")
 
     def schemas(self) -> Sequence[Schema]:
@@ -127,7 +130,7 @@ class Registry:
 
     def items(self) -> list[RoutedCatalog]:
         """All catalogs that the caller may see."""
-        routed = [RoutedCatalog(n, c, self._authorizer) for n, c in self._catalogs.items()]
+        routed = [self._routed(n, c, served_as=n) for n, c in self._catalogs.items()]
         return [catalog for catalog in routed if catalog.allows(Operation.SEE)]
 
     def add(self, name: str, catalog: Catalog) -> None:
@@ -158,19 +161,28 @@ class Registry:
             raise InvalidArgumentError(f"the request names several catalogs: {sorted(given)}")
         name = next(iter(given), "")
         catalogs = self._catalogs
-        if name in catalogs:
-            return self._routed(name, catalogs[name])
-        if len(catalogs) == 1:
-            only, catalog = next(iter(catalogs.items()))
-            if not only or not name:
-                return self._routed(name, catalog)
+        served_as = _served_name(catalogs, name)
+        if served_as in catalogs:
+            return self._routed(name, catalogs[served_as], served_as=served_as)
         known = ", ".join(sorted(repr(known) for known in catalogs)) or "none"
         if not name:
             raise NotFoundError(f"name the catalog to use; this server has: {known}")
         raise NotFoundError(f"there is no catalog {name!r}; this server has: {known}")
 
-    def _routed(self, name: str, catalog: Catalog) -> RoutedCatalog:
-        return RoutedCatalog(name, catalog, self._authorizer)
+    def served_name(self, name: str) -> str:
+        """The name that the catalog a client means is served by; an unknown one stays."""
+        return _served_name(self._catalogs, name)
+
+    def _routed(self, name: str, catalog: Catalog, *, served_as: str) -> RoutedCatalog:
+        return RoutedCatalog(name, catalog, self._authorizer, served_as)
+
+
+def _served_name(catalogs: Mapping[str, Catalog], name: str) -> str:
+    if name not in catalogs and len(catalogs) == 1:
+        (only,) = catalogs
+        if not only or not name:
+            return only
+    return name
 
 
 def _named(source: CatalogSource) -> dict[str, Catalog]:

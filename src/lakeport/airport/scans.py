@@ -6,7 +6,7 @@ Used by `endpoints` (to make tickets), by DoGet (to answer them) and by GetFligh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from lakeport.airport.addresses import DATABASES, Address, table_tag
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
 from lakeport.airport.registry import RoutedCatalog
-from lakeport.airport.signatures import decode_arguments
+from lakeport.airport.signatures import decode_arguments, result_schema
 from lakeport.airport.tickets import ScanTicket
 from lakeport.auth import Operation
 from lakeport.catalog import (
@@ -54,6 +54,8 @@ class Scan:
     size: Callable[[ScanOptions], TableSize]
     table: Table | None = None
     """The table behind it; None for a function call."""
+    is_empty: bool = False
+    """Whether there is nothing to read: a time to come, or one before the table existed."""
 
 
 def resolve_scan(host: Host, call: Call, ticket: ScanTicket) -> Scan:
@@ -153,7 +155,7 @@ def _scan_of_function(
     return Scan(
         what=f"function {address}",
         routed=routed,
-        schema=function.schema_for(values),
+        schema=result_schema(function.schema_for(values)),
         open=lambda options: function.execute_table(values, options),
         endpoints=_one_endpoint,
         size=_unknown_size,
@@ -179,7 +181,7 @@ def _scan_of_databases(host: Host) -> Scan:
 
 def _empty_scan(routed: RoutedCatalog, table: Table, address: Address) -> Scan:
     empty = ArrowTable(table.name, table.arrow_schema().empty_table(), comment=table.comment)
-    return _scan_of_table(routed, empty, empty.arrow_schema(), address)
+    return replace(_scan_of_table(routed, empty, empty.arrow_schema(), address), is_empty=True)
 
 
 def _one_endpoint(options: ScanOptions) -> Sequence[Endpoint]:  # noqa: ARG001

@@ -73,6 +73,8 @@ class Server:
     ) -> None:
         if batch_rows < 1 or max_message_size < 1:
             raise DefinitionError("batch_rows and max_message_size must be positive")
+        if compression not in {None, "lz4", "zstd"}:
+            raise DefinitionError(f"compression must be 'lz4' or 'zstd', not {compression!r}")
         self._requested = _check_location(location, tls)
         self._tls = tls.load() if tls is not None else None
         self._advertise = advertise
@@ -206,7 +208,6 @@ def serve(
     Takes the options of `Server`, and prints how to attach what it serves.
     """
     with Server(catalogs, location=location, **options) as server:
-        _announce(server)
         interrupted = threading.Event()
 
         def interrupt(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -214,6 +215,7 @@ def serve(
 
         previous = {number: signal.signal(number, interrupt) for number in _STOP_SIGNALS}
         try:
+            _announce(server)
             interrupted.wait()
         finally:
             for number, handler in previous.items():

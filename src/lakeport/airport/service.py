@@ -126,7 +126,11 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     @contextmanager
     def _answer(self, context: Any, what: str, *, typed: bool) -> Iterator[Call]:
         call = call_of(context)
-        request = call.request(self._host.transactions, peer=context.peer())
+        request = call.request(
+            self._host.transactions,
+            served_as=self._host.registry.served_name(call.catalog),
+            peer=context.peer(),
+        )
         with request_scope(request), answering(what, typed=typed):
             self._host.check_running()
             yield call
@@ -135,6 +139,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 def _results(reply: bytes | str | Iterable[bytes | str] | None) -> list[bytes]:
     if reply is None:
         return []
-    if isinstance(reply, bytes | str):
-        reply = [reply]
-    return [part.encode() if isinstance(part, str) else bytes(part) for part in reply]
+    is_one = isinstance(reply, bytes | bytearray | memoryview | str)
+    parts: Iterable[Any] = [reply] if is_one else reply
+    # The view refuses a number, of which bytes() would make as many zeros.
+    return [part.encode() if isinstance(part, str) else bytes(memoryview(part)) for part in parts]

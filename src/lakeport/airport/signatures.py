@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from lakeport.airport.addresses import function_tag
 from lakeport.airport.codec import read_one_row
@@ -22,7 +23,7 @@ from lakeport.catalog import (
 from lakeport.catalog.callables import default_scalar
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 
-__all__ = ["decode_arguments", "input_schema", "output_schema", "tag_of"]
+__all__ = ["decode_arguments", "input_schema", "output_schema", "result_schema", "tag_of"]
 
 RESULT: Final = "result"
 """The name of the one column that a scalar function returns."""
@@ -42,6 +43,15 @@ def tag_of(function: ScalarFunction | TableFunction | TableFunctionInOut) -> str
     """The digest that tells a function from its overloads."""
     kind = "scalar" if isinstance(function, ScalarFunction) else "table"
     return function_tag(kind, input_schema(function.signature))
+
+
+def result_schema(columns: pa.Schema) -> pa.Schema:
+    """The columns of a function's result on the wire: the client misreads dictionaries there."""
+    fields = [
+        field.with_type(field.type.value_type) if pt.is_dictionary(field.type) else field
+        for field in columns
+    ]
+    return pa.schema(fields, metadata=columns.metadata)
 
 
 def decode_arguments(
@@ -82,8 +92,9 @@ def _argument(parameter: Parameter, batch: pa.RecordBatch, position: int, what: 
             return default_scalar(parameter)
         if value is None and parameter.kind is ParameterKind.POSITIONAL:
             raise InvalidArgumentError(f"{what}: {parameter.name!r} is missing")
-        any_type = isinstance(parameter.type, AnyType)
-        return pa.scalar(None, type=pa.null() if any_type else parameter.type)
+        if isinstance(parameter.type, AnyType):
+            return pa.scalar(None) if value is None else value
+        return pa.scalar(None, type=parameter.type)
     return value if isinstance(parameter.type, AnyType) else _cast(value, parameter, what)
 
 

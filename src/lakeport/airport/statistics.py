@@ -48,10 +48,14 @@ def _bound(value: Any, type: pa.DataType, *, unknown: Any) -> pa.Array:
 
 
 def _least(type: pa.DataType) -> Any:
+    if pt.is_fixed_size_binary(type):
+        return bytes(type.byte_width)
     return "" if _is_text(type) else b"" if _is_blob(type) else None
 
 
 def _greatest(type: pa.DataType) -> Any:
+    if pt.is_fixed_size_binary(type):
+        return b"\xff" * type.byte_width
     return _GREATEST_TEXT if _is_text(type) else _GREATEST_BLOB if _is_blob(type) else None
 
 

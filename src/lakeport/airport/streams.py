@@ -19,7 +19,8 @@ from lakeport.airport.host import Host
 from lakeport.airport.scans import Scan, resolve_scan, scan_options
 from lakeport.airport.status import answering
 from lakeport.airport.tickets import ScanTicket
-from lakeport.errors import InternalError
+from lakeport.catalog.layouts import conform
+from lakeport.errors import InternalError, InvalidInputError
 
 __all__ = ["Alignment", "open_stream", "split"]
 
@@ -82,11 +83,9 @@ class Alignment:
         return known.slice(0, rows)
 
     def _cast(self, array: pa.Array, field: pa.Field) -> pa.Array:
-        if array.type == field.type:
-            return array
         try:
-            return array.cast(field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            return conform(array, field.type, f"column {field.name!r}")
+        except InvalidInputError as error:
             raise InternalError(
                 f"the scan of {self._what} gives {array.type} for column {field.name!r}, "
                 f"which is declared {field.type}: {error}"
@@ -94,17 +93,24 @@ class Alignment:
 
 
 def split(batch: pa.RecordBatch, *, rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """Slices of a batch with at most so many rows, and about so many bytes at most."""
-    if batch.num_rows == 0:
-        return
-    bytes_per_row = batch.nbytes / batch.num_rows
-    if bytes_per_row * min(rows, batch.num_rows) > size:
-        rows = max(1, int(size / bytes_per_row))
-    if batch.num_rows <= rows:
+    """Slices of a batch with at most so many rows and bytes; a row beyond that goes alone."""
+    for start in range(0, batch.num_rows, rows):
+        yield from _halve(batch.slice(start, rows), size)
+
+
+def _halve(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    total = batch.nbytes
+    if total <= size or batch.num_rows == 1:
         yield batch
         return
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
+    middle = batch.num_rows // 2
+    halves = batch.slice(0, middle), batch.slice(middle)
+    # What the halves share, a large dictionary, does not become smaller by cutting.
+    if sum(half.nbytes for half in halves) > 1.5 * total:
+        yield batch
+        return
+    for half in halves:
+        yield from _halve(half, size)
 
 
 def _batches(

@@ -32,7 +32,7 @@ def create_transaction(host: Host, call: Call, request: Struct) -> bytes:
     routed = host.route(call, request.text("catalog_name", ""))
     routed.require(Operation.SEE)
     explicit = request.flag("explicit", default=False)
-    identifier = host.transactions.begin(routed.catalog, routed.name, explicit=explicit)
+    identifier = host.transactions.begin(routed.catalog, routed.served_as, explicit=explicit)
     return encode({"identifier": identifier})
 
 
@@ -56,7 +56,7 @@ def begin_transaction(host: Host, call: Call, request: Struct) -> bytes:
     if call.owner is None:
         raise InvalidArgumentError("begin_transaction needs the airport-client-session-id header")
     identifier = host.transactions.begin(
-        routed.catalog, routed.name, explicit=True, owner=call.owner
+        routed.catalog, routed.served_as, explicit=True, owner=call.owner
     )
     return (identifier or "").encode()
 
@@ -77,4 +77,5 @@ def _identifier(host: Host, call: Call, request: Struct) -> str:
     """The transaction that a request names, or the one that its DuckDB process began."""
     if "transaction_id" in request:
         return request.text("transaction_id")
-    return host.transactions.bound_to(call.owner, request.text("catalog_name", "") or None)
+    name = request.text("catalog_name", "") or call.catalog
+    return host.transactions.bound_to(call.owner, host.registry.served_name(name) if name else None)

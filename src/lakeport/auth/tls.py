@@ -70,7 +70,7 @@ def _check_pair(tls: LoadedTls) -> None:
         key.touch(mode=0o600)
         key.write_bytes(tls.key)
         try:
-            context.load_cert_chain(certificate, key)
+            context.load_cert_chain(certificate, key, password=_refuse_password)
         except (ssl.SSLError, OSError):
             raise DefinitionError(
                 "the TLS certificate and key are not a pair, or not PEM"
@@ -80,3 +80,8 @@ def _check_pair(tls: LoadedTls) -> None:
             context.load_verify_locations(cadata=tls.client_ca.decode("ascii"))
         except (ssl.SSLError, ValueError):
             raise DefinitionError("the TLS client CA is not a PEM certificate") from None
+
+
+def _refuse_password() -> str:
+    # Without this, OpenSSL would ask on the terminal, and wait.
+    raise DefinitionError("the TLS key is encrypted; give it without a password")

@@ -41,6 +41,7 @@ from lakeport.catalog.functions import (
 from lakeport.catalog.model import Table
 from lakeport.catalog.options import ScanOptions
 from lakeport.catalog.references import Endpoint, FileReference, FunctionReference, Partition
+from lakeport.catalog.schemas import field_is_rowid
 from lakeport.catalog.sources import ReferenceTable, table_from
 from lakeport.errors import DefinitionError
 
@@ -124,6 +125,10 @@ class ReferencedTable:
         check_declared_name(self.name, "table")
         where = f"table {schema_name}.{self.name}"
         check_columns(self.schema, where)
+        if any(field_is_rowid(field) for field in self.schema):
+            raise DefinitionError(
+                f"{where}: a table that the client reads by itself cannot have a rowid"
+            )
         references = self.references
         if not callable(references):
             if isinstance(references, Partition | FunctionReference | FileReference):

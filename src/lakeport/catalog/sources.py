@@ -87,7 +87,7 @@ class ArrowTable:
             wanted = options.filter.columns | set(options.columns)
             data = data.select([name for name in data.column_names if name in wanted])
         predicate = to_arrow(options.filter, data.schema, in_memory=True)
-        if predicate is not None:
+        if predicate is not None and all(_can_be_filtered(type) for type in data.schema.types):
             data = ds.dataset(data).scanner(filter=predicate)
             return data.to_reader()
         if options.limit is not None:
@@ -263,6 +263,15 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _contains_unicode(column: pa.ChunkedArray) -> bool:
     return pc.all(pc.string_is_ascii(column)).as_py() is False
+
+
+def _can_be_filtered(type: pa.DataType) -> bool:
+    """Whether Arrow has a kernel that picks rows of this type; views have none."""
+    try:
+        pa.array([], type).filter(pa.array([], pa.bool_()))
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 def _arrow_table(name: str, source: Any) -> pa.Table:

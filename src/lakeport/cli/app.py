@@ -26,7 +26,7 @@ app.command("serve")(serve.serve)
 app.command("demo")(demo.demo)
 
 
-def _print_version(value: bool) -> None:  # noqa: FBT001
+def _print_version(value: bool) -> None:
     if value:
         typer.echo(f"lakeport {__version__}")
         raise typer.Exit
@@ -34,7 +34,7 @@ def _print_version(value: bool) -> None:  # noqa: FBT001
 
 @app.callback()
 def _options(
-    version: Annotated[  # noqa: ARG001
+    version: Annotated[
         bool,
         typer.Option(
             "--version", help="Print the version.", callback=_print_version, is_eager=True

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lakeport.airport import Server
-from lakeport.airport.client import Client, connect
 from lakeport.catalog import CatalogBuilder, Stability, StaticCatalog, column
+from lakeport.client import Client, connect
 from lakeport.filters import col
 
 __all__ = ["demo", "demo_catalog"]
@@ -132,7 +132,7 @@ def _sql(location: str) -> str:
   ATTACH 'demo' AS demo (TYPE airport, LOCATION '{location}');
   SELECT station, count(*), avg(demo.rental.fare(minutes))
   FROM demo.rental.trips GROUP BY station ORDER BY 2 DESC;
-"""
+"""  # noqa: S608
 
 
 def _wait_for_interrupt() -> None:

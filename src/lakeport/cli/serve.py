@@ -25,8 +25,9 @@ def serve(
         list[str],
         typer.Argument(
             metavar="SOURCE…",
-            help="What to serve: 'memory:' for an empty catalog in memory, or 'package.module:name' "
-            "for a catalog of your own. Write 'name=SOURCE' to choose the name it is attached by.",
+            help="What to serve: 'memory:' for an empty catalog in memory, or "
+            "'package.module:name' for a catalog of your own. Write 'name=SOURCE' to choose the "
+            "name it is attached by.",
         ),
     ],
     listen: Annotated[
@@ -50,11 +51,9 @@ def serve(
 ) -> None:
     """Serve catalogs to DuckDB and to every other Flight client.
 
-    Examples:
+    Try: lakeport serve memory:
 
-      lakeport serve memory:
-
-      lakeport serve shop=my_package.catalog:catalog --listen 0.0.0.0:8815 --token-file tokens
+    Or: lakeport serve shop=my_package.catalog:catalog --listen 0.0.0.0:8815 --token-file tokens
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=log_level)
     tls = tls_config(tls_cert, tls_key, tls_client_ca)
@@ -90,7 +89,7 @@ def read_tokens(path: Path) -> TokenTable:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        if len(words) != 2:  # noqa: PLR2004
+        if len(words) != 2:
             raise DefinitionError(f"line {number} of the token file is not 'token identity'")
         tokens[words[0]] = words[1]
     if not tokens:

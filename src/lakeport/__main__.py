@@ -1,0 +1,5 @@
+"""`python -m lakeport` is the `lakeport` command."""
+
+from lakeport.cli import main
+
+main()

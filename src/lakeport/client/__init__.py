@@ -1,0 +1,31 @@
+"""A Python client that behaves like DuckDB's: what a server offers, for users without DuckDB.
+
+This room knows the wire only by `lakeport.airport.codec`, and nothing of the server's insides.
+"""
+
+from lakeport.client.client import Client, connect
+from lakeport.client.entries import (
+    Column,
+    FunctionKind,
+    FunctionOverload,
+    RemoteFunction,
+    RemoteSchema,
+)
+from lakeport.client.scan import Scan
+from lakeport.client.statements import Transaction
+from lakeport.client.table import RemoteTable
+from lakeport.client.writes import WriteResult
+
+__all__ = [
+    "Client",
+    "Column",
+    "FunctionKind",
+    "FunctionOverload",
+    "RemoteFunction",
+    "RemoteSchema",
+    "RemoteTable",
+    "Scan",
+    "Transaction",
+    "WriteResult",
+    "connect",
+]

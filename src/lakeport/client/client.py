@@ -1,0 +1,300 @@
+"""`connect` and `Client`: a server without DuckDB, used as DuckDB uses it.
+
+import lakeport
+from lakeport import col
+
+with lakeport.connect("grpc://127.0.0.1:8815") as client:
+    orders = client.table("shop.orders")
+    print(orders.columns)
+    print(orders.scan(["id", "total"], where=col("total") > 100).to_pandas())
+
+    orders.insert([{"id": 7, "total": 12.5}])
+    client.call_scalar("shop.with_tax", [10.0, 20.0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lakeport.airport.addresses import DATABASES
+from lakeport.catalog import CatalogVersion, OnConflict
+from lakeport.client import ddl, functions
+from lakeport.client.attached import AttachedCatalog
+from lakeport.client.connection import Connection, Security
+from lakeport.client.entries import RemoteFunction, RemoteSchema
+from lakeport.client.replies import described
+from lakeport.client.rows import RowSource, reader_of
+from lakeport.client.scan import Bound, Scan
+from lakeport.client.statements import Statement, Transaction
+from lakeport.client.table import RemoteTable
+from lakeport.client.writes import insert_rows
+from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError
+
+__all__ = ["Client", "connect"]
+
+
+def connect(
+    location: str,
+    *,
+    catalog: str = "",
+    token: str | None = None,
+    tls_root_certs: bytes | None = None,
+    cert_chain: bytes | None = None,
+    private_key: bytes | None = None,
+    disable_server_verification: bool = False,
+    timeout: float | None = None,
+) -> Client:
+    """A client of an Airport server. Nothing is sent before the first question.
+
+    Args:
+        location: Where the server is: `grpc://host:port`, or `grpc+tls://host:port`.
+        catalog: Which catalog of the server; a server with one has no need of it.
+        token: The bearer token that says who is calling.
+        tls_root_certs: Certificates to trust, in PEM; those of the system by default.
+        cert_chain: The client's own certificate in PEM, for mutual TLS.
+        private_key: The key of that certificate.
+        disable_server_verification: Accept any certificate. For experiments only.
+        timeout: The most seconds that one call may take, the reading of a whole stream included.
+    """
+    security = Security(
+        token=token,
+        tls_root_certs=tls_root_certs,
+        cert_chain=cert_chain,
+        private_key=private_key,
+        disable_server_verification=disable_server_verification,
+    )
+    connection = Connection(location, security=security, timeout=timeout)
+    return Client(AttachedCatalog(connection, catalog))
+
+
+class Client:
+    """A catalog of a server: what it holds, and everything that can be done with it.
+
+    Threads may share a client. Names are found whatever their case: `schema.table`, or the parts
+    apart where a name has a dot in it. The catalog is listed once; `refresh()` lists it anew.
+    """
+
+    def __init__(self, catalog: AttachedCatalog) -> None:
+        self._catalog = catalog
+        self._connection = catalog.connection
+
+    def __repr__(self) -> str:
+        return f"Client({self.location!r}, catalog={self._catalog.name!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. What is being read ends with an error."""
+        self._connection.close()
+
+    @property
+    def location(self) -> str:
+        """Where the server is."""
+        return self._connection.location
+
+    def databases(self) -> list[dict[str, Any]]:
+        """The catalogs of the server, one row each, with the columns that the server chose."""
+        rows: list[dict[str, Any]] = self.take_flight([DATABASES]).to_arrow().to_pylist()
+        return rows
+
+    def catalog_version(self) -> CatalogVersion:
+        """The version of the catalog."""
+        return self._catalog.version()
+
+    def refresh(self) -> None:
+        """Forget what is known of the catalog, so that changes by others are seen."""
+        self._catalog.refresh()
+
+    def schemas(self) -> list[RemoteSchema]:
+        """All schemas."""
+        return self._catalog.schemas()
+
+    def tables(self, schema: str | None = None) -> list[RemoteTable]:
+        """The tables of a schema, or of all."""
+        return [
+            RemoteTable(self._catalog, entry.schema_name, entry.name)
+            for entry in self._catalog.tables(schema)
+        ]
+
+    def table(self, name: str, *, schema: str | None = None) -> RemoteTable:
+        """A table: `table("schema.table")` or `table("table", schema="schema")`."""
+        entry = self._catalog.table(name, schema)
+        return RemoteTable(self._catalog, entry.schema_name, entry.name)
+
+    def functions(self, schema: str | None = None) -> list[RemoteFunction]:
+        """The functions of a schema, or of all."""
+        return self._catalog.functions(schema)
+
+    def function(self, name: str, *, schema: str | None = None) -> RemoteFunction:
+        """A function with its overloads."""
+        return self._catalog.function(name, schema)
+
+    def call_scalar(self, name: str, /, *arguments: Any, num_rows: int = 1) -> pa.Array:
+        """Call a scalar function: one result for every row.
+
+        Arrays and lists are columns of rows, everything else is one value for all rows; wrap a
+        list in `pa.scalar` to pass it as a value. With values alone, or without arguments,
+        `num_rows` tells how many results are wanted.
+        """
+        function = self._catalog.function(name)
+        return functions.call_scalar(self._catalog, function, arguments, num_rows)
+
+    def call_table(self, name: str, /, *positional: Any, **named: Any) -> Scan:
+        """Call a table function; the scan can be narrowed with `select`, `filter` and `limit`."""
+        function = self._catalog.function(name)
+        return functions.call_table(self._catalog, function, positional, named)
+
+    def call_in_out(
+        self, name: str, rows: RowSource, /, *positional: Any, **named: Any
+    ) -> pa.RecordBatchReader:
+        """Call a function that takes rows and returns rows, which come as they are computed."""
+        function = self._catalog.function(name)
+        return functions.call_in_out(self._catalog, function, rows, positional, named)
+
+    def take_flight(
+        self,
+        descriptor: str | bytes | Sequence[str],
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> Scan:
+        """Read a flight by its path (a list) or its command (a text), whatever the catalog."""
+        target = (
+            flight.FlightDescriptor.for_command(descriptor)
+            if isinstance(descriptor, str | bytes)
+            else flight.FlightDescriptor.for_path(*descriptor)
+        )
+
+        def bind() -> Bound:
+            headers = Statement().stream_headers(target)
+            info = described(self._connection.flight_info(target, headers))
+            if info.descriptor != target:
+                raise InternalError("the server described another flight than the one asked for")
+            return Bound(target, info.schema, headers)
+
+        scan = Scan(self._connection, bind)
+        return scan if columns is None else scan.select(*columns)
+
+    def action(self, name: str, body: bytes | str = b"") -> list[bytes]:
+        """Run an action of the server and return its results."""
+        return self._connection.action(name, body.encode() if isinstance(body, str) else body)
+
+    def list_actions(self) -> list[tuple[str, str]]:
+        """The server's actions: names and descriptions."""
+        return self._connection.list_actions()
+
+    @contextmanager
+    def transaction(self, *, explicit: bool = False) -> Iterator[Transaction]:
+        """Let the statements of a `with` block, in this thread, share a transaction.
+
+        By itself this is DuckDB's BEGIN … COMMIT: the statements see one state of the catalog, but
+        each takes effect when it ends. With `explicit=True` they take effect together at the end of
+        the block, or not at all if it raises; servers without such transactions refuse it.
+        """
+        with self._catalog.transaction(explicit=explicit) as transaction:
+            yield transaction
+
+    def create_schema(
+        self,
+        name: str,
+        *,
+        comment: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
+    ) -> RemoteSchema:
+        """Create a schema."""
+        return ddl.create_schema(
+            self._catalog, name, comment=comment, tags=tags or {}, if_not_exists=if_not_exists
+        )
+
+    def drop_schema(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> None:
+        """Drop a schema; `cascade` drops its tables, too."""
+        ddl.drop_schema(self._catalog, name, if_exists=if_exists, cascade=cascade)
+
+    def create_table(
+        self,
+        schema: str,
+        name: str,
+        columns: pa.Schema,
+        *,
+        on_conflict: OnConflict | str = OnConflict.ERROR,
+        not_null: Sequence[str] = (),
+        unique: Sequence[str | Sequence[str]] = (),
+        primary_key: str | Sequence[str] = (),
+        check: Sequence[str] = (),
+    ) -> RemoteTable:
+        """Create a table.
+
+        Args:
+            schema: The schema to create it in.
+            name: Its name.
+            columns: Its columns; fields that are not nullable are NOT NULL.
+            on_conflict: What to do if it exists: `error`, `ignore` or `replace`.
+            not_null: Further columns that reject nulls.
+            unique: Columns, or sets of columns, whose values may not repeat.
+            primary_key: The column or columns of the primary key.
+            check: SQL expressions that every row must satisfy.
+        """
+        entry = ddl.create_table(
+            self._catalog,
+            self._catalog.begin(),
+            schema,
+            name,
+            columns,
+            on_conflict=on_conflict,
+            not_null=not_null,
+            unique=unique,
+            primary_key=primary_key,
+            check=check,
+        )
+        return RemoteTable(self._catalog, entry.schema_name, entry.name)
+
+    def create_table_as(
+        self,
+        schema: str,
+        name: str,
+        rows: RowSource,
+        *,
+        on_conflict: OnConflict | str = OnConflict.ERROR,
+    ) -> RemoteTable:
+        """Create a table of rows. With `on_conflict="ignore"` an existing table is left alone."""
+        reader = reader_of(rows)
+        exists = OnConflict(on_conflict) is OnConflict.IGNORE and self._knows(schema, name)
+        statement = self._catalog.begin()
+        entry = ddl.create_table(
+            self._catalog, statement, schema, name, reader.schema, on_conflict=on_conflict
+        )
+        if not exists:
+            insert_rows(self._catalog, entry, reader, returning=False, statement=statement)
+        return RemoteTable(self._catalog, entry.schema_name, entry.name)
+
+    def drop_table(self, name: str, *, schema: str | None = None, if_exists: bool = False) -> None:
+        """Drop a table. One that this client does not know is only looked for after `refresh()`."""
+        try:
+            entry = self._catalog.table(name, schema)
+        except NotFoundError:
+            if if_exists:
+                return
+            raise
+        ddl.drop_table(self._catalog, entry, if_exists=if_exists)
+
+    def _knows(self, schema: str, name: str) -> bool:
+        try:
+            self._catalog.table(name, schema)
+        except (NotFoundError, InvalidArgumentError):
+            return False
+        return True

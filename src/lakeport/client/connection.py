@@ -1,0 +1,235 @@
+"""The wire as a client uses it: one connection per location, the headers, the verbs.
+
+Knows nothing of catalogs; every reply is handed on as it came, within a bound.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+import msgpack
+import pyarrow as pa
+from pyarrow import flight, ipc
+
+from lakeport._version import __version__
+from lakeport.client.failures import calling
+from lakeport.client.replies import REPLY_LIMITS
+from lakeport.errors import (
+    InternalError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    UnavailableError,
+)
+
+__all__ = ["Connection", "Headers", "Security", "flight_path", "pack"]
+
+Headers: TypeAlias = Sequence[tuple[str, str]]
+
+USER_AGENT: Final = f"lakeport/{__version__}"
+REUSE_CONNECTION: Final = "arrow-flight-reuse-connection://"
+
+_SESSION_ID: Final = str(uuid.uuid4())
+_MAX_RESULTS = 100_000
+_MAX_FLIGHTS = 1_000_000
+_MAX_MESSAGE_BYTES = 1024 * 1024 * 1024
+# Arrow's own engine complains about buffers as gRPC leaves them.
+_READ_OPTIONS: Final = ipc.IpcReadOptions(ensure_alignment=ipc.Alignment.DataTypeSpecific)
+_SCHEMES = {"grpc", "grpc+tcp", "grpc+tls", "grpc+unix"}
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How a server is recognised, and how the client shows who it is."""
+
+    token: str | None = None
+    """The bearer token that every call carries."""
+    tls_root_certs: bytes | None = None
+    """Certificates to trust, in PEM; None means those of the system."""
+    cert_chain: bytes | None = None
+    """The client's own certificate, for mutual TLS."""
+    private_key: bytes | None = None
+    """The key of that certificate."""
+    disable_server_verification: bool = False
+    """Accept any certificate. For experiments only."""
+
+    def check(self) -> None:
+        """Refuse what cannot be meant."""
+        if (self.cert_chain is None) != (self.private_key is None):
+            raise InvalidArgumentError("cert_chain and private_key belong together")
+        if self.token is not None and not _is_header_value(self.token):
+            raise InvalidArgumentError("the token has characters that no header can carry")
+
+
+class Connection:
+    """A server, and the further ones that its endpoints name. Safe under threads."""
+
+    def __init__(self, location: str, *, security: Security, timeout: float | None = None) -> None:
+        security.check()
+        _check_location(location)
+        self.location = location
+        self._security = security
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._clients: dict[str, flight.FlightClient] = {}
+        self._closed = False
+
+    def action(self, name: str, body: bytes, headers: Headers = ()) -> list[bytes]:
+        """All results of an action."""
+        options = self._options([*headers, ("airport-action-name", name)])
+        results: list[bytes] = []
+        size = 0
+        with calling(name):
+            for result in self._client().do_action(flight.Action(name, body), options):
+                size += len(result.body)
+                REPLY_LIMITS.check(size, REPLY_LIMITS.action_bytes, f"the reply to {name}")
+                REPLY_LIMITS.check(len(results), _MAX_RESULTS, f"the number of results of {name}")
+                results.append(result.body.to_pybytes())
+        return results
+
+    def request(self, name: str, fields: Mapping[str, Any], headers: Headers = ()) -> bytes:
+        """The one result of an action whose body is a msgpack map."""
+        results = self.action(name, pack(fields), headers)
+        if not results:
+            raise InternalError(f"the server did not reply to {name}")
+        return results[0]
+
+    def list_actions(self) -> list[tuple[str, str]]:
+        """The names and descriptions of the server's actions."""
+        with calling("ListActions"):
+            actions = self._client().list_actions(self._options(()))
+            return [(action.type, action.description) for action in actions]
+
+    def list_flights(self, headers: Headers) -> list[flight.FlightInfo]:
+        """Everything that the server lists."""
+        flights: list[flight.FlightInfo] = []
+        with calling("ListFlights"):
+            for info in self._client().list_flights(b"", self._options(headers)):
+                REPLY_LIMITS.check(len(flights), _MAX_FLIGHTS, "the number of flights")
+                flights.append(info)
+        return flights
+
+    def flight_info(
+        self, descriptor: flight.FlightDescriptor, headers: Headers
+    ) -> flight.FlightInfo:
+        """The answer to GetFlightInfo."""
+        with calling("GetFlightInfo"):
+            return self._client().get_flight_info(descriptor, self._options(headers))
+
+    def do_get(
+        self, location: str, ticket: flight.Ticket, headers: Headers
+    ) -> flight.FlightStreamReader:
+        """The stream behind a ticket, from this server or from the one at the location."""
+        elsewhere = None if location.startswith(REUSE_CONNECTION) else location
+        with calling("DoGet"):
+            return self._client(elsewhere).do_get(ticket, self._options(headers, elsewhere))
+
+    def do_exchange(self, descriptor: flight.FlightDescriptor, headers: Headers) -> tuple[Any, Any]:
+        """The writer and the reader of an exchange."""
+        with calling("DoExchange"):
+            pair: tuple[Any, Any] = self._client().do_exchange(descriptor, self._options(headers))
+            return pair
+
+    def close(self) -> None:
+        """Close every connection."""
+        with self._lock:
+            self._closed = True
+            clients = list(self._clients.values())
+            self._clients.clear()
+        for client in clients:
+            with suppress(pa.ArrowException):
+                client.close()
+
+    def _client(self, location: str | None = None) -> flight.FlightClient:
+        target = location or self.location
+        with self._lock:
+            if self._closed:
+                raise UnavailableError("the client is closed")
+            client = self._clients.get(target)
+            if client is None:
+                if location is not None:
+                    self._check_elsewhere(location)
+                client = self._clients[target] = self._connect(target)
+            return client
+
+    def _connect(self, location: str) -> flight.FlightClient:
+        security = self._security
+        options: dict[str, Any] = {}
+        if location.startswith("grpc+tls:"):
+            options = {
+                "tls_root_certs": security.tls_root_certs,
+                "cert_chain": security.cert_chain,
+                "private_key": security.private_key,
+                "disable_server_verification": security.disable_server_verification,
+            }
+        with calling(f"connecting to {location}"):
+            return flight.FlightClient(
+                location,
+                generic_options=[("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES)],
+                **options,
+            )
+
+    def _check_elsewhere(self, location: str) -> None:
+        _check_location(location)
+        is_downgrade = self.location.startswith("grpc+tls:") and not location.startswith(
+            "grpc+tls:"
+        )
+        if is_downgrade and self._security.token is not None:
+            raise PermissionDeniedError(
+                f"the server sends this client to {location[:200]}, which is not encrypted; "
+                "the token is not sent there"
+            )
+
+    def _options(self, headers: Headers, location: str | None = None) -> flight.FlightCallOptions:
+        all_headers = [
+            ("airport-user-agent", USER_AGENT),
+            ("authority", location or self.location),
+            ("airport-client-session-id", _SESSION_ID),
+            *headers,
+        ]
+        if self._security.token:
+            all_headers.append(("authorization", f"Bearer {self._security.token}"))
+        return flight.FlightCallOptions(
+            timeout=self._timeout, headers=list(_encoded(all_headers)), read_options=_READ_OPTIONS
+        )
+
+
+def pack(fields: Any) -> bytes:
+    """A request as the C++ client packs it: raw bytes, too, are msgpack strings."""
+    packed: bytes = msgpack.packb(fields, use_bin_type=False)
+    return packed
+
+
+def flight_path(descriptor: flight.FlightDescriptor) -> Headers:
+    """The header that repeats the path of a descriptor, if it has one."""
+    if descriptor.descriptor_type != flight.DescriptorType.PATH:
+        return ()
+    path = b"/".join(descriptor.path).decode(errors="replace")
+    return [("airport-flight-path", path)]
+
+
+def _encoded(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[bytes, bytes]]:
+    # gRPC refuses the whole call for a value beyond ASCII; all of these are repeated in bodies.
+    for name, value in headers:
+        if _is_header_value(value):
+            yield name.encode(), value.encode()
+
+
+def _is_header_value(value: str) -> bool:
+    return value.isascii() and value.isprintable()
+
+
+def _check_location(location: str) -> None:
+    try:
+        scheme = urlsplit(location).scheme
+    except ValueError:
+        scheme = ""
+    if scheme not in _SCHEMES:
+        raise InvalidArgumentError(
+            f"{location[:200]!r} is not a location such as grpc://127.0.0.1:8815"
+        )

@@ -1,0 +1,181 @@
+"""Filters on the client's side: bound to a table's columns, sent along, and applied once more.
+
+A server may return more rows than a filter asks for, so every received row is checked again: by
+DuckDB where the `duckdb` package is installed, else by Arrow, which knows fewer functions. Only a
+mask is taken from DuckDB; the rows keep their Arrow types.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import reduce
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.catalog.schemas import field_is_rowid
+from lakeport.errors import (
+    InvalidArgumentError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+)
+from lakeport.filters import (
+    ArrowEncoder,
+    ColumnRef,
+    Constant,
+    DuckDBEncoder,
+    Expression,
+    Filter,
+    LogicalType,
+    Term,
+    bind,
+)
+
+__all__ = ["ROWID", "SAFE_DUCKDB", "Predicate", "Where", "as_filter", "column_positions"]
+
+Where: TypeAlias = Filter | Expression | Term
+"""A filter: `col("id") > 5`, several joined by `&` and `|`, or a `Filter`."""
+
+ROWID = "rowid"
+"""The name of the row identifier in queries, whatever the field is called."""
+
+SAFE_DUCKDB: Final = {"threads": "1", "enable_external_access": "false"}
+"""A DuckDB that computes and touches nothing else: expressions may come from a server."""
+
+_ROW_NUMBER = "__row_number"
+
+
+def as_filter(where: Where | None) -> Filter:
+    """The filter that a user's predicate means."""
+    match where:
+        case None:
+            return Filter.always()
+        case Filter():
+            return where
+        case Term():
+            return Filter.of(where.expression)
+        case Expression():
+            return Filter.of(where)
+    raise InvalidArgumentError(
+        f'{type(where).__name__} is not a filter; build one like col("id") > 5'
+    )
+
+
+def column_positions(schema: pa.Schema) -> dict[str, int]:
+    """Positions of columns by folded name; `rowid` is the row identifier, unless a column is."""
+    positions: dict[str, int] = {}
+    for index, field in enumerate(schema):
+        if not field_is_rowid(field):
+            positions.setdefault(field.name.casefold(), index)
+    for index, field in enumerate(schema):
+        if field_is_rowid(field):
+            positions.setdefault(ROWID, index)
+    return positions
+
+
+class Predicate:
+    """A filter bound to the columns of a table. Used by one thread at a time."""
+
+    def __init__(self, filter: Filter, schema: pa.Schema) -> None:
+        known = column_positions(schema)
+        missing = sorted(name for name in filter.columns if name.casefold() not in known)
+        if missing:
+            raise NotFoundError(f"there is no column {missing[0]!r} to filter by")
+        spelled = {name: known[name.casefold()] for name in sorted(filter.columns)}
+        names = {name: _query_name(schema.field(index)) for name, index in spelled.items()}
+        self._columns = {names[name]: index for name, index in spelled.items()}
+        typed = pa.schema([schema.field(i).with_name(n) for n, i in self._columns.items()])
+        renamed = Filter(tuple(_renamed(conjunct, names) for conjunct in filter.conjuncts))
+        self.filter = bind(renamed, typed)
+        """The filter in the table's spelling and types, as it is sent."""
+        self._evaluate = _evaluator(self.filter, typed) if self.filter else None
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Where the columns of the filter are in the schema."""
+        return tuple(self._columns.values())
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that pass, of a batch with all columns of the table."""
+        if self._evaluate is None or batch.num_rows == 0:
+            return batch
+        tested = pa.RecordBatch.from_arrays(
+            [batch.column(index) for index in self._columns.values()], names=list(self._columns)
+        )
+        return batch.take(self._evaluate(tested))
+
+
+Evaluator: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
+"""Takes the columns of a filter and tells the numbers of the rows that pass."""
+
+
+def _evaluator(filter: Filter, schema: pa.Schema) -> Evaluator:
+    if importlib.util.find_spec("duckdb") is not None:
+        return _duckdb_evaluator(filter)
+    return _arrow_evaluator(filter, schema)
+
+
+def _duckdb_evaluator(filter: Filter) -> Evaluator:
+    import duckdb
+
+    encoder = DuckDBEncoder()
+    parts = [encoder.encode_expression(conjunct) for conjunct in filter.conjuncts]
+    condition = " AND ".join(part for part in parts if part is not None)
+    if None in parts:
+        raise UnsupportedError("a part of the filter cannot be applied to the received rows")
+    connection = duckdb.connect(config=SAFE_DUCKDB)
+
+    def evaluate(tested: pa.RecordBatch) -> pa.Array:
+        connection.register("tested", pa.Table.from_batches([tested]))
+        # One thread keeps the order of the rows.
+        query = f"SELECT coalesce(({condition}), false) AS passes FROM tested"  # noqa: S608
+        try:
+            passes = connection.execute(query).to_arrow_table().column(0).combine_chunks()
+        except duckdb.Error as error:
+            reason = str(error).partition("\n")[0]
+            raise InvalidInputError(f"the filter cannot be applied: {reason}") from None
+        return pc.indices_nonzero(passes)
+
+    return evaluate
+
+
+def _arrow_evaluator(filter: Filter, schema: pa.Schema) -> Evaluator:
+    encoder = ArrowEncoder(schema, in_memory=True)
+    parts = [encoder.encode_expression(conjunct) for conjunct in filter.conjuncts]
+    if any(part is None for part in parts):
+        raise UnsupportedError(
+            "a part of the filter cannot be applied by Arrow alone; install the duckdb package"
+        )
+    condition = reduce(pc.Expression.__and__, parts)
+
+    def evaluate(tested: pa.RecordBatch) -> pa.Array:
+        numbers = pa.array(range(tested.num_rows), pa.uint64())
+        numbered = tested.append_column(_ROW_NUMBER, numbers)
+        return numbered.filter(condition).column(_ROW_NUMBER)
+
+    return evaluate
+
+
+def _query_name(field: pa.Field) -> str:
+    return ROWID if field_is_rowid(field) else str(field.name)
+
+
+def _renamed(node: Any, names: Mapping[str, str]) -> Any:
+    """The same tree with its columns spelled as the table spells them."""
+    match node:
+        case ColumnRef():
+            return replace(node, name=names[node.name])
+        case tuple():
+            return tuple(_renamed(item, names) for item in node)
+        case Constant() | LogicalType():
+            return node
+        case _ if is_dataclass(node) and not isinstance(node, type):
+            parts = {
+                field.name: _renamed(getattr(node, field.name), names) for field in fields(node)
+            }
+            return replace(node, **parts)
+    return node

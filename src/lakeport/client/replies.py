@@ -1,0 +1,255 @@
+"""What a server replies, decoded within bounds. A reply that cannot be understood is its fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgpack
+import pyarrow as pa
+from pyarrow import flight
+
+from lakeport.airport.codec import Struct, decompress_container
+from lakeport.airport.limits import MIB, Limits
+from lakeport.catalog import CatalogVersion
+from lakeport.errors import InternalError, InvalidArgumentError
+
+__all__ = [
+    "REPLY_LIMITS",
+    "CatalogRoot",
+    "ContentsRef",
+    "Described",
+    "Reply",
+    "SchemaRef",
+    "described",
+    "read_bundle",
+    "read_catalog_root",
+    "read_contents",
+    "read_contents_ref",
+    "read_described",
+    "read_endpoints",
+    "read_map",
+    "read_transaction",
+    "read_version",
+    "understanding",
+]
+
+REPLY_LIMITS: Final = Limits(action_bytes=256 * MIB, decompressed_bytes=1024 * MIB)
+_MAX_ENDPOINTS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ContentsRef:
+    """Where the contents of a schema are: inline, behind a URL, or in the bundle by digest."""
+
+    sha256: str = ""
+    url: str | None = None
+    serialized: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRef:
+    """A schema of a listing."""
+
+    name: str
+    description: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    contents: ContentsRef = field(default_factory=ContentsRef)
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRoot:
+    """The reply to `list_schemas`."""
+
+    contents: ContentsRef
+    schemas: tuple[SchemaRef, ...]
+    version: CatalogVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A FlightInfo, taken apart."""
+
+    descriptor: flight.FlightDescriptor
+    schema: pa.Schema
+    app_metadata: bytes
+
+
+class Reply(Struct):
+    """A msgpack map of a reply."""
+
+    __slots__ = ()
+
+    def unsigned(self, name: str) -> int:
+        """A field that must be a non-negative integer."""
+        value = self._get(name, int, None)
+        if isinstance(value, bool) or value < 0:
+            raise InvalidArgumentError(f"{self._what}: field {name!r} has the wrong type")
+        return int(value)
+
+    def optional_text(self, name: str) -> str | None:
+        """A text, or None for nil."""
+        return self.text(name) if name in self else None
+
+    def optional_blob(self, name: str) -> bytes | None:
+        """Raw bytes, or None for nil."""
+        return self.blob(name) if name in self else None
+
+    def reply(self, name: str) -> Reply:
+        """A field that is itself a map."""
+        return _reply(self._get(name, dict, None), f"{self._what}.{name}")
+
+    def replies(self, name: str) -> list[Reply]:
+        """A field that is an array of maps."""
+        items = self._get(name, list, None)
+        return [_reply(item, f"{self._what}.{name}[{i}]") for i, item in enumerate(items)]
+
+    def text_pairs(self, name: str) -> dict[str, str]:
+        """A map from text to text; nil is an empty one."""
+        if name not in self:
+            return {}
+        tags = self.reply(name)
+        return {key: tags.text(key) for key in tags.names()}
+
+    def names(self) -> list[str]:
+        """The names of all fields."""
+        return list(self._fields)
+
+
+@contextmanager
+def understanding(what: str) -> Iterator[None]:
+    """Blame the server for whatever cannot be decoded in the block; also a decorator."""
+    try:
+        yield
+    except (
+        InvalidArgumentError,
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+        MemoryError,
+        msgpack.UnpackException,
+    ) as error:
+        reason = str(error).partition("\n")[0][:500]
+        raise InternalError(f"the server's {what} cannot be understood: {reason}") from None
+
+
+@understanding("reply to create_transaction")
+def read_transaction(body: bytes) -> str | None:
+    """The identifier of a new transaction; None when the server has none."""
+    return read_map(body, "transaction").optional_text("identifier") or None
+
+
+@understanding("catalog version")
+def read_version(body: bytes) -> CatalogVersion:
+    """The reply to `catalog_version`."""
+    return _version(read_map(body, "version"))
+
+
+@understanding("list of schemas")
+def read_catalog_root(body: bytes) -> CatalogRoot:
+    """The reply to `list_schemas`."""
+    root = read_map(decompress_container(body, limits=REPLY_LIMITS), "catalog")
+    return CatalogRoot(
+        contents=_contents_ref(root.reply("contents")),
+        schemas=tuple(
+            SchemaRef(
+                name=schema.text("name"),
+                description=schema.text("description", ""),
+                tags=schema.text_pairs("tags"),
+                contents=_contents_ref(schema.reply("contents")),
+                is_default=schema.flag("is_default", default=False),
+            )
+            for schema in root.replies("schemas")
+        ),
+        version=_version(root.reply("version_info")),
+    )
+
+
+@understanding("reply to create_schema")
+def read_contents_ref(body: bytes) -> ContentsRef:
+    """The contents of a new schema."""
+    return _contents_ref(read_map(body, "contents"))
+
+
+@understanding("bundle of schemas")
+def read_bundle(blob: bytes) -> list[tuple[str, bytes]]:
+    """The digests and contents of a whole-catalog bundle."""
+    pairs = [(digest.decode(), content) for digest, content in _unpack(blob)]
+    if not all(isinstance(content, bytes) for _, content in pairs):
+        raise InvalidArgumentError("an item is not binary")
+    return pairs
+
+
+@understanding("contents of a schema")
+def read_contents(blob: bytes) -> list[Described]:
+    """The FlightInfos of everything in a schema."""
+    infos = _unpack(decompress_container(blob, limits=REPLY_LIMITS))
+    if not isinstance(infos, list):
+        raise InvalidArgumentError("not an array")
+    return [_described(info) for info in infos]
+
+
+@understanding("description of a flight")
+def read_described(body: bytes) -> Described:
+    """A FlightInfo that came as the reply to an action."""
+    return _described(body)
+
+
+@understanding("description of a flight")
+def described(info: flight.FlightInfo) -> Described:
+    """A FlightInfo that came by a verb of Flight."""
+    schema = info.schema
+    REPLY_LIMITS.check(len(schema), REPLY_LIMITS.columns, "the number of columns")
+    return Described(info.descriptor, schema, info.app_metadata)
+
+
+@understanding("list of endpoints")
+def read_endpoints(body: bytes) -> list[flight.FlightEndpoint]:
+    """The reply to `endpoints`."""
+    blobs = _unpack(body)
+    if not isinstance(blobs, list):
+        raise InvalidArgumentError("not an array")
+    REPLY_LIMITS.check(len(blobs), _MAX_ENDPOINTS, "the number of endpoints")
+    return [flight.FlightEndpoint.deserialize(blob) for blob in blobs]
+
+
+def read_map(body: bytes, what: str) -> Reply:
+    """A msgpack map."""
+    return _reply(_unpack(body), what)
+
+
+def _unpack(body: bytes) -> Any:
+    unpacker = msgpack.Unpacker(raw=True, strict_map_key=False, max_buffer_size=max(len(body), 1))
+    unpacker.feed(body)
+    return unpacker.unpack()
+
+
+def _reply(value: Any, what: str) -> Reply:
+    if not isinstance(value, dict):
+        raise InvalidArgumentError(f"{what} is not a map")
+    if not all(isinstance(key, bytes) for key in value):
+        raise InvalidArgumentError(f"{what}: the keys of a map must be text")
+    return Reply({key.decode(): item for key, item in value.items()}, what)
+
+
+def _contents_ref(contents: Reply) -> ContentsRef:
+    return ContentsRef(
+        sha256=contents.text("sha256", ""),
+        url=contents.optional_text("url"),
+        serialized=contents.optional_blob("serialized"),
+    )
+
+
+def _version(version: Reply) -> CatalogVersion:
+    return CatalogVersion(version.unsigned("catalog_version"), is_fixed=version.flag("is_fixed"))
+
+
+def _described(blob: bytes) -> Described:
+    return described(flight.FlightInfo.deserialize(blob))

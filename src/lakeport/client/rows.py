@@ -1,0 +1,113 @@
+"""Rows that a user hands in, and how they are fitted to the columns of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from lakeport.errors import InvalidArgumentError, InvalidInputError
+
+__all__ = ["CHUNK_ROWS", "RowSource", "as_sent", "chunks", "fit", "reader_of"]
+
+RowSource: TypeAlias = Any
+"""An Arrow table, batch or reader, a pandas or polars frame, a list of dicts, a dict of columns."""
+
+CHUNK_ROWS = 2048
+"""The most rows that DuckDB puts into one message."""
+
+
+def reader_of(rows: RowSource, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
+    """Rows of any accepted kind; the schema gives plain Python values their types."""
+    match rows:
+        case pa.RecordBatchReader():
+            return rows
+        case pa.Table():
+            return rows.to_reader()
+        case pa.RecordBatch():
+            return pa.RecordBatchReader.from_batches(rows.schema, [rows])
+    if type(rows).__module__.partition(".")[0] == "pandas":
+        return pa.Table.from_pandas(rows, preserve_index=False).to_reader()
+    if hasattr(rows, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(rows)
+    if isinstance(rows, Mapping):
+        return _table(rows, schema).to_reader()
+    if isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
+        return _reader_of_items(list(rows), schema)
+    raise InvalidArgumentError(
+        f"{type(rows).__name__} is not rows; give an Arrow table, a data frame or a list of dicts"
+    )
+
+
+def chunks(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches of a reader, cut as DuckDB cuts them; empty ones are left out."""
+    for batch in reader:
+        for start in range(0, batch.num_rows, CHUNK_ROWS):
+            yield batch.slice(start, CHUNK_ROWS)
+
+
+def as_sent(fields: Iterable[pa.Field]) -> pa.Schema:
+    """Columns as DuckDB sends them: nullable, and without metadata but that of extension types."""
+    return pa.schema([pa.field(f.name, f.type, metadata=_extension(f)) for f in fields])
+
+
+def fit(array: pa.Array, type: pa.DataType, what: str) -> pa.Array:
+    """The array in another type, without loss."""
+    if array.type == type:
+        return array
+    try:
+        if isinstance(type, pa.BaseExtensionType):
+            storage = fit(array, type.storage_type, what)
+            return pa.ExtensionArray.from_storage(type, storage)
+        if isinstance(array, pa.ExtensionArray):
+            return fit(array.storage, type, what)
+        if isinstance(array, pa.DictionaryArray) and not pa.types.is_dictionary(type):
+            return fit(array.dictionary_decode(), type, what)
+        if pa.types.is_dictionary(type):
+            return _dictionary(array, type)
+        return array.cast(type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidInputError(f"{what} cannot become {type}: {reason}") from None
+
+
+def _extension(field: pa.Field) -> dict[bytes, bytes] | None:
+    kept = {k: v for k, v in (field.metadata or {}).items() if k.startswith(b"ARROW:extension:")}
+    return kept or None
+
+
+def _reader_of_items(items: list[Any], schema: pa.Schema | None) -> pa.RecordBatchReader:
+    if items and all(isinstance(item, pa.RecordBatch) for item in items):
+        return pa.RecordBatchReader.from_batches(items[0].schema, items)
+    if not all(isinstance(item, Mapping) for item in items):
+        raise InvalidArgumentError("a list of rows must hold dicts or record batches")
+    names = dict.fromkeys(name for item in items for name in item)
+    if not items and schema is not None:
+        return schema.empty_table().to_reader()
+    columns = {name: [item.get(name) for item in items] for name in names}
+    return _table(columns, schema).to_reader()
+
+
+def _table(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Table:
+    types = {} if schema is None else {each.name.casefold(): each.type for each in schema}
+    try:
+        return pa.table(
+            {
+                name: values
+                if isinstance(values, pa.Array | pa.ChunkedArray)
+                else pa.array(values, type=types.get(name.casefold()))
+                for name, values in columns.items()
+            }
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidInputError(f"the rows do not fit their columns: {reason}") from None
+
+
+def _dictionary(array: pa.Array, type: pa.DictionaryType) -> pa.Array:
+    plain = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+    encoded = plain.cast(type.value_type).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(
+        encoded.indices.cast(type.index_type), encoded.dictionary, ordered=type.ordered
+    )

@@ -1,0 +1,199 @@
+"""`Scan`: rows of a table, a function or a flight, described first and read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyarrow import flight
+
+from lakeport.catalog.schemas import field_is_rowid
+from lakeport.client.connection import Connection, Headers
+from lakeport.client.predicates import ROWID, Predicate, Where, as_filter, column_positions
+from lakeport.client.replies import read_endpoints as decode_endpoints
+from lakeport.client.streams import ScanSource, read_endpoints
+from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from lakeport.filters import Filter, to_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Bound", "Scan"]
+
+_ROWID_COLUMN: Final = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a scan turned out to read, once the server was asked."""
+
+    descriptor: flight.FlightDescriptor
+    schema: pa.Schema
+    """All fields that the server will send, the rowid included."""
+    headers: Headers
+    """Of every call of the scan."""
+    arguments: bytes = b""
+    """Of a table function, as one row of Arrow."""
+    at_unit: str = ""
+    at_value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Rows that are read when one of the methods below asks for them, each time anew.
+
+    A scan does not change; `select`, `filter` and `limit` give another one.
+    """
+
+    _connection: Connection = field(repr=False)
+    _bind: Callable[[], Bound] = field(repr=False)
+    columns: tuple[str, ...] | None = None
+    """The columns to read, in this order; None means all but the row identifier."""
+    where: Filter = field(default_factory=Filter)
+    """What rows must satisfy."""
+    row_limit: int | None = None
+    """The most rows to read."""
+
+    def select(self, *columns: str) -> Scan:
+        """Only these columns, in this order; `rowid` is the row identifier."""
+        if not columns:
+            raise InvalidArgumentError("name at least one column")
+        return replace(self, columns=columns)
+
+    def filter(self, where: Where) -> Scan:
+        """Only rows that satisfy this predicate, too."""
+        return replace(self, where=self.where & as_filter(where))
+
+    def limit(self, rows: int) -> Scan:
+        """At most so many rows."""
+        if rows < 0:
+            raise InvalidArgumentError("the limit must not be negative")
+        return replace(self, row_limit=rows)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        return _Projection(self._bind().schema, self.columns, self.where).schema
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as they arrive, from all endpoints; dropping the reader cancels the rest."""
+        bound = self._bind()
+        projection = _Projection(bound.schema, self.columns, self.where)
+        batches = self._read(bound, projection)
+        return pa.RecordBatchReader.from_batches(
+            projection.schema, (projection.output(batch) for batch in batches)
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """All rows."""
+        return self.to_reader().read_all()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame."""
+        _require("pandas")
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def to_polars(self) -> Any:
+        """All rows as a polars frame."""
+        return _require("polars").from_arrow(self.to_arrow())
+
+    def count(self) -> int:
+        """How many rows there are, without reading more columns than the filter needs."""
+        bound = self._bind()
+        projection = _Projection(bound.schema, (), self.where)
+        return sum(batch.num_rows for batch in self._read(bound, projection))
+
+    def _read(self, bound: Bound, projection: _Projection) -> Iterator[pa.RecordBatch]:
+        """The batches that pass the filter, with all columns; the endpoints are asked at once."""
+        parameters = {
+            "json_filters": projection.json_filters(),
+            "column_ids": projection.column_ids(),
+            "table_function_parameters": bound.arguments,
+            "table_function_input_schema": "",
+            "at_unit": bound.at_unit,
+            "at_value": bound.at_value,
+        }
+        request = {"descriptor": bound.descriptor.serialize(), "parameters": parameters}
+        reply = self._connection.request("endpoints", request, bound.headers)
+        source = ScanSource(self._connection, bound.headers, bound.schema, projection.positions)
+        batches = read_endpoints(source, decode_endpoints(reply))
+        return _limited(map(projection.predicate.apply, batches), batches, self.row_limit)
+
+
+class _Projection:
+    """Which columns of a bound schema are read, and which of them are given out."""
+
+    def __init__(self, schema: pa.Schema, columns: Sequence[str] | None, filter: Filter) -> None:
+        self._schema = schema
+        self.predicate = Predicate(filter, schema)
+        self._outputs = _visible(schema) if columns is None else _chosen(schema, columns)
+        self.schema = pa.schema([_output_field(schema.field(i)) for i in self._outputs])
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """What is read: the columns of the filter first, as DuckDB orders them."""
+        read = dict.fromkeys((*self.predicate.positions, *self._outputs))
+        if not read and len(self._schema):
+            # Rows can only be counted by some column; the row identifier is the cheapest.
+            read = dict.fromkeys([column_positions(self._schema).get(ROWID, 0)])
+        return tuple(read)
+
+    def column_ids(self) -> list[int]:
+        """The positions as DuckDB counts them: as if the row identifier were not there."""
+        numbers = {index: number for number, index in enumerate(_visible(self._schema))}
+        return [numbers.get(index, _ROWID_COLUMN) for index in self.positions]
+
+    def json_filters(self) -> str:
+        """The filter as the client's JSON."""
+        return to_json(self.predicate.filter)
+
+    def output(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns to give out."""
+        arrays = [batch.column(index) for index in self._outputs]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _limited(
+    batches: Iterator[pa.RecordBatch], source: Iterator[pa.RecordBatch], limit: int | None
+) -> Iterator[pa.RecordBatch]:
+    left = limit
+    try:
+        while left is None or left > 0:
+            batch = next(batches, None)
+            if batch is None:
+                return
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            if batch.num_rows:
+                yield batch
+    finally:
+        source.close()  # type: ignore[attr-defined]
+
+
+def _visible(schema: pa.Schema) -> list[int]:
+    return [index for index, each in enumerate(schema) if not field_is_rowid(each)]
+
+
+def _chosen(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
+    known = column_positions(schema)
+    missing = [name for name in columns if name.casefold() not in known]
+    if missing:
+        raise NotFoundError(f"there is no column {missing[0]!r}")
+    return [known[name.casefold()] for name in columns]
+
+
+def _output_field(each: pa.Field) -> pa.Field:
+    return each.with_name(ROWID) if field_is_rowid(each) else each
+
+
+def _require(module: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise UnsupportedError(f"install the {module} package for this") from None

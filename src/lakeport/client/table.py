@@ -1,0 +1,252 @@
+"""`RemoteTable`: a table of a server, to read, write and alter."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.catalog import ColumnStats, check_constraints, without_rowid
+from lakeport.client.attached import AttachedCatalog
+from lakeport.client.ddl import alter, one_field
+from lakeport.client.entries import Column, TableEntry, columns_of
+from lakeport.client.predicates import Where, as_filter
+from lakeport.client.replies import Described, read_described, understanding
+from lakeport.client.rows import RowSource
+from lakeport.client.scan import Bound, Scan
+from lakeport.client.statements import Statement
+from lakeport.client.statistics import CAN_PRODUCE_STATISTICS, column_statistics
+from lakeport.client.writes import WriteResult, delete_rows, insert_rows, update_rows
+from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError
+from lakeport.filters import from_arrow_type
+from lakeport.filters.types import quote_identifier
+
+__all__ = ["RemoteTable"]
+
+
+class RemoteTable:
+    """A table of a server. It shows the table as the client knows it, also after it was altered."""
+
+    def __init__(self, catalog: AttachedCatalog, schema_name: str, name: str) -> None:
+        self._catalog = catalog
+        self._schema_name = schema_name
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"RemoteTable({self._schema_name}.{self._name})"
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._name
+
+    @property
+    def schema_name(self) -> str:
+        """The name of the schema that it is in."""
+        return self._schema_name
+
+    @property
+    def comment(self) -> str:
+        """A description for people, or an empty string."""
+        return self._entry.comment
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that a user sees, as Arrow describes them."""
+        return without_rowid(self._entry.schema)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns with what SQL says of them: NOT NULL, defaults, comments."""
+        return columns_of(self._entry.schema)
+
+    @property
+    def rowid_type(self) -> pa.DataType | None:
+        """The type of the row identifier; None when rows cannot be changed."""
+        rowid = self._entry.rowid
+        return None if rowid is None else rowid.type
+
+    @property
+    def check_constraints(self) -> tuple[str, ...]:
+        """SQL expressions that every row satisfies."""
+        with understanding("check constraints"):
+            return check_constraints(self._entry.schema)
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether `statistics` can be asked."""
+        return bool((self._entry.schema.metadata or {}).get(CAN_PRODUCE_STATISTICS))
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        *,
+        at_version: int | str | None = None,
+        at_timestamp: dt.datetime | dt.date | str | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """The rows of the table; nothing is read before the scan is asked for them.
+
+        Args:
+            columns: Only these, in this order; `rowid` is the row identifier.
+            where: Only rows that satisfy this, such as `col("id") > 5`.
+            at_version: The table as of this version.
+            at_timestamp: The table as of this time; without a zone the server chooses one.
+            limit: At most so many rows.
+        """
+        unit, value = _time_point(at_version, at_timestamp)
+        scan = Scan(self._catalog.connection, lambda: self._bind(unit, value))
+        if columns is not None:
+            scan = scan.select(*columns)
+        if limit is not None:
+            scan = scan.limit(limit)
+        return scan.filter(as_filter(where))
+
+    def statistics(self, column: str) -> ColumnStats:
+        """What the server knows of a column without reading it."""
+        return column_statistics(self._catalog, self._entry, self._column(column))
+
+    def insert(self, rows: RowSource, *, returning: bool = False) -> WriteResult:
+        """Add rows. Columns are matched by name; those left out get their default, or null.
+
+        Args:
+            rows: An Arrow table, batch or reader, a pandas or polars frame, or a list of dicts.
+            returning: Whether to get back the rows as the server stored them.
+        """
+        return insert_rows(self._catalog, self._entry, rows, returning=returning)
+
+    def update(self, rows: RowSource, *, returning: bool = False) -> WriteResult:
+        """Set columns of rows: each row has its `rowid`, as scanned, and the new values.
+
+        `returning` gives back the same columns as they are now.
+        """
+        return update_rows(self._catalog, self._entry, rows, returning=returning)
+
+    def delete(self, rowids: Any, *, returning: bool = False) -> WriteResult:
+        """Delete the rows with these identifiers: an array, a list, or rows with a `rowid`."""
+        return delete_rows(self._catalog, self._entry, rowids, returning=returning)
+
+    def rename(self, new_name: str) -> None:
+        """Give the table another name."""
+        self._name = self._alter("rename_table", new_table_name=new_name).name
+
+    def add_column(self, name: str, type: pa.DataType, *, if_not_exists: bool = False) -> None:
+        """Add a column of nulls."""
+        self._alter(
+            "add_column", if_column_not_exists=if_not_exists, column_schema=one_field(name, type)
+        )
+
+    def drop_column(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> None:
+        """Remove a column."""
+        self._alter(
+            "remove_column", removed_column=name, if_column_exists=if_exists, cascade=cascade
+        )
+
+    def rename_column(self, name: str, new_name: str) -> None:
+        """Give a column another name."""
+        self._alter("rename_column", new_name=new_name, old_name=name)
+
+    def change_type(self, column: str, type: pa.DataType, *, using: str | None = None) -> None:
+        """Give a column another type; `using` is the SQL that converts a value, else a cast."""
+        cast = f"CAST({quote_identifier(column)} AS {from_arrow_type(type).sql()})"
+        self._alter(
+            "change_column_type", column_schema=one_field(column, type), expression=using or cast
+        )
+
+    def set_default(self, column: str, expression: str) -> None:
+        """Use an SQL expression for inserted rows that leave the column out."""
+        self._alter("set_default", column_name=column, expression=expression)
+
+    def set_not_null(self, column: str) -> None:
+        """Reject nulls in a column from now on."""
+        self._alter("set_not_null", column_name=column)
+
+    def drop_not_null(self, column: str) -> None:
+        """Accept nulls in a column from now on."""
+        self._alter("drop_not_null", column_name=column)
+
+    def add_field(
+        self, path: Sequence[str], type: pa.DataType, *, if_not_exists: bool = False
+    ) -> None:
+        """Add a field to a struct column: `["address", "city"]` adds `city` to `address`."""
+        *parent, name = path
+        if not parent:
+            raise InvalidArgumentError("a field is named by the path to it, such as ['s', 'f']")
+        self._alter(
+            "add_field",
+            if_field_not_exists=if_not_exists,
+            column_schema=one_field(name, type),
+            column_path=parent,
+        )
+
+    def drop_field(
+        self, path: Sequence[str], *, if_exists: bool = False, cascade: bool = False
+    ) -> None:
+        """Remove a field from a struct column."""
+        self._alter(
+            "remove_field", column_path=list(path), if_column_exists=if_exists, cascade=cascade
+        )
+
+    def rename_field(self, path: Sequence[str], new_name: str) -> None:
+        """Give a field of a struct column another name."""
+        self._alter("rename_field", column_path=list(path), new_name=new_name)
+
+    @property
+    def _entry(self) -> TableEntry:
+        return self._catalog.table(self._name, self._schema_name)
+
+    def _column(self, name: str) -> pa.Field:
+        for field in without_rowid(self._entry.schema):
+            if field.name.casefold() == name.casefold():
+                return field
+        raise NotFoundError(f"table {self._entry} has no column {name!r}")
+
+    def _alter(self, action: str, **fields: Any) -> TableEntry:
+        return alter(self._catalog, self._entry, action, **fields)
+
+    def _bind(self, at_unit: str, at_value: str) -> Bound:
+        entry = self._entry
+        if not at_unit:
+            statement = self._catalog.begin()
+            headers = statement.stream_headers(entry.descriptor)
+            return Bound(entry.descriptor, entry.schema, headers)
+        statement = self._catalog.begin(asks_version=False)
+        # DuckDB asks twice: when it looks the table up, and when it binds the scan.
+        self._flight_info(entry, statement, at_unit, at_value, is_lookup=True)
+        self._catalog.ask_version()
+        info = self._flight_info(entry, statement, at_unit, at_value, is_lookup=False)
+        headers = statement.stream_headers(entry.descriptor)
+        return Bound(entry.descriptor, info.schema, headers, at_unit=at_unit, at_value=at_value)
+
+    def _flight_info(
+        self, entry: TableEntry, statement: Statement, unit: str, value: str, *, is_lookup: bool
+    ) -> Described:
+        request = {"descriptor": entry.descriptor.serialize(), "at_unit": unit, "at_value": value}
+        headers = statement.headers() if is_lookup else statement.stream_headers(entry.descriptor)
+        info = read_described(self._catalog.connection.request("flight_info", request, headers))
+        if info.descriptor != entry.descriptor:
+            raise InternalError(f"the server described another table than {entry}")
+        return info
+
+
+def _time_point(
+    version: int | str | None, timestamp: dt.datetime | dt.date | str | None
+) -> tuple[str, str]:
+    """Unit and value as DuckDB writes them."""
+    if version is not None and timestamp is not None:
+        raise InvalidArgumentError("give at_version or at_timestamp, not both")
+    if version is not None:
+        return "VERSION", str(version)
+    match timestamp:
+        case None:
+            return "", ""
+        case dt.datetime() if timestamp.tzinfo is not None:
+            text = timestamp.astimezone(dt.UTC).replace(tzinfo=None).isoformat(" ")
+            return "TIMESTAMP", f"{text}+00"
+        case dt.datetime():
+            return "TIMESTAMP", timestamp.isoformat(" ")
+        case _:
+            return "TIMESTAMP", str(timestamp)

@@ -1,0 +1,214 @@
+"""From the columns of a file to the columns of a table: by field id, level by level.
+
+A file keeps the shape it was written with. `aligner` compiles, once per file, how to make each of
+the table's columns from it: renamed, promoted, with fields added and dropped inside structs, lists
+and maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.ducklake import kernel
+from lakeport.ducklake.errors import CorruptLakeError
+from lakeport.ducklake.model import Column, NameMapping
+from lakeport.ducklake.types import TIME_TZ, arrow_type
+
+__all__ = ["Aligner", "aligner", "constant", "field_id", "find_child"]
+
+Aligner = Callable[[pa.Array], pa.Array]
+
+_UTC_OFFSET = 57599  # DuckDB packs a zone as 15:59:59 minus its offset, below 24 bits of it
+_SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+
+
+def field_id(field: pa.Field) -> int | None:
+    """The Parquet field id that Arrow carries in a field's metadata."""
+    value = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if value is None or int(value) < 0 else int(value)
+
+
+def find_child(
+    fields: Sequence[pa.Field], column: Column, names: Mapping[int, NameMapping] | None
+) -> int | None:
+    """Where a column is among the fields of a file: by field id, or by its mapped name."""
+    if names is None:
+        return next((i for i, field in enumerate(fields) if field_id(field) == column.id), None)
+    entry = names.get(column.id)
+    if entry is None or entry.is_partition:
+        return None
+    exact = next((i for i, field in enumerate(fields) if field.name == entry.source_name), None)
+    if exact is not None:
+        return exact
+    wanted = entry.source_name.lower()
+    return next((i for i, field in enumerate(fields) if field.name.lower() == wanted), None)
+
+
+def aligner(field: pa.Field, column: Column, names: Mapping[int, NameMapping] | None) -> Aligner:
+    """How to make a table's column from the file's field that holds it."""
+    source, target = field.type, arrow_type(column)
+    if column.type in ("struct", "list", "map"):
+        return _nested(source, column, target, names)
+    return _scalar(source, column, target)
+
+
+def constant(column: Column, text: str | None) -> Callable[[int], pa.Array]:
+    """The column of a file that does not hold it: one value, as often as needed."""
+    one = kernel.literal(text, column)
+    if text is None:
+        return lambda length: pa.nulls(length, one.type)
+    return lambda length: one.take(pa.array(np.zeros(length, np.int64)))
+
+
+def _nested(
+    source: pa.DataType,
+    column: Column,
+    target: pa.DataType,
+    names: Mapping[int, NameMapping] | None,
+) -> Aligner:
+    inner = None if names is None else (names[column.id].children if column.id in names else {})
+    if column.type == "struct" and pa.types.is_struct(source):
+        return _struct(source, column, target, inner)
+    if column.type == "list" and (pa.types.is_list(source) or pa.types.is_large_list(source)):
+        element = aligner(source.value_field, column.children[0], _positional(inner, column, 0))
+        if pa.types.is_large_list(source):
+            narrow = pa.list_(source.value_field)
+            return lambda array: kernel.rebuild_list(
+                (small := array.cast(narrow)), target, element(small.values)
+            )
+        return lambda array: kernel.rebuild_list(array, target, element(array.values))
+    if column.type == "map" and pa.types.is_map(source):
+        key = aligner(source.key_field, column.children[0], _positional(inner, column, 0))
+        value = aligner(source.item_field, column.children[1], _positional(inner, column, 1))
+        return lambda array: kernel.rebuild_map(array, target, key(array.keys), value(array.items))
+    raise CorruptLakeError(
+        f"column {column.name!r} is a {column.type}, but its file holds {source}"
+    )
+
+
+def _positional(
+    inner: Mapping[int, NameMapping] | None, column: Column, index: int
+) -> Mapping[int, NameMapping] | None:
+    """Children of lists and maps are found by position; only structs below them need names."""
+    if inner is None:
+        return None
+    child = column.children[index]
+    if child.id in inner:
+        return inner
+    # Some writers put another node between a list and its element.
+    for entry in inner.values():
+        if child.id in entry.children:
+            return entry.children
+    return inner
+
+
+def _struct(
+    source: pa.DataType,
+    column: Column,
+    target: pa.DataType,
+    names: Mapping[int, NameMapping] | None,
+) -> Aligner:
+    fields = [source.field(i) for i in range(source.num_fields)]
+    steps: list[tuple[int | None, Callable[..., pa.Array]]] = []
+    for child in column.children:
+        position = find_child(fields, child, names)
+        if position is None:
+            steps.append((None, constant(child, child.initial_default)))
+        else:
+            steps.append((position, aligner(fields[position], child, names)))
+
+    def build(array: pa.Array) -> pa.Array:
+        children = [
+            make(len(array)) if position is None else make(array.field(position))
+            for position, make in steps
+        ]
+        return kernel.rebuild_struct(array, target, children)
+
+    return build
+
+
+def _scalar(source: pa.DataType, column: Column, target: pa.DataType) -> Aligner:
+    if source == target:
+        return lambda array: array
+    storage = source.storage_type if isinstance(source, pa.BaseExtensionType) else source
+    target_storage = target.storage_type if isinstance(target, pa.BaseExtensionType) else target
+    if column.type in ("uuid", "json", "varchar", "blob", "geometry") and storage == target_storage:
+        return lambda array: kernel.retype(array, target)
+    if column.type == "interval" and storage == pa.binary(12):
+        return _interval
+    if column.type == "timetz" and pa.types.is_time64(storage):
+        return lambda array: _time_tz(array.cast(pa.time64("us")))
+    if _widens(storage, target):
+        return lambda array: array.cast(target)
+    if (
+        pa.types.is_timestamp(storage)
+        and pa.types.is_timestamp(target)
+        and storage.unit == target.unit
+    ):
+        return lambda array: array.view(target)
+    if isinstance(source, pa.BaseExtensionType) and column.type not in ("json", "variant"):
+        return lambda array: kernel.cast(array.storage, column)
+    return lambda array: kernel.cast(array, column)
+
+
+def _widens(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether Arrow's cast keeps every value, so that DuckDB's can differ in nothing."""
+    signed, unsigned = _bits(source, _SIGNED), _bits(source, _UNSIGNED)
+    if target in _SIGNED:
+        return signed <= _bits(target, _SIGNED) or unsigned < _bits(target, _SIGNED)
+    if target in _UNSIGNED:
+        return unsigned <= _bits(target, _UNSIGNED)
+    if target == pa.float64():
+        return bool(source == pa.float32()) or min(signed, unsigned) <= 32
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    return bool(source == large.get(target))
+
+
+def _bits(type: pa.DataType, family: tuple[pa.DataType, ...]) -> int:
+    """The width of an integer type; more than any if it is not of the family."""
+    return int(type.bit_width) if type in family else 999
+
+
+def _interval(array: pa.Array) -> pa.Array:
+    """Parquet's twelve bytes (months, days, milliseconds) as months, days and nanoseconds."""
+    length = len(array)
+    raw = np.frombuffer(array.buffers()[1], np.uint8)[
+        array.offset * 12 : (array.offset + length) * 12
+    ]
+    parts = raw.view(np.dtype("<u4")).reshape(length, 3)
+    wide = np.zeros(length, np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")]))
+    wide["months"], wide["days"] = parts[:, 0], parts[:, 1]
+    wide["nanos"] = parts[:, 2].astype(np.int64) * 1_000_000
+    validity = _validity(array)
+    return pa.Array.from_buffers(
+        pa.month_day_nano_interval(),
+        length,
+        [validity, pa.py_buffer(wide.tobytes())],
+        array.null_count,
+    )
+
+
+def _time_tz(array: pa.Array) -> pa.Array:
+    """Times in UTC as DuckDB's packed times with a zone; the file has lost the original offset."""
+    micros = pc.fill_null(array.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    packed = ((micros << 24) | _UTC_OFFSET).astype("<i8")
+    storage = pa.Array.from_buffers(
+        pa.binary(8),
+        len(array),
+        [_validity(array), pa.py_buffer(packed.tobytes())],
+        array.null_count,
+    )
+    return pa.ExtensionArray.from_storage(TIME_TZ, storage)
+
+
+def _validity(array: pa.Array) -> pa.Buffer | None:
+    """The validity bitmap of an array, without its offset."""
+    if not array.null_count:
+        return None
+    valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+    return pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())

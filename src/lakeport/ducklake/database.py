@@ -1,0 +1,203 @@
+"""One way to read four databases: short read-only transactions, and errors without secrets.
+
+DuckDB files are opened read-only for one transaction and closed again, so a writer elsewhere never
+waits longer than that; while a writer holds the file, we wait for it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
+
+from lakeport.ducklake.uri import DatabaseKind, Location
+from lakeport.errors import InvalidInputError, NotFoundError, UnavailableError
+
+__all__ = ["Database"]
+
+T = TypeVar("T")
+
+LOCK_TIMEOUT_SECONDS: Final = 30.0
+_LOCKED = (
+    "could not set lock",
+    "unique file handle conflict",
+    "database is locked",
+    "different configuration",
+)
+
+
+class Database:
+    """A catalog database, read in short transactions that each see one consistent state."""
+
+    def __init__(
+        self,
+        location: Location,
+        *,
+        metadata_schema: str | None = None,
+        lock_timeout: float = LOCK_TIMEOUT_SECONDS,
+    ) -> None:
+        self.location: Final = location
+        self.kind: Final[DatabaseKind] = location.kind
+        self.schema: Final = _schema(location, metadata_schema)
+        self._lock_timeout = lock_timeout
+        self._errors: tuple[type[Exception], ...] = (
+            sa.exc.DBAPIError,
+            *_driver_errors(location.kind),
+        )
+        self.engine: Final = _engine(location)
+
+    def read(self, work: Callable[[sa.Connection], T]) -> T:
+        """Run `work` in one read-only transaction, again if the connection was stale or locked."""
+        if self.location.path and not Path(self.location.path).exists():
+            raise NotFoundError(f"there is no catalog database at {self.location.path!r}")
+        deadline = time.monotonic() + self._lock_timeout
+        pause = 0.005
+        reconnected = False
+        while True:
+            try:
+                with self.engine.connect() as connection, connection.begin():
+                    return work(connection)
+            except self._errors as error:
+                message = str(getattr(error, "orig", None) or error)
+                locked = any(sign in message.lower() for sign in _LOCKED)
+                if (
+                    isinstance(error, sa.exc.DBAPIError)
+                    and error.connection_invalidated
+                    and not reconnected
+                ):
+                    reconnected = True
+                elif locked and time.monotonic() < deadline:
+                    time.sleep(pause)
+                    pause = min(pause * 1.5, 0.25)
+                else:
+                    raise self._error(message, locked=locked) from None
+
+    def read_arrow(self, connection: sa.Connection, statement: str) -> pa.Table:
+        """Run SQL on a DuckDB file; Python objects would lose nanoseconds and months."""
+        raw: Any = connection.connection.dbapi_connection
+        raw.execute("SET arrow_lossless_conversion = true")
+        return raw.execute(statement).to_arrow_table()
+
+    def dispose(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+    def _error(self, message: str, *, locked: bool) -> Exception:
+        for secret in self.location.secrets:
+            message = message.replace(secret, "***")
+        first = message.strip().splitlines()[0] if message.strip() else "unknown error"
+        if locked:
+            return UnavailableError(
+                f"the catalog database {self.location} is held by a writer: {first}"
+            )
+        if any(
+            word in first.lower()
+            for word in ("connect", "refused", "password", "timeout", "access denied")
+        ):
+            return UnavailableError(
+                f"the catalog database {self.location} cannot be reached: {first}"
+            )
+        return InvalidInputError(f"the catalog database {self.location} cannot be read: {first}")
+
+
+def _schema(location: Location, metadata_schema: str | None) -> str | None:
+    """The database schema of the `ducklake_*` tables; the defaults are the reference's."""
+    if metadata_schema is not None:
+        return metadata_schema
+    return {
+        "duckdb": "main",
+        "postgresql": "public",
+        "mysql": location.parameters.get("database"),
+    }.get(location.kind)
+
+
+def _driver_errors(kind: DatabaseKind) -> tuple[type[Exception], ...]:
+    """Errors of `creator` functions, which SQLAlchemy does not wrap."""
+    if kind == "duckdb":
+        import duckdb
+
+        return (duckdb.Error,)
+    if kind == "sqlite":
+        return (sqlite3.Error,)
+    if kind == "postgresql":
+        import psycopg
+
+        return (psycopg.Error,)
+    import pymysql
+
+    return (pymysql.Error,)
+
+
+def _engine(location: Location) -> sa.Engine:
+    if location.kind == "duckdb":
+        return sa.create_engine(
+            "duckdb://", creator=lambda: _open_duckdb(location.path), poolclass=NullPool
+        )
+    if location.kind == "sqlite":
+        engine = sa.create_engine(
+            "sqlite://", creator=lambda: _open_sqlite(location.path), poolclass=NullPool
+        )
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        return engine
+    if location.kind == "postgresql":
+        return sa.create_engine(
+            "postgresql+psycopg://",
+            creator=lambda: _open_postgresql(location),
+            isolation_level="REPEATABLE READ",
+            hide_parameters=True,
+            pool_size=4,
+        )
+    return sa.create_engine(
+        "mysql+pymysql://",
+        creator=lambda: _open_mysql(location),
+        isolation_level="REPEATABLE READ",
+        hide_parameters=True,
+        pool_size=4,
+        pool_recycle=600,
+    )
+
+
+def _open_duckdb(path: str) -> Any:
+    import duckdb
+    from duckdb_engine import ConnectionWrapper
+
+    try:
+        connection = duckdb.connect(path, read_only=True)
+    except duckdb.ConnectionException as error:
+        # This very process has the file open for writing: there is no way in but its instance.
+        if "different configuration" not in str(error):
+            raise
+        connection = duckdb.connect(path)
+    return ConnectionWrapper(connection)
+
+
+def _open_sqlite(path: str) -> Any:
+    uri = f"file:{quote(str(Path(path).resolve()))}?mode=ro"
+    return sqlite3.connect(
+        uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
+    )
+
+
+def _open_postgresql(location: Location) -> Any:
+    import psycopg
+
+    connection = psycopg.connect(**{"connect_timeout": "10", **location.parameters})  # type: ignore[arg-type]
+    connection.execute("SET TIME ZONE 'UTC'")
+    connection.commit()
+    return connection
+
+
+def _open_mysql(location: Location) -> Any:
+    import pymysql
+
+    settings: dict[str, Any] = {"charset": "utf8mb4", "connect_timeout": 10, **location.parameters}
+    if "port" in settings:
+        settings["port"] = int(settings["port"])
+    return pymysql.connect(**settings)

@@ -1,0 +1,228 @@
+"""Rows that live in the catalog database itself, as Arrow in the table's columns.
+
+DuckDB files hold them in native types and hand them over as Arrow. The other databases hold some of
+them as text; their rows travel as text, and DuckDB turns it into values as it once wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import sqlalchemy as sa
+
+from lakeport.ducklake import kernel
+from lakeport.ducklake.align import aligner, constant, find_child
+from lakeport.ducklake.model import Column, InlinedTable
+from lakeport.ducklake.nested_text import parse_nested
+from lakeport.ducklake.queries import Catalog
+from lakeport.ducklake.tables import Bundle
+from lakeport.ducklake.types import arrow_type
+
+__all__ = ["InlinedRows", "read_inlined", "with_field_ids"]
+
+_BINARY_TYPES: Final = ("bytea", "blob", "binary")
+
+
+@dataclass(frozen=True, slots=True)
+class InlinedRows:
+    """Rows of one inlined table, in the columns of the table they belong to."""
+
+    name: str
+    row_ids: pa.Array
+    begin_snapshots: pa.Array
+    end_snapshots: pa.Array
+    columns: list[pa.Array]
+
+    def take(self, keep: pa.Array) -> InlinedRows:
+        """Only the rows where `keep` is true."""
+        return InlinedRows(
+            self.name,
+            self.row_ids.filter(keep),
+            self.begin_snapshots.filter(keep),
+            self.end_snapshots.filter(keep),
+            [column.filter(keep) for column in self.columns],
+        )
+
+
+def read_inlined(
+    catalog: Catalog,
+    connection: sa.Connection,
+    tables: Sequence[InlinedTable],
+    columns: Sequence[Column],
+    snapshot: int,
+    *,
+    since: int | None = None,
+) -> list[InlinedRows]:
+    """The inlined rows visible at a snapshot, in one statement.
+
+    With `since`, instead: all rows begun or ended from there up to the snapshot.
+    """
+    if not tables:
+        return []
+    if catalog.database.kind == "duckdb":
+        raw = _read_native(catalog, connection, tables, snapshot, since)
+    else:
+        raw = _read_text(catalog, connection, tables, snapshot, since)
+    found = []
+    for table, arrays in zip(tables, raw, strict=True):
+        if len(arrays[0]):
+            shaped = _align(arrays[3:], table.columns, columns, len(arrays[0]))
+            found.append(InlinedRows(table.name, arrays[0], arrays[1], arrays[2], shaped))
+    return found
+
+
+def with_field_ids(column: Column) -> pa.Field:
+    """A field whose every node carries its column id, like a field of a Parquet file."""
+    type = arrow_type(column)
+    if column.type == "struct":
+        type = pa.struct([with_field_ids(child) for child in column.children])
+    elif column.type == "list":
+        type = pa.list_(with_field_ids(column.children[0]))
+    elif column.type == "map":
+        key, value = (with_field_ids(child) for child in column.children)
+        type = pa.map_(key.with_nullable(nullable=False), value)
+    return pa.field(column.name, type, metadata={b"PARQUET:field_id": str(column.id).encode()})
+
+
+def _align(
+    arrays: Sequence[pa.Array], stored: Sequence[Column], wanted: Sequence[Column], length: int
+) -> list[pa.Array]:
+    """The same rules as for a Parquet file: by column id, with defaults and promotions."""
+    fields = [with_field_ids(column) for column in stored]
+    made = []
+    for column in wanted:
+        position = find_child(fields, column, None)
+        if position is None:
+            made.append(constant(column, column.initial_default)(length))
+        else:
+            made.append(aligner(fields[position], column, None)(arrays[position]))
+    return made
+
+
+def _condition(table: InlinedTable, snapshot: int, since: int | None) -> Any:
+    begin: Any = sa.column(table.physical[1][0])
+    end: Any = sa.column(table.physical[2][0])
+    if since is None:
+        return sa.and_(begin <= snapshot, sa.or_(end.is_(None), end > snapshot))
+    return sa.or_(begin.between(since, snapshot), end.between(since, snapshot))
+
+
+def _read_native(
+    catalog: Catalog,
+    connection: sa.Connection,
+    tables: Sequence[InlinedTable],
+    snapshot: int,
+    since: int | None,
+) -> list[list[pa.Array]]:
+    """One UNION ALL in which each inlined table fills its own struct."""
+    branches = []
+    for index, table in enumerate(tables):
+        system = [f"{_quote(name)} AS n{i}" for i, (name, _) in enumerate(table.physical[:3])]
+        members = ", ".join(
+            f"c{i} := {_native(name, type)}" for i, (name, type) in enumerate(table.physical[3:])
+        )
+        packed = [
+            f"struct_pack({members}) AS v{i}" if i == index else f"NULL AS v{i}"
+            for i in range(len(tables))
+        ]
+        where = _condition(table, snapshot, since).compile(compile_kwargs={"literal_binds": True})
+        source = f"{_quote(catalog.database.schema or 'main')}.{_quote(table.name)}"
+        chosen = ", ".join([f"{index} AS part", *system, *packed])
+        branches.append(f"SELECT {chosen} FROM {source} WHERE {where}")  # noqa: S608
+    rows = catalog.database.read_arrow(connection, " UNION ALL ".join(branches))
+    part = np.asarray(rows.column(0))
+    found = []
+    for index, table in enumerate(tables):
+        chosen = rows.filter(pa.array(part == index)) if len(tables) > 1 else rows
+        packed_column = kernel.whole(chosen.column(f"v{index}"))
+        columns = [
+            kernel.retype(packed_column.field(i), with_field_ids(column).type)
+            for i, column in enumerate(table.columns)
+        ]
+        found.append(
+            [kernel.whole(chosen.column(f"n{i}")).cast(pa.int64()) for i in range(3)] + columns
+        )
+    return found
+
+
+def _native(name: str, type: str) -> str:
+    """Variants as JSON; everything else as it is."""
+    if "variant" in type:
+        return f"CAST({_quote(name)} AS {type.upper().replace('VARIANT', 'JSON')})"
+    return _quote(name)
+
+
+def _read_text(
+    catalog: Catalog,
+    connection: sa.Connection,
+    tables: Sequence[InlinedTable],
+    snapshot: int,
+    since: int | None,
+) -> list[list[pa.Array]]:
+    bundle = Bundle()
+    for index, table in enumerate(tables):
+        source = sa.table(
+            table.name,
+            *(sa.column(name) for name, _ in table.physical),
+            schema=catalog.database.schema,
+        )
+        columns: dict[str, Any] = {
+            f"n{i}": sa.type_coerce(source.c[name], sa.BigInteger)
+            for i, (name, _) in enumerate(table.physical[:3])
+        }
+        for i, (name, type) in enumerate(table.physical[3:]):
+            columns[f"c{i}"] = _as_text(catalog.database.kind, source.c[name], type)
+        bundle.add_select(f"i{index}", columns, source, _condition(table, snapshot, since))
+    answer = bundle.prepare(catalog.database.engine.dialect).run(connection)
+    found = []
+    for index, table in enumerate(tables):
+        rows = answer[f"i{index}"]
+        numbers = [pa.array([row[f"n{i}"] for row in rows], pa.int64()) for i in range(3)]
+        decoded = [
+            _decode([row[f"c{i}"] for row in rows], column, is_hex=_is_binary(type))
+            for i, (column, (_, type)) in enumerate(
+                zip(table.columns, table.physical[3:], strict=True)
+            )
+        ]
+        found.append(numbers + decoded)
+    return found
+
+
+def _as_text(kind: str, column: Any, type: str) -> Any:
+    if _is_binary(type):
+        hexed = sa.func.encode(column, "hex") if kind == "postgresql" else sa.func.hex(column)
+        return sa.type_coerce(hexed, sa.String())
+    if kind == "mysql" and type == "float":
+        column = sa.cast(column, sa.Double)  # MySQL would print a float with six digits
+    return sa.cast(column, sa.String())
+
+
+def _is_binary(type: str) -> bool:
+    return any(name in type for name in _BINARY_TYPES)
+
+
+def _decode(values: list[str | None], column: Column, *, is_hex: bool) -> pa.Array:
+    if is_hex:
+        raw = pa.array([None if v is None else bytes.fromhex(v) for v in values], pa.binary())
+        if column.type in ("blob", "geometry"):
+            return raw
+        texts = raw.cast(pa.string())
+    elif column.type in ("struct", "list", "map"):
+        typed = parse_nested(values, column)
+        return kernel.retype(typed, with_field_ids(column).type)
+    elif column.type == "interval":
+        # PostgreSQL writes a plus sign where the sign changes, which DuckDB does not read.
+        texts = pa.array([None if v is None else v.replace("+", "") for v in values], pa.string())
+    else:
+        texts = pa.array(values, pa.string())
+    if column.type == "varchar":
+        return texts
+    return kernel.cast(texts, column)
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

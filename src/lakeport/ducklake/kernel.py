@@ -1,0 +1,126 @@
+"""DuckDB as a cast function: a lake's values convert exactly as DuckDB converts them.
+
+Arrow's own casts differ from DuckDB's in rounding, infinities and text forms. Everything that is
+not a plain widening goes through an in-memory DuckDB, a column at a time, Arrow in and Arrow out.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.ducklake.errors import CorruptLakeError
+from lakeport.ducklake.model import Column
+from lakeport.ducklake.types import arrow_type, duckdb_type
+
+__all__ = [
+    "cast",
+    "connection",
+    "literal",
+    "rebuild_list",
+    "rebuild_map",
+    "rebuild_struct",
+    "retype",
+    "whole",
+]
+
+_local = threading.local()
+
+
+def connection() -> Any:
+    """The thread's own in-memory DuckDB, which keeps every type on its way to Arrow."""
+    found = getattr(_local, "connection", None)
+    if found is None:
+        import duckdb
+
+        found = duckdb.connect(config={"threads": 1})
+        found.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
+        _local.connection = found
+    return found
+
+
+def cast(array: pa.Array, column: Column) -> pa.Array:
+    """Cast an array to a column's type as DuckDB does."""
+    import duckdb
+
+    duck = connection()
+    source = pa.table({"v": array})
+    try:
+        result = (
+            duck.from_arrow(source)
+            .project(f"CAST(v AS {duckdb_type(column)}) AS v")
+            .to_arrow_table()
+        )
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise CorruptLakeError(
+            f"a value of column {column.name!r} is not a {column.type}: {reason}"
+        ) from None
+    return retype(whole(result.column(0)), arrow_type(column))
+
+
+def literal(text: str | None, column: Column) -> pa.Array:
+    """One value from its text form, as an array of length one."""
+    if text is None:
+        return pa.nulls(1, arrow_type(column))
+    return cast(pa.array([text], pa.string()), column)
+
+
+def retype(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The same values under another type of the same layout: names, zones, extensions."""
+    if array.type == target and not pa.types.is_nested(target):
+        return array
+    if isinstance(array, pa.ExtensionArray) and not isinstance(target, pa.BaseExtensionType):
+        return retype(array.storage, target)
+    if isinstance(target, pa.BaseExtensionType):
+        storage = array.storage if isinstance(array, pa.ExtensionArray) else array
+        return pa.ExtensionArray.from_storage(target, retype(storage, target.storage_type))
+    if pa.types.is_struct(target):
+        return rebuild_struct(
+            array, target, [retype(array.field(i), f.type) for i, f in enumerate(target)]
+        )
+    if pa.types.is_map(target):
+        keys, items = retype(array.keys, target.key_type), retype(array.items, target.item_type)
+        return rebuild_map(array, target, keys, items)
+    if pa.types.is_list(target):
+        return rebuild_list(array, target, retype(array.values, target.value_type))
+    if pa.types.is_boolean(target) and pa.types.is_int8(array.type):
+        return pc.not_equal(array, 0)
+    if pa.types.is_timestamp(target):
+        return array.view(target)
+    return array.cast(target)
+
+
+def rebuild_struct(array: pa.Array, target: pa.DataType, children: list[pa.Array]) -> pa.Array:
+    """A struct with other children and the same nulls."""
+    if not children:
+        return pa.array([{}] * len(array), target)
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def rebuild_list(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
+    """A list with other values under the same offsets and nulls."""
+    return pa.Array.from_buffers(
+        target, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
+    )
+
+
+def rebuild_map(array: pa.Array, target: pa.DataType, keys: pa.Array, items: pa.Array) -> pa.Array:
+    """A map with other keys and items under the same offsets and nulls."""
+    entries = pa.StructArray.from_arrays(
+        [keys, items], fields=[target.key_field, target.item_field]
+    )
+    return pa.Array.from_buffers(
+        target, len(array), array.buffers()[:2], array.null_count, array.offset, children=[entries]
+    )
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    if column.num_chunks == 0:
+        return pa.nulls(0, column.type)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

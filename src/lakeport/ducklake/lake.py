@@ -1,0 +1,310 @@
+"""A lake and its tables: the way in. Every lookup asks the catalog database anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import sqlalchemy as sa
+
+from lakeport.ducklake.database import Database
+from lakeport.ducklake.describe import table_state
+from lakeport.ducklake.errors import SnapshotNotFoundError
+from lakeport.ducklake.filesystems import S3Secret, Storage
+from lakeport.ducklake.model import Schema, Snapshot, View
+from lakeport.ducklake.paths import as_directory
+from lakeport.ducklake.queries import Catalog, Row, ascii_lower, open_catalog, parse_time
+from lakeport.ducklake.table import LakeTable
+from lakeport.ducklake.uri import parse_location
+from lakeport.ducklake.versions import check_version
+from lakeport.errors import InvalidArgumentError, NotFoundError
+
+__all__ = ["Lake"]
+
+T = TypeVar("T")
+StorageLike = Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None
+
+
+class Lake:
+    """One DuckLake catalog, open for reading.
+
+    ```python
+    with Lake.open("ducklake:meta.ducklake") as lake:
+        table = lake.table("events")
+        print(table.scan(columns=["id"]).to_table())
+    ```
+    """
+
+    def __init__(
+        self, catalog: Catalog, *, data_path: str | None, storage: Storage, snapshot: int | None
+    ) -> None:
+        self._catalog = catalog
+        self._data_path = data_path
+        self._storage = storage
+        self._pinned = snapshot
+
+    @classmethod
+    def open(
+        cls,
+        uri: str,
+        *,
+        data_path: str | None = None,
+        metadata_schema: str | None = None,
+        snapshot: int | datetime | None = None,
+        storage: StorageLike = None,
+        lock_timeout: float = 30.0,
+    ) -> Self:
+        """Open a lake by any spelling of its catalog database.
+
+        Args:
+            uri: `ducklake:meta.ducklake`, `ducklake:sqlite:meta.sqlite`,
+                `ducklake:postgres:dbname=lake host=db`, `ducklake:mysql:db=lake host=db`, or a
+                `postgresql://`, `mysql://`, `sqlite:///` URL.
+            data_path: Where the files are, if not where the catalog says.
+            metadata_schema: The database schema of the catalog's tables.
+            snapshot: Read everything at this snapshot, by id or by time.
+            storage: Credentials of object stores; the environment's when left out.
+            lock_timeout: Seconds to wait for a writer that holds a database file.
+        """
+        location = parse_location(uri)
+        database = Database(location, metadata_schema=metadata_schema, lock_timeout=lock_timeout)
+        try:
+            catalog = open_catalog(database)
+            check_version(catalog.version)
+            lake = cls(catalog, data_path=data_path, storage=Storage.of(storage), snapshot=None)
+            if snapshot is not None:
+                pinned = snapshot if isinstance(snapshot, int) else None
+                moment = snapshot if isinstance(snapshot, datetime) else None
+                lake._pinned = lake.snapshot(version=pinned, timestamp=moment).id
+        except BaseException:
+            database.dispose()
+            raise
+        return lake
+
+    @property
+    def version(self) -> str:
+        """The lake's format version."""
+        return self._catalog.version
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Lake({str(self._catalog.database.location)!r})"
+
+    def close(self) -> None:
+        """Close all connections to the catalog database."""
+        self._catalog.database.dispose()
+
+    def snapshots(self) -> list[Snapshot]:
+        """Every snapshot that has not been expired, oldest first."""
+        rows = self._read(self._catalog.snapshots)
+        changes = {row["snapshot_id"]: row for row in rows["changes"]}
+        found = [_snapshot(row, changes.get(row["snapshot_id"])) for row in rows["snapshot"]]
+        return sorted(found, key=lambda snapshot: snapshot.id)
+
+    def snapshot(
+        self, *, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> Snapshot:
+        """The snapshot of a version or of a moment; the newest one when neither is given."""
+        wanted = self._version(version, timestamp)
+        found = [_snapshot(row) for row in self._read(self._catalog.snapshot_times)]
+        if wanted is None:
+            return max(found, key=lambda snapshot: snapshot.id)
+        for snapshot in found:
+            if snapshot.id == wanted:
+                return snapshot
+        raise _no_snapshot(wanted)
+
+    def schemas(
+        self, *, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> list[Schema]:
+        """The schemas at a snapshot."""
+        rows = self._names(version, timestamp)
+        return [
+            Schema(
+                id=row["schema_id"],
+                name=row["schema_name"],
+                uuid=str(row["schema_uuid"]),
+                comment=_tags(rows, row["schema_id"]).get("comment"),
+                tags=_tags(rows, row["schema_id"]),
+            )
+            for row in sorted(rows["schema"], key=lambda row: row["schema_id"])
+        ]
+
+    def tables(
+        self,
+        schema: str | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> list[tuple[str, str]]:
+        """Schema and name of every table at a snapshot, or of the tables of one schema."""
+        rows = self._names(version, timestamp)
+        names = {row["schema_id"]: row["schema_name"] for row in rows["schema"]}
+        # A rename that raced a drop leaves a table without columns behind; it is not a table.
+        living = {row["table_id"] for row in rows["columns_of"]}
+        found = [
+            (names[row["schema_id"]], row["table_name"])
+            for row in rows["table"]
+            if row["schema_id"] in names and row["table_id"] in living
+        ]
+        return sorted(pair for pair in found if schema is None or _same(pair[0], schema))
+
+    def views(
+        self,
+        schema: str | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> list[View]:
+        """The views at a snapshot, or those of one schema."""
+        rows = self._names(version, timestamp)
+        names = {row["schema_id"]: row["schema_name"] for row in rows["schema"]}
+        found = [
+            View(
+                id=row["view_id"],
+                schema=names[row["schema_id"]],
+                name=row["view_name"],
+                uuid=str(row["view_uuid"]),
+                dialect=row["dialect"] or "duckdb",
+                sql=row["sql"],
+                column_aliases=_aliases(row["column_aliases"]),
+                comment=_tags(rows, row["view_id"]).get("comment"),
+                tags=_tags(rows, row["view_id"]),
+            )
+            for row in rows["view"]
+            if row["schema_id"] in names
+        ]
+        chosen = [view for view in found if schema is None or _same(view.schema, schema)]
+        return sorted(chosen, key=lambda view: (view.schema, view.name))
+
+    def table(
+        self,
+        name: str,
+        schema: str = "main",
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> LakeTable:
+        """A table at a snapshot: the newest one unless a version or a moment is given."""
+        wanted = self._version(version, timestamp)
+        rows = self._read(lambda connection: self._catalog.table(connection, schema, name, wanted))
+        return self._table(rows, wanted, f"{schema}.{name}")
+
+    def _table(self, rows: dict[str, list[Row]], wanted: int | None, name: str) -> LakeTable:
+        """A table from the rows of its lookup."""
+        if not rows["snapshot"]:
+            raise _no_snapshot(wanted)
+        snapshot = _snapshot(rows["snapshot"][0])
+        schemas = {row["schema_id"]: row for row in rows["schema"]}
+        tables = [row for row in rows["table"] if row["schema_id"] in schemas]
+        if not tables:
+            what = f"there is no table {name}" if schemas else f"there is no schema of {name}"
+            raise NotFoundError(f"{what} at snapshot {snapshot.id}")
+        state = table_state(
+            rows,
+            snapshot=snapshot.id,
+            version=self._catalog.version,
+            data_path=self._root(rows["metadata"]),
+            schema=schemas[tables[0]["schema_id"]],
+            table=tables[0],
+        )
+        if not state.columns:
+            raise NotFoundError(f"the table {name} has no columns at snapshot {snapshot.id}")
+        return LakeTable(
+            self._catalog,
+            self._storage,
+            snapshot,
+            state,
+            snapshots=self.snapshots,
+            at=lambda other: self._table_by_id(state.id, other.id),
+        )
+
+    def _table_by_id(self, id: int, version: int) -> LakeTable:
+        """A table at another snapshot, whatever its name was then."""
+        rows = self._read(lambda connection: self._catalog.table_by_id(connection, id, version))
+        return self._table(rows, version, f"with id {id}")
+
+    def _root(self, metadata: Sequence[Row]) -> str:
+        if self._data_path is not None:
+            return as_directory(self._data_path)
+        stored = (r["value"] for r in metadata if r["key"] == "data_path" and r["scope"] is None)
+        return as_directory(next(stored, ""))
+
+    def _names(self, version: int | None, timestamp: datetime | str | None) -> dict[str, list[Row]]:
+        wanted = self._version(version, timestamp)
+        rows = self._read(lambda connection: self._catalog.names(connection, wanted))
+        if not rows["snapshot"]:
+            raise _no_snapshot(wanted)
+        return rows
+
+    def _version(self, version: int | None, timestamp: datetime | str | None) -> int | None:
+        """The snapshot id that is asked for; None for the newest."""
+        if version is not None and timestamp is not None:
+            raise InvalidArgumentError("a version and a timestamp cannot both be given")
+        if timestamp is None:
+            return self._pinned if version is None else version
+        moment = parse_time(timestamp)
+        rows = self._read(self._catalog.snapshot_times)
+        known = [(parse_time(r["snapshot_time"]), r["snapshot_id"]) for r in rows]
+        past = [(time, id) for time, id in known if time <= moment]
+        if not past:
+            raise SnapshotNotFoundError(
+                f"there is no snapshot at or before {moment.astimezone(UTC)}"
+            )
+        return int(max(past)[1])
+
+    def _read(self, work: Callable[[sa.Connection], T]) -> T:
+        return self._catalog.database.read(work)
+
+
+def _snapshot(row: Row, changes: Row | None = None) -> Snapshot:
+    said = changes or {}
+    return Snapshot(
+        id=row["snapshot_id"],
+        time=parse_time(row["snapshot_time"]),
+        schema_version=row["schema_version"],
+        changes=said.get("changes_made") or "",
+        author=said.get("author"),
+        commit_message=said.get("commit_message"),
+        commit_extra_info=said.get("commit_extra_info"),
+    )
+
+
+def _no_snapshot(wanted: int | None) -> SnapshotNotFoundError:
+    if wanted is None:
+        return SnapshotNotFoundError("the lake has no snapshots")
+    return SnapshotNotFoundError(
+        f"there is no snapshot {wanted}: it was never made, or has been expired"
+    )
+
+
+def _tags(rows: Mapping[str, list[Row]], id: int) -> dict[str, str | None]:
+    return {row["key"]: row["value"] for row in rows["tag"] if row["object_id"] == id}
+
+
+def _same(left: str, right: str) -> bool:
+    return ascii_lower(left) == ascii_lower(right)
+
+
+def _aliases(text: str | None) -> tuple[str, ...]:
+    """A comma list of double-quoted names."""
+    names, rest = [], (text or "").strip()
+    while rest.startswith('"'):
+        end = 1
+        while rest[end : end + 2] == '""' or rest[end] != '"':
+            end += 2 if rest[end] == '"' else 1
+        names.append(rest[1:end].replace('""', '"'))
+        rest = rest[end + 1 :].lstrip(", ")
+    return tuple(names)

@@ -1,0 +1,230 @@
+"""What a lake consists of, as immutable values. No database, no files, no Arrow in here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+
+__all__ = [
+    "Column",
+    "ColumnStats",
+    "DataFile",
+    "DeleteFile",
+    "InlinedTable",
+    "NameMapping",
+    "PartitionField",
+    "PartitionSpec",
+    "Schema",
+    "Snapshot",
+    "SortField",
+    "TableState",
+    "TableStats",
+    "View",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One committed version of a lake."""
+
+    id: int
+    time: datetime
+    schema_version: int
+    changes: str = ""
+    author: str | None = None
+    commit_message: str | None = None
+    commit_extra_info: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """A schema of the lake at a snapshot."""
+
+    id: int
+    name: str
+    uuid: str
+    comment: str | None = None
+    tags: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A node of a table's column tree: a column, struct field, list element, map key or value."""
+
+    id: int
+    name: str
+    type: str
+    """DuckLake's own type string, in lower case; `struct`, `list` and `map` have children."""
+    children: tuple[Column, ...] = ()
+    nullable: bool = True
+    initial_default: str | None = None
+    """The value, as text, of rows in files that do not hold the column."""
+    default: str | None = None
+    """What an insert that omits the column writes: a literal's text or an SQL expression."""
+    default_is_expression: bool = False
+    comment: str | None = None
+
+    def walk(self) -> Iterator[Column]:
+        """The node and every node below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """One key of a partition spec: a column and a transform such as `year` or `bucket(4)`."""
+
+    column_id: int
+    transform: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """How rows are divided into files. A spec without fields means: no longer partitioned."""
+
+    id: int
+    fields: tuple[PartitionField, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortField:
+    """One key of a sort order."""
+
+    expression: str
+    dialect: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnStats:
+    """Bounds of one column in one file, or in the whole table, as DuckLake's text."""
+
+    min_value: str | None
+    max_value: str | None
+    value_count: int | None = None
+    null_count: int | None = None
+    contains_nan: bool | None = None
+    contains_null: bool | None = None
+    extra: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStats:
+    """Gross totals of a table, as its writers keep them; not reduced by row deletes."""
+
+    record_count: int
+    next_row_id: int
+    file_size_bytes: int
+    columns: Mapping[int, ColumnStats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NameMapping:
+    """How one node of the table is found in an added file that has no field ids."""
+
+    source_name: str
+    is_partition: bool
+    children: Mapping[int, NameMapping] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedTable:
+    """A table of the catalog database that holds rows of a lake's table."""
+
+    name: str
+    schema_version: int
+    columns: tuple[Column, ...]
+    """The table's columns at that schema version, in the order of the inlined table."""
+    physical: tuple[tuple[str, str], ...]
+    """Names and database types of its columns: row id, begin and end snapshot, then the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteFile:
+    """Positions of one data file that are deleted."""
+
+    id: int
+    path: str
+    format: str
+    delete_count: int
+    file_size_bytes: int
+    footer_size: int | None
+    begin_snapshot: int
+    end_snapshot: int | None = None
+    encryption_key: str | None = field(default=None, repr=False)
+    partial_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A Parquet file of a table, with the deletes that apply to it at the snapshot."""
+
+    id: int
+    path: str
+    record_count: int
+    file_size_bytes: int
+    footer_size: int | None
+    begin_snapshot: int
+    end_snapshot: int | None = None
+    row_id_start: int | None = None
+    partition_id: int | None = None
+    partition_values: tuple[str | None, ...] = ()
+    mapping_id: int | None = None
+    encryption_key: str | None = field(default=None, repr=False)
+    partial_max: int | None = None
+    partial_rows: tuple[tuple[int, int], ...] = ()
+    """Format 0.3: (snapshot, rows up to and including it), for files that mix snapshots."""
+    deletes: tuple[DeleteFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A view: its SELECT in DuckDB's dialect."""
+
+    id: int
+    schema: str
+    name: str
+    uuid: str
+    dialect: str
+    sql: str
+    """The stored text; `{DUCKLAKE_CATALOG}` stands for the name the lake is attached under."""
+    column_aliases: tuple[str, ...] = ()
+    comment: str | None = None
+    tags: Mapping[str, str | None] = field(default_factory=dict)
+
+    def select(self, catalog: str) -> str:
+        """The view's SELECT with the lake's name filled in."""
+        quoted = '"' + catalog.replace('"', '""') + '"'
+        return self.sql.replace("{DUCKLAKE_CATALOG}", quoted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """Everything the catalog says about one table at one snapshot, except its files."""
+
+    id: int
+    uuid: str
+    schema: str
+    name: str
+    path: str
+    """The table's directory, resolved."""
+    columns: tuple[Column, ...]
+    comment: str | None
+    tags: Mapping[str, str | None]
+    partition_specs: Mapping[int, PartitionSpec]
+    partition_spec: PartitionSpec | None
+    sort_order: tuple[SortField, ...]
+    stats: TableStats | None
+    inlined_tables: tuple[InlinedTable, ...]
+    inlined_delete_table: str | None
+    mappings: Mapping[int, Mapping[int, NameMapping]]
+    retyped: frozenset[int]
+    """Columns that had another type in the past: old statistics are in the old type's text."""
+
+    def mapping_of(self, file: DataFile) -> dict[int, NameMapping] | None:
+        """How the columns of an added file are named; None for a file with field ids."""
+        return None if file.mapping_id is None else dict(self.mappings.get(file.mapping_id, {}))

@@ -1,0 +1,58 @@
+"""Paths of a lake: joined level by level as plain text, and never out of their root.
+
+Percent signs are part of the name: hive folders are stored encoded and exist under that very name.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from lakeport.ducklake.errors import CorruptLakeError
+
+__all__ = ["as_directory", "hive_values", "is_local", "local_path", "resolve"]
+
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def as_directory(path: str) -> str:
+    """A directory with its separator; the empty path stays empty."""
+    if not path or path.endswith(("/", "\\")):
+        return path
+    return path + "/"
+
+
+def resolve(root: str, path: str, *, relative: bool) -> str:
+    """A path of the catalog below `root`, or the path itself when it is absolute."""
+    if not relative:
+        return path
+    parts = re.split(r"[/\\]", path)
+    if ".." in parts or path.startswith(("/", "\\")) or "\x00" in path:
+        raise CorruptLakeError(f"the relative path {path!r} leads out of {root!r}")
+    return as_directory(root) + path
+
+
+def is_local(path: str) -> bool:
+    """Whether a resolved path is on the local file system."""
+    return "://" not in path or path.startswith("file:")
+
+
+def local_path(path: str) -> str:
+    """The plain path of a local file, without its `file:` prefix."""
+    if path.startswith("file://"):
+        return (
+            path[len("file://") :]
+            if not path.startswith("file://localhost/")
+            else path[len("file://localhost") :]
+        )
+    return path[len("file:") :] if path.startswith("file:/") else path
+
+
+def hive_values(path: str) -> dict[str, str | None]:
+    """The `key=value` folders of a path, keys in lower case, values decoded."""
+    found: dict[str, str | None] = {}
+    for part in re.split(r"[/\\]", path)[:-1]:
+        key, equals, value = part.partition("=")
+        if equals and key:
+            found[unquote(key).lower()] = None if value == _HIVE_NULL else unquote(value)
+    return found

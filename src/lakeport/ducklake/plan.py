@@ -1,0 +1,203 @@
+"""What must be read: a scan plan and its tasks. Small, immutable, picklable, run anywhere.
+
+A plan is pinned to one snapshot. Its tasks share one `ScanContext`; each of them reads a range of
+row groups of one file, or brings inlined rows along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakeport.ducklake.deletes import Positions, deletes_at
+from lakeport.ducklake.filesystems import Storage
+from lakeport.ducklake.model import Column, DataFile, NameMapping, Snapshot
+from lakeport.ducklake.read import FileRead, read_file
+from lakeport.filters import Filter, to_arrow
+
+__all__ = ["FileTask", "InlinedTask", "Pruning", "ScanContext", "ScanPlan", "ScanTask"]
+
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanContext:
+    """What all tasks of a plan share."""
+
+    snapshot: int
+    schema: pa.Schema
+    columns: tuple[Column | str, ...]
+    """The table's columns and virtual columns of `schema`, in its order."""
+    filter: Filter
+    storage: Storage
+    read_columns: tuple[Column | str, ...]
+    """The columns of the plan, then those that only the filter needs."""
+    read_schema: pa.Schema
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether a column holds a variant somewhere."""
+        stored = (column for column in self.read_columns if isinstance(column, Column))
+        return any(node.type == "variant" for column in stored for node in column.walk())
+
+    def finish(self, count: int, arrays: Sequence[pa.Array]) -> pa.RecordBatch | None:
+        """Apply the filter to a batch of `read_columns` and keep the plan's columns."""
+        if not arrays:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+        batch = pa.RecordBatch.from_arrays(list(arrays), schema=self.read_schema)
+        expression = to_arrow(self.filter, self.read_schema) if self.filter else None
+        if expression is not None:
+            batch = batch.filter(expression)
+            if not batch.num_rows:
+                return None
+        return batch.select(list(range(len(self.columns))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTask:
+    """The smallest unit of work of a scan."""
+
+    context: ScanContext = field(repr=False)
+    estimated_rows: int
+    estimated_bytes: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every batch."""
+        return self.context.schema
+
+    def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The rows, in batches of at most `batch_rows`."""
+        raise NotImplementedError
+
+    def to_table(self) -> pa.Table:
+        """All rows of the task at once."""
+        return pa.Table.from_batches(list(self.read()), self.schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTask(ScanTask):
+    """The row groups of one data file that begin in a range of positions."""
+
+    file: DataFile
+    start: int = 0
+    end: int | None = None
+    names: dict[int, NameMapping] | None = field(default=None, repr=False)
+    inlined_deletes: bytes = field(default=b"", repr=False)
+    """Positions deleted by the catalog database, ascending 64-bit integers."""
+    apply_deletes: bool = True
+    first_snapshot: int | None = None
+    """For a change feed: only rows written at this snapshot or later."""
+
+    def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The rows of the file as the table sees them at the plan's snapshot."""
+        request = FileRead(
+            file=self.file,
+            columns=self.context.read_columns,
+            names=self.names,
+            first_snapshot=self.first_snapshot,
+            last_snapshot=self.context.snapshot,
+            deleted=self._deleted() if self.apply_deletes else np.empty(0, np.int64),
+            start=self.start,
+            end=self.end,
+        )
+        for count, arrays in read_file(self.context.storage, request, batch_rows):
+            batch = self.context.finish(count, arrays)
+            if batch is not None:
+                yield batch
+
+    def _deleted(self) -> Positions:
+        inlined = np.frombuffer(self.inlined_deletes, np.int64)
+        positions = deletes_at(self.context.storage, self.file.deletes, self.context.snapshot)
+        if not len(inlined):
+            return positions
+        return np.union1d(positions, inlined)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedTask(ScanTask):
+    """Rows of the catalog database, carried inside the task as an Arrow stream."""
+
+    data: bytes = field(repr=False)
+    rows: int
+
+    def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """The rows that came along."""
+        table = pa.ipc.open_stream(self.data).read_all()
+        if not table.num_columns:
+            finished = self.context.finish(self.rows, [])
+            if finished is not None:
+                yield finished
+            return
+        for batch in table.to_batches(max_chunksize=batch_rows):
+            finished = self.context.finish(batch.num_rows, batch.columns)
+            if finished is not None:
+                yield finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruning:
+    """How many files a plan left out, and why."""
+
+    files: int = 0
+    by_partition: int = 0
+    by_statistics: int = 0
+    inlined_rows: int = 0
+    inlined_by_filter: int = 0
+
+    @property
+    def kept(self) -> int:
+        """Files that are read."""
+        return self.files - self.by_partition - self.by_statistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """Everything that must be read for one query, at one snapshot."""
+
+    table: str
+    snapshot: Snapshot
+    schema: pa.Schema
+    filter: Filter
+    tasks: tuple[ScanTask, ...]
+    pruning: Pruning
+
+    @property
+    def estimated_rows(self) -> int:
+        """An upper bound of the rows, before the filter."""
+        return sum(task.estimated_rows for task in self.tasks)
+
+    @property
+    def estimated_bytes(self) -> int:
+        """Bytes of the files and inlined rows that are read."""
+        return sum(task.estimated_bytes for task in self.tasks)
+
+    def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """All rows, task after task."""
+        for task in self.tasks:
+            yield from task.read(batch_rows=batch_rows)
+
+    def to_reader(self, *, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
+        """All rows as an Arrow reader."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.read(batch_rows=batch_rows))
+
+    def to_table(self) -> pa.Table:
+        """All rows at once."""
+        return pa.Table.from_batches(list(self.read()), self.schema)
+
+    def explain(self) -> str:
+        """What is read and what was left out, for people."""
+        by, kept = self.pruning, self.pruning.inlined_rows - self.pruning.inlined_by_filter
+        pruned = f"{by.by_partition} pruned by partition values, {by.by_statistics} by statistics"
+        size = f"at most {self.estimated_rows} rows, {self.estimated_bytes} bytes"
+        lines = [
+            f"scan of {self.table} at snapshot {self.snapshot.id}",
+            f"  columns: {', '.join(self.schema.names)}",
+            f"  files: {by.kept} of {by.files} read ({pruned})",
+            f"  inlined rows: {kept} of {by.inlined_rows} read",
+            f"  tasks: {len(self.tasks)}, {size}",
+        ]
+        return "\n".join(lines)

@@ -1,0 +1,233 @@
+"""How a scan is planned: which columns, which files, which tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from lakeport.ducklake.errors import SnapshotNotFoundError
+from lakeport.ducklake.files import data_files, inlined_deletes
+from lakeport.ducklake.filesystems import Storage
+from lakeport.ducklake.inlined import InlinedRows, read_inlined
+from lakeport.ducklake.model import Column, DataFile, Snapshot, TableState
+from lakeport.ducklake.plan import FileTask, InlinedTask, Pruning, ScanContext, ScanPlan, ScanTask
+from lakeport.ducklake.pruning import pruning_rules
+from lakeport.ducklake.queries import Catalog, Row, ascii_lower
+from lakeport.ducklake.read import VIRTUAL_COLUMNS
+from lakeport.ducklake.types import arrow_field, arrow_schema
+from lakeport.errors import InvalidArgumentError, NotFoundError
+from lakeport.filters import Expression, Filter, Term, bind, to_arrow
+
+__all__ = ["FilterLike", "Planner"]
+
+FilterLike = Filter | Expression | Term | None
+
+INLINED_TASK_ROWS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Plans scans of one table at one snapshot."""
+
+    catalog: Catalog
+    storage: Storage
+    snapshot: Snapshot
+    state: TableState
+
+    def scan(self, columns: Sequence[str] | None, filter: FilterLike, task_bytes: int) -> ScanPlan:
+        """Files and inlined rows that may match, in one transaction."""
+        if task_bytes <= 0:
+            raise InvalidArgumentError("task_bytes must be positive")
+        wanted = self._filter(filter)
+        context = self.context(columns, wanted)
+        rules = pruning_rules(
+            wanted, self.state.columns, self.state.partition_specs, self.state.retyped
+        )
+
+        def work(connection: sa.Connection) -> tuple[dict[str, list[Row]], list[InlinedRows]]:
+            rows = self.file_rows(connection, rules.stats_of)
+            return rows, self.inlined(connection, rows, context)
+
+        rows, inlined = self.catalog.database.read(work)
+        by_partition, by_statistics = rules.keep(rows["data_file"])
+        total = len(rows["data_file"])
+        keep = by_partition & by_statistics
+        rows["data_file"] = [row for row, kept in zip(rows["data_file"], keep, strict=True) if kept]
+        deletes = inlined_deletes(rows)
+        tasks: list[ScanTask] = []
+        for file in data_files(self.state, rows):
+            tasks += self.file_tasks(context, file, deletes.get(file.id, b""), task_bytes)
+        found = sum(len(part.row_ids) for part in inlined)
+        tables = [_matching(inlined_table(context, part), wanted) for part in inlined]
+        for table in tables:
+            tasks += inlined_tasks(context, table)
+        return ScanPlan(
+            table=f"{self.state.schema}.{self.state.name}",
+            snapshot=self.snapshot,
+            schema=context.schema,
+            filter=wanted,
+            tasks=tuple(tasks),
+            pruning=Pruning(
+                files=total,
+                by_partition=int(total - by_partition.sum()),
+                by_statistics=int((by_partition & ~by_statistics).sum()),
+                inlined_rows=found,
+                inlined_by_filter=found - sum(table.num_rows for table in tables),
+            ),
+        )
+
+    def column(self, name: str) -> Column:
+        """A column by its name, in any case."""
+        for column in self.state.columns:
+            if ascii_lower(column.name) == ascii_lower(name):
+                return column
+        raise NotFoundError(
+            f"the table {self.state.schema}.{self.state.name} has no column {name!r}"
+        )
+
+    def context(self, names: Sequence[str] | None, filter: Filter) -> ScanContext:
+        """What the tasks of a plan share: the columns of the answer, and those of the filter."""
+        chosen = (
+            [self._resolve(name) for name in names]
+            if names is not None
+            else list(self.state.columns)
+        )
+        known = {column if isinstance(column, str) else column.id for column in chosen}
+        extra = [self._resolve(name) for name in sorted(filter.columns)]
+        extra = [c for c in extra if (c if isinstance(c, str) else c.id) not in known]
+        read = (*chosen, *extra)
+        fields = [
+            pa.field(c, VIRTUAL_COLUMNS[c]) if isinstance(c, str) else arrow_field(c) for c in read
+        ]
+        return ScanContext(
+            snapshot=self.snapshot.id,
+            schema=pa.schema(fields[: len(chosen)]),
+            columns=tuple(chosen),
+            filter=filter,
+            storage=self.storage,
+            read_columns=read,
+            read_schema=pa.schema(fields),
+        )
+
+    def file_rows(
+        self, connection: sa.Connection, stats_of: Sequence[int], *, since: int | None = None
+    ) -> dict[str, list[Row]]:
+        """The catalog's rows about the table's files."""
+        keys = max((len(spec.fields) for spec in self.state.partition_specs.values()), default=0)
+        rows = self.catalog.files(
+            connection,
+            self.state.id,
+            self.snapshot.id,
+            stats_of=stats_of,
+            partition_keys=keys,
+            inlined_delete_table=self.state.inlined_delete_table,
+            since=since,
+        )
+        if not rows["snapshot"]:
+            raise SnapshotNotFoundError(f"snapshot {self.snapshot.id} has been expired")
+        return rows
+
+    def inlined(
+        self,
+        connection: sa.Connection,
+        rows: dict[str, list[Row]],
+        context: ScanContext,
+        *,
+        since: int | None = None,
+    ) -> list[InlinedRows]:
+        """The inlined rows, in the columns of the context."""
+        present = {row["table_name"] for row in rows["inlined_data_tables"]}
+        tables = [table for table in self.state.inlined_tables if table.name in present]
+        stored = [column for column in context.read_columns if isinstance(column, Column)]
+        return read_inlined(self.catalog, connection, tables, stored, self.snapshot.id, since=since)
+
+    def file_tasks(
+        self, context: ScanContext, file: DataFile, deleted: bytes, task_bytes: int
+    ) -> list[ScanTask]:
+        """One task per `task_bytes` of a file; it takes the row groups that begin in its range."""
+        pieces = max(1, min(-(-file.file_size_bytes // task_bytes), file.record_count))
+        if file.encryption_key is not None or context.has_variants:
+            pieces = 1  # DuckDB reads these files, and does not show where row groups begin
+        step = -(-file.record_count // pieces)
+        return [
+            FileTask(
+                context=context,
+                estimated_rows=min(step, max(file.record_count - i * step, 0)),
+                estimated_bytes=file.file_size_bytes // pieces,
+                file=file,
+                start=i * step,
+                end=None if i == pieces - 1 else (i + 1) * step,
+                names=self.state.mapping_of(file),
+                inlined_deletes=deleted,
+            )
+            for i in range(pieces)
+        ]
+
+    def _filter(self, filter: FilterLike) -> Filter:
+        """A filter whose columns and constants have the types of the table."""
+        if filter is None:
+            return Filter.always()
+        if isinstance(filter, Term):
+            filter = filter.expression
+        given = filter if isinstance(filter, Filter) else Filter.of(filter)
+        for name in given.columns:
+            self._resolve(name)
+        return bind(given, arrow_schema(self.state.columns))
+
+    def _resolve(self, name: str) -> Column | str:
+        """A column of the table, or else a virtual column."""
+        try:
+            return self.column(name)
+        except NotFoundError:
+            if name.lower() in VIRTUAL_COLUMNS:
+                return name.lower()
+            raise
+
+
+def inlined_table(
+    context: ScanContext, part: InlinedRows, snapshots: pa.Array | None = None
+) -> pa.Table:
+    """Inlined rows in the columns of a plan; `snapshots` stands for their begin if it is given."""
+    stored = iter(part.columns)
+    virtual = {
+        "rowid": part.row_ids,
+        "file_row_number": part.row_ids,
+        "snapshot_id": part.begin_snapshots if snapshots is None else snapshots,
+        "filename": pa.array([part.name] * len(part.row_ids), pa.string()),
+    }
+    arrays = [virtual[c] if isinstance(c, str) else next(stored) for c in context.read_columns]
+    if not arrays:
+        return pa.table({"row": part.row_ids}).select([])
+    return pa.Table.from_arrays(arrays, schema=context.read_schema)
+
+
+def inlined_tasks(context: ScanContext, table: pa.Table) -> list[ScanTask]:
+    """Tasks that carry inlined rows with them."""
+    tasks: list[ScanTask] = []
+    for start in range(0, table.num_rows, INLINED_TASK_ROWS):
+        # A table without columns forgets how many rows a slice of it has.
+        count = min(INLINED_TASK_ROWS, table.num_rows - start)
+        piece = table.slice(start, count)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, piece.schema) as writer:
+            writer.write_table(piece)
+        data = sink.getvalue().to_pybytes()
+        tasks.append(
+            InlinedTask(
+                context=context,
+                estimated_rows=count,
+                estimated_bytes=len(data),
+                data=data,
+                rows=count,
+            )
+        )
+    return tasks
+
+
+def _matching(table: pa.Table, filter: Filter) -> pa.Table:
+    """The inlined rows that the filter keeps, as far as Arrow can tell."""
+    expression = to_arrow(filter, table.schema) if filter else None
+    return table if expression is None else table.filter(expression)

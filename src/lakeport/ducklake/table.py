@@ -1,0 +1,189 @@
+"""A table at one snapshot: what it looks like, which files it has, and how to scan it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+import pyarrow as pa
+
+from lakeport.ducklake.changes import ChangeFeed, plan_changes
+from lakeport.ducklake.errors import SnapshotNotFoundError
+from lakeport.ducklake.files import data_files
+from lakeport.ducklake.filesystems import Storage
+from lakeport.ducklake.model import (
+    Column,
+    DataFile,
+    PartitionSpec,
+    Snapshot,
+    SortField,
+    TableState,
+    TableStats,
+)
+from lakeport.ducklake.plan import ScanPlan
+from lakeport.ducklake.planning import FilterLike, Planner
+from lakeport.ducklake.queries import Catalog, parse_time
+from lakeport.ducklake.types import arrow_schema
+from lakeport.errors import InvalidArgumentError
+
+__all__ = ["LakeTable"]
+
+TASK_BYTES = 64 * 1024 * 1024
+
+
+class LakeTable:
+    """One table of a lake, pinned to a snapshot."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        storage: Storage,
+        snapshot: Snapshot,
+        state: TableState,
+        *,
+        snapshots: Callable[[], list[Snapshot]],
+        at: Callable[[Snapshot], LakeTable],
+    ) -> None:
+        self._catalog = catalog
+        self._storage = storage
+        self._state = state
+        self._snapshots = snapshots
+        self._at = at
+        self.snapshot = snapshot
+
+    def __repr__(self) -> str:
+        return f"LakeTable({self.schema_name}.{self.name} at snapshot {self.snapshot.id})"
+
+    @property
+    def id(self) -> int:
+        """The table's id, which survives renames."""
+        return self._state.id
+
+    @property
+    def uuid(self) -> str:
+        """The table's UUID."""
+        return self._state.uuid
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._state.name
+
+    @property
+    def schema_name(self) -> str:
+        """The name of the table's schema."""
+        return self._state.schema
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns, in order, with their comments, defaults and nullability."""
+        return self._state.columns
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as an Arrow schema."""
+        return arrow_schema(self.columns)
+
+    @property
+    def comment(self) -> str | None:
+        """The table's comment."""
+        return self._state.comment
+
+    @property
+    def tags(self) -> Mapping[str, str | None]:
+        """All tags of the table."""
+        return self._state.tags
+
+    @property
+    def path(self) -> str:
+        """The directory of the table's files."""
+        return self._state.path
+
+    @property
+    def partition_spec(self) -> PartitionSpec | None:
+        """How new files are partitioned; None if they are not."""
+        return self._state.partition_spec
+
+    @property
+    def sort_order(self) -> tuple[SortField, ...]:
+        """How rows are sorted within new files."""
+        return self._state.sort_order
+
+    @property
+    def stats(self) -> TableStats | None:
+        """The writers' own totals and bounds, of the newest snapshot; None without any row."""
+        return self._state.stats
+
+    def column(self, name: str) -> Column:
+        """A column by its name, in any case."""
+        return self.planner.column(name)
+
+    def files(self) -> list[DataFile]:
+        """The data files of the table at its snapshot, with the deletes that apply to them."""
+        rows = self._catalog.database.read(
+            lambda connection: self.planner.file_rows(connection, ())
+        )
+        return data_files(self._state, rows)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: FilterLike = None,
+        *,
+        task_bytes: int = TASK_BYTES,
+    ) -> ScanPlan:
+        """Plan a scan.
+
+        Args:
+            columns: Names of columns, and of the virtual columns `rowid`, `snapshot_id`, `filename`
+                and `file_row_number`; all columns of the table when left out.
+            filter: Rows that cannot match are left out where statistics, partition values or Arrow
+                can tell; the plan may still give rows that do not match.
+            task_bytes: Files larger than this are divided into several tasks.
+        """
+        return self.planner.scan(columns, filter, task_bytes)
+
+    def changes(self, first: int | datetime, last: int | datetime | None = None) -> ChangeFeed:
+        """What happened to the table from one snapshot to another, both included.
+
+        A moment stands for the first snapshot at or after it as the lower bound, and for the last
+        one at or before it as the upper bound. Without an upper bound: up to the table's snapshot.
+        """
+        known = self._snapshots()
+        start = _lower(known, first)
+        end = self.snapshot if last is None else _upper(known, last)
+        if start.id > end.id:
+            raise InvalidArgumentError(f"snapshot {start.id} is after snapshot {end.id}")
+        return plan_changes(self._at(end).planner, start)
+
+    @property
+    def planner(self) -> Planner:
+        """How scans of the table are planned; for other parts of this package."""
+        return Planner(self._catalog, self._storage, self.snapshot, self._state)
+
+
+def _lower(known: Sequence[Snapshot], bound: int | datetime) -> Snapshot:
+    if isinstance(bound, int):
+        return _exactly(known, bound)
+    later = [snapshot for snapshot in known if snapshot.time >= parse_time(bound)]
+    if not later:
+        raise SnapshotNotFoundError(f"there is no snapshot at or after {bound}")
+    return min(later, key=lambda snapshot: (snapshot.time, snapshot.id))
+
+
+def _upper(known: Sequence[Snapshot], bound: int | datetime) -> Snapshot:
+    if isinstance(bound, int):
+        return _exactly(known, bound)
+    earlier = [snapshot for snapshot in known if snapshot.time <= parse_time(bound)]
+    if not earlier:
+        raise SnapshotNotFoundError(f"there is no snapshot at or before {bound}")
+    return max(earlier, key=lambda snapshot: (snapshot.time, snapshot.id))
+
+
+def _exactly(known: Sequence[Snapshot], id: int) -> Snapshot:
+    for snapshot in known:
+        if snapshot.id == id:
+            return snapshot
+    raise SnapshotNotFoundError(
+        f"there is no snapshot {id}: it was never made, or has been expired"
+    )

@@ -1,0 +1,78 @@
+"""What a cast between two types does to a value.
+
+``preserves_value``: whenever the cast succeeds, the value is the same number, text or moment.
+``always_succeeds``: there is no value of the source type for which the cast fails.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakeport.filters.temporal import TIMESTAMP_UNITS
+from lakeport.filters.types import LogicalType
+from lakeport.filters.values import INTEGER_RANGES
+
+__all__ = ["always_succeeds", "preserves_value"]
+
+_FLOAT_DIGITS: Final = {"FLOAT": 24, "DOUBLE": 53}
+_ALWAYS_TEXT: Final = frozenset(
+    {*INTEGER_RANGES, "BOOLEAN", "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME", "UUID", "ENUM"}
+)
+
+
+def preserves_value(source: LogicalType, target: LogicalType) -> bool:
+    """Whether a successful cast changes the representation only."""
+    if source == target:
+        return True
+    if _is_exact(source) and _is_exact(target):
+        return _scale(source) <= _scale(target)
+    if source.id in INTEGER_RANGES and target.id in _FLOAT_DIGITS:
+        return INTEGER_RANGES[source.id][1] < 1 << _FLOAT_DIGITS[target.id]
+    if source.id == "FLOAT":
+        return target.id == "DOUBLE"
+    if source.id == "ENUM":
+        return target.id == "VARCHAR" and not target.alias
+    return _is_finer_moment(source, target)
+
+
+def always_succeeds(source: LogicalType, target: LogicalType) -> bool:
+    """Whether the cast has a result for every value."""
+    if source == target:
+        return True
+    if target.id == "VARCHAR" and not target.alias:
+        return source.id in _ALWAYS_TEXT
+    if _is_exact(source) and _is_exact(target):
+        return _fits(source, target)
+    return (_is_exact(source) and target.id in _FLOAT_DIGITS) or (source.id, target.id) == (
+        "FLOAT",
+        "DOUBLE",
+    )
+
+
+def _is_exact(type: LogicalType) -> bool:
+    return type.id == "DECIMAL" or type.id in INTEGER_RANGES
+
+
+def _scale(type: LogicalType) -> int:
+    return type.scale or 0
+
+
+def _fits(source: LogicalType, target: LogicalType) -> bool:
+    (low, high), (lowest, highest) = _whole_range(source), _whole_range(target)
+    rounds = _scale(source) > _scale(target)
+    return lowest <= low - rounds and high + rounds <= highest
+
+
+def _whole_range(type: LogicalType) -> tuple[int, int]:
+    if type.id != "DECIMAL":
+        return INTEGER_RANGES[type.id]
+    whole = 10 ** ((type.width or 38) - _scale(type)) - 1
+    return -whole, whole
+
+
+def _is_finer_moment(source: LogicalType, target: LogicalType) -> bool:
+    if "ZONE" in source.id or "ZONE" in target.id or target.id not in TIMESTAMP_UNITS:
+        return False
+    if source.id == "DATE":
+        return True
+    return source.id in TIMESTAMP_UNITS and TIMESTAMP_UNITS[source.id] <= TIMESTAMP_UNITS[target.id]

@@ -1,0 +1,172 @@
+"""Constants as DuckDB SQL: typed, quoted, and read back by DuckDB as exactly the same value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakeport.filters.expressions import Constant
+from lakeport.filters.temporal import TIMESTAMP_UNITS, date_text, time_text, timestamp_text
+from lakeport.filters.types import LogicalType, quote_identifier, quote_string
+from lakeport.filters.values import INTEGER_RANGES, Interval, is_infinite
+
+__all__ = ["duckdb_literal", "has_sql_type"]
+
+
+def duckdb_literal(constant: Constant) -> str | None:
+    """The constant as SQL, ``None`` if DuckDB has no way to write it."""
+    return _literal(constant.value, constant.type)
+
+
+def has_sql_type(type: LogicalType) -> bool:
+    """Whether ``type.sql()`` names a type of every DuckDB, without extensions or definitions."""
+    match type.id:
+        case "VARCHAR" | "BLOB":
+            return not type.alias
+        case "LIST" | "ARRAY":
+            return type.child is not None and has_sql_type(type.child)
+        case "MAP":
+            return (
+                type.child is not None and len(type.child.fields) == 2 and has_sql_type(type.child)
+            )
+        case "STRUCT" | "UNION":
+            names = {field.name.casefold() for field in type.fields}
+            distinct = len(names) == len(type.fields) and "" not in names
+            return (
+                distinct and bool(names) and all(has_sql_type(field.type) for field in type.fields)
+            )
+        case "ENUM":
+            return bool(type.values) and len(set(type.values)) == len(type.values)
+        case _:
+            return type.id == "DECIMAL" or not type.sql().startswith('"')
+
+
+def _literal(value: Any, type: LogicalType) -> str | None:
+    if type.alias and type.id == "BLOB":
+        return None
+    if value is None:
+        return _null(type)
+    match type.id:
+        case "BOOLEAN":
+            return "TRUE" if value else "FALSE"
+        case "VARCHAR":
+            return _text(value)
+        case "BLOB":
+            return _cast("".join(f"\\x{byte:02X}" for byte in value), type)
+        case "LIST" | "ARRAY" | "MAP" | "STRUCT" | "UNION":
+            return _nested(value, type)
+        case "INTERVAL":
+            return _interval(value)
+        case "DATE" | "TIME" | "TIME_NS" | "TIME WITH TIME ZONE":
+            return _date_or_time(value, type)
+        case id if id in TIMESTAMP_UNITS:
+            return _timestamp(value, type)
+        case id if id in INTEGER_RANGES:
+            return _integer(value, type)
+        case "DECIMAL":
+            return _cast(f"{value:f}", type)
+        case _:
+            return _cast(str(value), type) if has_sql_type(type) else None
+
+
+def _cast(text: str, type: LogicalType) -> str:
+    return f"CAST({quote_string(text)} AS {type.sql()})"
+
+
+def _null(type: LogicalType) -> str:
+    plain = LogicalType("VARCHAR") if type.id == "VARCHAR" else type
+    return f"CAST(NULL AS {plain.sql()})" if has_sql_type(plain) else "NULL"
+
+
+def _text(value: str | bytes) -> str | None:
+    if isinstance(value, bytes):
+        return None
+    if "\0" not in value:
+        return quote_string(value)
+    escaped = "".join(f"\\x{byte:02X}" for byte in value.encode())
+    return f"decode('{escaped}'::BLOB)"
+
+
+def _integer(value: int, type: LogicalType) -> str:
+    if type.id == "INTEGER" and value > INTEGER_RANGES["INTEGER"][0]:
+        return str(value)
+    return f"CAST({value} AS {type.sql()})" if abs(value) < 2**31 else _cast(str(value), type)
+
+
+def _date_or_time(value: int, type: LogicalType) -> str | None:
+    match type.id:
+        case "DATE" if is_infinite(value, type):
+            return _cast("infinity" if value > 0 else "-infinity", type)
+        case "DATE":
+            text = date_text(value)
+            return f"make_date({value})" if text is None else _cast(text, type)
+        case "TIME WITH TIME ZONE":
+            return _time_with_zone(value, type)
+        case _:
+            return _cast(time_text(value, per_second=10**6 if type.id == "TIME" else 10**9), type)
+
+
+def _time_with_zone(packed: int, type: LogicalType) -> str | None:
+    micros, offset = packed >> 24, 57_599 - (packed & 0xFFFFFF)
+    if micros > 86_400_000_000 or abs(offset) > 57_599:
+        return None
+    seconds = abs(offset)
+    zone = f"{'-' if offset < 0 else '+'}{time_text(seconds, per_second=1)}"
+    return _cast(time_text(micros, per_second=10**6) + zone, type)
+
+
+def _timestamp(value: int, type: LogicalType) -> str | None:
+    if is_infinite(value, type):
+        return _cast("infinity" if value > 0 else "-infinity", type)
+    text = timestamp_text(value, per_second=TIMESTAMP_UNITS[type.id])
+    match type.id:
+        case "TIMESTAMP WITH TIME ZONE":
+            return None if text is None else _cast(f"{text}+00", type)
+        case "TIMESTAMP" if text is None:
+            return f"make_timestamp({value})"
+        case _:
+            return None if text is None else _cast(text, type)
+
+
+def _interval(value: Interval) -> str:
+    text = f"{value.months} months {value.days} days {value.micros} microseconds"
+    return _cast(text, LogicalType("INTERVAL"))
+
+
+def _nested(value: Any, type: LogicalType) -> str | None:
+    if not has_sql_type(type):
+        return None
+    match type.id:
+        case "MAP":
+            body = _map(value, type)
+        case "STRUCT":
+            members = [f.type for f in type.fields]
+            body = _joined(value, members, lambda parts: f"ROW({', '.join(parts)})")
+        case "UNION":
+            field = type.fields[value[0]]
+            name = quote_identifier(field.name)
+            body = _joined(
+                [value[1]], [field.type], lambda parts: f"union_value({name} := {parts[0]})"
+            )
+        case _:
+            items = [type.child] * len(value)
+            body = _joined(value, items, lambda parts: f"[{', '.join(parts)}]")
+    return None if body is None else f"CAST({body} AS {type.sql()})"
+
+
+def _map(entries: Sequence[tuple[Any, Any]], type: LogicalType) -> str | None:
+    keys = [_literal(key, type.key_type) for key, _ in entries]
+    values = [_literal(value, type.value_type) for _, value in entries]
+    known_keys, known_values = (
+        [k for k in keys if k is not None],
+        [v for v in values if v is not None],
+    )
+    if len(known_keys) + len(known_values) < 2 * len(entries):
+        return None
+    return f"MAP([{', '.join(known_keys)}], [{', '.join(known_values)}])"
+
+
+def _joined(values: Any, types: Sequence[Any], wrap: Any) -> str | None:
+    parts = [_literal(value, type) for value, type in zip(values, types, strict=True)]
+    known = [part for part in parts if part is not None]
+    return wrap(known) if len(known) == len(parts) else None

@@ -1,0 +1,204 @@
+"""A filter as the body of a DuckDB WHERE clause.
+
+Names and literals are quoted so that no value can leave its place; functions come from an
+allow-list. Whatever could fail on a row is wrapped (``TRY``, ``TRY_CAST``): the client may never
+have evaluated it on that row, because a conjunct that was dropped here had excluded the row
+before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from lakeport.filters.casts import always_succeeds
+from lakeport.filters.duckdb_functions import (
+    BINARY_OPERATORS,
+    UNARY_OPERATORS,
+    depends_on_zone,
+    is_pushable,
+    never_fails,
+)
+from lakeport.filters.duckdb_literals import duckdb_literal, has_sql_type
+from lakeport.filters.expressions import (
+    Between,
+    Case,
+    Cast,
+    Coalesce,
+    ColumnRef,
+    Comparison,
+    ConjunctionOp,
+    Constant,
+    Expression,
+    Filter,
+    FunctionCall,
+    In,
+    IsNull,
+    Not,
+    type_of,
+)
+from lakeport.filters.types import UNKNOWN, quote_identifier
+from lakeport.filters.values import INTEGER_RANGES
+from lakeport.filters.widening import WideningEncoder
+
+__all__ = ["DuckDBEncoder", "to_duckdb_sql"]
+
+
+_OVERFLOWING: Final = frozenset({"+", "-", "*"})
+_SMALLER_THAN_HUGEINT: Final = frozenset(INTEGER_RANGES) - {"HUGEINT", "UHUGEINT"}
+
+
+def to_duckdb_sql(
+    filter: Filter,
+    *,
+    column_mapping: Mapping[str, str] | None = None,
+    column_expressions: Mapping[str, str] | None = None,
+    columns: Collection[str] | None = None,
+) -> str:
+    """The filter as DuckDB SQL, ``""`` if nothing of it can be expressed."""
+    encoder = DuckDBEncoder(
+        column_mapping=column_mapping, column_expressions=column_expressions, columns=columns
+    )
+    return encoder.encode(filter)
+
+
+class DuckDBEncoder(WideningEncoder[str]):
+    """Writes filters as DuckDB SQL.
+
+    ``column_mapping`` renames columns. ``column_expressions`` replaces columns by SQL, which is
+    taken as it is. ``columns``, if given, are the only ones that exist: predicates on others are
+    dropped.
+    """
+
+    def __init__(
+        self,
+        *,
+        column_mapping: Mapping[str, str] | None = None,
+        column_expressions: Mapping[str, str] | None = None,
+        columns: Collection[str] | None = None,
+    ) -> None:
+        self._mapping = dict(column_mapping or {})
+        self._expressions = dict(column_expressions or {})
+        self._columns = None if columns is None else frozenset(columns)
+
+    def encode(self, filter: Filter) -> str:
+        """The body of a WHERE clause that keeps at least the rows of the filter, or ``""``."""
+        return self.widened_filter(filter) or ""
+
+    def encode_expression(self, expression: Expression) -> str | None:
+        """The expression itself, not widened; ``None`` if it cannot be expressed exactly."""
+        return self.visit(expression)
+
+    def joined(self, op: ConjunctionOp, parts: Sequence[str]) -> str:
+        """Predicates joined by AND or OR."""
+        return f"({f' {op.value} '.join(parts)})"
+
+    def visit_column_ref(self, expression: ColumnRef) -> str | None:
+        """A quoted name, or the SQL that stands for it."""
+        if expression.name in self._expressions:
+            return f"({self._expressions[expression.name]})"
+        if self._columns is not None and expression.name not in self._columns:
+            return None
+        return quote_identifier(self._mapping.get(expression.name, expression.name))
+
+    def visit_constant(self, expression: Constant) -> str | None:
+        """A typed literal."""
+        return duckdb_literal(expression)
+
+    def visit_comparison(self, expression: Comparison) -> str | None:
+        """A comparison by operator."""
+        left, right = self.visit(expression.left), self.visit(expression.right)
+        if left is None or right is None:
+            return None
+        return f"({left} {expression.op.value} {right})"
+
+    def visit_between(self, expression: Between) -> str | None:
+        """BETWEEN, or two comparisons if a bound is exclusive."""
+        if not (expression.lower_inclusive and expression.upper_inclusive):
+            parts = self._all(expression.as_comparisons())
+            return None if parts is None else self.joined(ConjunctionOp.AND, parts)
+        parts = self._all((expression.input, expression.lower, expression.upper))
+        return None if parts is None else f"({parts[0]} BETWEEN {parts[1]} AND {parts[2]})"
+
+    def visit_in(self, expression: In) -> str | None:
+        """IN with a list."""
+        parts = self._all((expression.probe, *expression.items))
+        if parts is None or not expression.items:
+            return None
+        keyword = "NOT IN" if expression.negated else "IN"
+        return f"({parts[0]} {keyword} ({', '.join(parts[1:])}))"
+
+    def visit_not(self, expression: Not) -> str | None:
+        """NOT."""
+        child = self.visit(expression.child)
+        return None if child is None else f"(NOT {child})"
+
+    def visit_is_null(self, expression: IsNull) -> str | None:
+        """IS NULL or IS NOT NULL."""
+        child = self.visit(expression.child)
+        return None if child is None else f"({child} IS {'NOT ' if expression.negated else ''}NULL)"
+
+    def visit_coalesce(self, expression: Coalesce) -> str | None:
+        """COALESCE."""
+        parts = self._all(expression.children)
+        return None if not parts else f"COALESCE({', '.join(parts)})"
+
+    def visit_cast(self, expression: Cast) -> str | None:
+        """A cast whose result does not depend on a session's settings."""
+        source, target = type_of(expression.child), expression.type
+        if source == target:
+            return self.visit(expression.child)
+        child = self.visit(expression.child)
+        if child is None or source == UNKNOWN or not has_sql_type(target):
+            return None
+        if depends_on_zone(source) or depends_on_zone(target) or not has_sql_type(source):
+            return None
+        keyword = "CAST" if always_succeeds(source, target) else "TRY_CAST"
+        return f"{keyword}({child} AS {target.sql()})"
+
+    def visit_case(self, expression: Case) -> str | None:
+        """CASE."""
+        otherwise = self.visit(expression.otherwise)
+        branches = [(self.visit(b.when), self.visit(b.then)) for b in expression.branches]
+        if otherwise is None or not branches or any(None in branch for branch in branches):
+            return None
+        checks = " ".join(f"WHEN {when} THEN {then}" for when, then in branches)
+        return f"(CASE {checks} ELSE {otherwise} END)"
+
+    def visit_function_call(self, expression: FunctionCall) -> str | None:
+        """A function of the allow-list, or an operator."""
+        arguments = self._all(expression.arguments)
+        if arguments is None or not is_pushable(expression):
+            return None
+        call = _call(expression, arguments)
+        return call if call is None or never_fails(expression) else f"TRY({call})"
+
+    def _all(self, expressions: Sequence[Expression]) -> list[str] | None:
+        parts = [part for each in expressions if (part := self.visit(each)) is not None]
+        return parts if len(parts) == len(expressions) else None
+
+
+def _call(expression: FunctionCall, arguments: Sequence[str]) -> str | None:
+    name = expression.name.lower()
+    if name in _OVERFLOWING and expression.return_type.id in _SMALLER_THAN_HUGEINT:
+        # DuckDB may have moved a constant across a comparison and so never overflow.
+        arguments = [f"CAST({argument} AS HUGEINT)" for argument in arguments]
+    match arguments:
+        case [left, right] if name in BINARY_OPERATORS:
+            return f"({left} {name} {right})"
+        case [operand] if name in UNARY_OPERATORS:
+            return f"({name} {operand})"
+        case _ if name in BINARY_OPERATORS | UNARY_OPERATORS:
+            return None
+        case _ if name == "struct_pack":
+            return _struct_pack(expression, arguments)
+        case _:
+            return f"{name}({', '.join(arguments)})"
+
+
+def _struct_pack(expression: FunctionCall, arguments: Sequence[str]) -> str | None:
+    fields = expression.return_type.fields
+    if len(fields) != len(arguments) or not has_sql_type(expression.return_type):
+        return None
+    members = zip(fields, arguments, strict=True)
+    return f"struct_pack({', '.join(f'{quote_identifier(f.name)} := {a}' for f, a in members)})"

@@ -1,0 +1,115 @@
+"""One method per kind of node: the way every encoder walks the tree."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from lakeport.filters.expressions import (
+    Between,
+    Case,
+    Cast,
+    Coalesce,
+    ColumnRef,
+    Comparison,
+    Conjunction,
+    Constant,
+    Expression,
+    FunctionCall,
+    In,
+    IsNull,
+    Not,
+    Unsupported,
+)
+
+__all__ = ["Visitor"]
+
+T = TypeVar("T")
+
+
+class Visitor(ABC, Generic[T]):
+    """Turns an expression into a ``T``; ``visit`` calls the method of the node's kind."""
+
+    def visit(self, expression: Expression) -> T:  # noqa: C901 - one case for each kind of node
+        """Turn any expression into a ``T``."""
+        match expression:
+            case ColumnRef():
+                return self.visit_column_ref(expression)
+            case Constant():
+                return self.visit_constant(expression)
+            case Comparison():
+                return self.visit_comparison(expression)
+            case Conjunction():
+                return self.visit_conjunction(expression)
+            case Between():
+                return self.visit_between(expression)
+            case In():
+                return self.visit_in(expression)
+            case Not():
+                return self.visit_not(expression)
+            case IsNull():
+                return self.visit_is_null(expression)
+            case Coalesce():
+                return self.visit_coalesce(expression)
+            case FunctionCall():
+                return self.visit_function_call(expression)
+            case Cast():
+                return self.visit_cast(expression)
+            case Case():
+                return self.visit_case(expression)
+            case Unsupported():
+                return self.visit_unsupported(expression)
+            case _:
+                return self.visit_unsupported(Unsupported(type(expression).__name__))
+
+    @abstractmethod
+    def visit_column_ref(self, expression: ColumnRef) -> T:
+        """A column."""
+
+    @abstractmethod
+    def visit_constant(self, expression: Constant) -> T:
+        """A typed value."""
+
+    @abstractmethod
+    def visit_comparison(self, expression: Comparison) -> T:
+        """A comparison of two values."""
+
+    @abstractmethod
+    def visit_conjunction(self, expression: Conjunction) -> T:
+        """AND or OR."""
+
+    @abstractmethod
+    def visit_between(self, expression: Between) -> T:
+        """A value between two bounds."""
+
+    @abstractmethod
+    def visit_in(self, expression: In) -> T:
+        """A value in a list."""
+
+    @abstractmethod
+    def visit_not(self, expression: Not) -> T:
+        """The boolean opposite."""
+
+    @abstractmethod
+    def visit_is_null(self, expression: IsNull) -> T:
+        """A test for NULL."""
+
+    @abstractmethod
+    def visit_coalesce(self, expression: Coalesce) -> T:
+        """The first value that is not NULL."""
+
+    @abstractmethod
+    def visit_function_call(self, expression: FunctionCall) -> T:
+        """A function or operator."""
+
+    @abstractmethod
+    def visit_cast(self, expression: Cast) -> T:
+        """A cast."""
+
+    @abstractmethod
+    def visit_case(self, expression: Case) -> T:
+        """A CASE."""
+
+    @abstractmethod
+    def visit_unsupported(self, expression: Unsupported) -> T:
+        """Anything else."""

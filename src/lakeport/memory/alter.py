@@ -1,0 +1,203 @@
+"""ALTER TABLE: from one definition, and the rows in it, to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakeport.errors import (
+    AlreadyExistsError,
+    ConstraintError,
+    InvalidArgumentError,
+    InvalidInputError,
+)
+from lakeport.memory.chunks import Chunk, null_count
+from lakeport.memory.constraints import check_checks, check_unique
+from lakeport.memory.definitions import check_definition, stored_field, unnamed
+from lakeport.memory.expressions import evaluate, parse_expression
+from lakeport.memory.layouts import conform
+from lakeport.memory.rows import CHUNK_ROWS, Rows
+from lakeport.memory.state import Definition, TableState, UniqueKey, fold
+
+__all__ = [
+    "add_column",
+    "change_column_type",
+    "remove_column",
+    "rename_column",
+    "replace_column",
+    "set_default",
+    "set_nullable",
+]
+
+_DEFAULT = b"default"
+
+
+def add_column(table: TableState, field: pa.Field) -> TableState:
+    """The table with one more column, of nulls."""
+    before = table.current.definition
+    if before.index(field.name) is not None:
+        raise AlreadyExistsError(f"table {table} has a column {field.name!r} already")
+    if not field.nullable and table.current.rows.count:
+        raise ConstraintError(
+            f"column {field.name!r} cannot be NOT NULL: table {table} has rows, which would have "
+            "nulls in it"
+        )
+    field = stored_field(field)
+    definition = _checked(replace(before, columns=before.columns.append(field)), table)
+    nulls = pa.nulls(CHUNK_ROWS, field.type)
+    rows = _each_chunk(table, lambda chunk: (*chunk.columns, _nulls(nulls, len(chunk))))
+    table.envelope.note_column(field, [nulls.slice(0, min(1, rows.count))])
+    return table.changed(rows=rows, definition=definition)
+
+
+def remove_column(table: TableState, name: str, *, cascade: bool) -> TableState:
+    """The table without a column."""
+    before = table.current.definition
+    index = before.require(name, str(table))
+    if len(before.columns) == 1:
+        raise InvalidArgumentError(f"{name!r} is the only column of table {table}")
+    checks = _checks_with(before, name)
+    keys = [key for key in before.unique if _in(name, key.columns)]
+    if (checks or keys) and not cascade:
+        dependent = str(keys[0]) if keys else f"CHECK ({checks[0]})"
+        raise ConstraintError(
+            f"column {name!r} of table {table} is used by {dependent}; drop it with CASCADE"
+        )
+    definition = Definition(
+        columns=before.columns.remove(index),
+        unique=tuple(key for key in before.unique if key not in keys),
+        checks=tuple(text for text in before.checks if text not in checks),
+    )
+    rows = _each_chunk(table, lambda chunk: (*chunk.columns[:index], *chunk.columns[index + 1 :]))
+    return table.changed(rows=rows, definition=definition)
+
+
+def rename_column(table: TableState, old: str, new: str) -> TableState:
+    """The table with another name for a column."""
+    before = table.current.definition
+    index = before.require(old, str(table))
+    taken = before.index(new)
+    if taken is not None and taken != index:
+        raise AlreadyExistsError(f"table {table} has a column {new!r} already")
+    checks = _checks_with(before, old)
+    if checks and fold(old) != fold(new):
+        raise ConstraintError(
+            f"column {old!r} of table {table} cannot be renamed: it is used by CHECK ({checks[0]})"
+        )
+    field = before.columns.field(index)
+    definition = Definition(
+        columns=before.columns.set(index, field.with_name(new)),
+        unique=tuple(_renamed(key, old, new) for key in before.unique),
+        checks=before.checks,
+    )
+    # The values keep their place, and may now be asked for under the new name.
+    values = table.current.rows.column(index, field.type)
+    table.envelope.note_column(field.with_name(new), values.chunks)
+    return table.changed(definition=_checked(definition, table))
+
+
+def change_column_type(table: TableState, field: pa.Field, expression: str) -> TableState:
+    """The table with another type for a column, and its values converted by an SQL expression."""
+    before = table.current.definition
+    index = before.require(field.name, str(table))
+    old = before.columns.field(index)
+    new = old.with_type(stored_field(field).type)
+    names = unnamed(before.columns)
+    conversion = parse_expression(expression, names) if expression.strip() else None
+
+    def converted(columns: Sequence[pa.Array]) -> pa.Array:
+        what = f"column {old.name!r} of table {table}"
+        if conversion is None:
+            return conform(columns[index], new.type, what)
+        try:
+            values = evaluate(conversion, pa.Table.from_arrays(list(columns), schema=names))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{what} cannot be converted: {error}") from None
+        return conform(values, new.type, what)
+
+    definition = _checked(replace(before, columns=before.columns.set(index, new)), table)
+    return replace_column(table, index, definition, converted)
+
+
+def replace_column(
+    table: TableState,
+    index: int,
+    definition: Definition,
+    convert: Callable[[Sequence[pa.Array]], pa.Array],
+) -> TableState:
+    """The table with other values in one column, each made of the columns of its row."""
+    field = definition.columns.field(index)
+    chunks: list[Chunk] = []
+    # Rows that are gone are left behind: their values need not be convertible.
+    for chunk in (chunk.compact() for chunk in table.current.rows.chunks):
+        columns = list(chunk.columns)
+        columns[index] = convert(columns)
+        if not field.nullable and null_count(columns[index]):
+            raise ConstraintError(f"NOT NULL constraint failed: {table}.{field.name}")
+        check_checks(definition, columns, str(table))
+        chunks.append(replace(chunk, columns=tuple(columns)))
+    rows = Rows.of(chunks)
+    check_unique(definition, rows, rows.chunks, frozenset({index}), str(table))
+    table.envelope.note_column(field, [chunk.columns[index] for chunk in chunks])
+    return table.changed(rows=rows, definition=definition)
+
+
+def set_nullable(table: TableState, name: str, *, nullable: bool) -> TableState:
+    """The table with a column that accepts nulls, or rejects them."""
+    before = table.current.definition
+    index = before.require(name, str(table))
+    field = before.columns.field(index)
+    if nullable and any(key.is_primary and _in(name, key.columns) for key in before.unique):
+        raise ConstraintError(f"column {name!r} of table {table} is part of the PRIMARY KEY")
+    if not nullable and null_count(table.current.rows.column(index, field.type)):
+        raise ConstraintError(f"column {name!r} of table {table} has nulls")
+    columns = before.columns.set(index, field.with_nullable(nullable))
+    return table.changed(definition=replace(before, columns=columns))
+
+
+def set_default(table: TableState, name: str, expression: str) -> TableState:
+    """The table with an SQL expression that clients use for a column that they leave out."""
+    before = table.current.definition
+    index = before.require(name, str(table))
+    field = before.columns.field(index)
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k != _DEFAULT}
+    if expression.strip():
+        metadata[_DEFAULT] = expression.encode()
+    columns = before.columns.set(index, field.with_metadata(metadata or None))
+    return table.changed(definition=replace(before, columns=columns))
+
+
+def _each_chunk(table: TableState, columns: Callable[[Chunk], tuple[pa.Array, ...]]) -> Rows:
+    rows = table.current.rows
+    return Rows(tuple(replace(chunk, columns=columns(chunk)) for chunk in rows.chunks), rows.count)
+
+
+def _nulls(nulls: pa.Array, length: int) -> pa.Array:
+    return nulls.slice(0, length) if length <= len(nulls) else pa.nulls(length, nulls.type)
+
+
+def _checked(definition: Definition, table: TableState) -> Definition:
+    try:
+        check_definition(definition)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"table {table}: {error}") from None
+    return definition
+
+
+def _checks_with(definition: Definition, name: str) -> list[str]:
+    columns = unnamed(definition.columns)
+    return [
+        text for text in definition.checks if _in(name, parse_expression(text, columns).columns)
+    ]
+
+
+def _in(name: str, columns: Sequence[str]) -> bool:
+    return fold(name) in {fold(column) for column in columns}
+
+
+def _renamed(key: UniqueKey, old: str, new: str) -> UniqueKey:
+    return replace(
+        key, columns=tuple(new if fold(column) == fold(old) else column for column in key.columns)
+    )

@@ -1,0 +1,138 @@
+"""NOT NULL, CHECK, UNIQUE and PRIMARY KEY, each checked for many rows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from lakeport.errors import ConstraintError, UnsupportedError
+from lakeport.memory.chunks import Chunk, null_count
+from lakeport.memory.expressions import evaluate, parse_expression
+from lakeport.memory.layouts import conform
+from lakeport.memory.rows import Rows
+from lakeport.memory.state import Definition, UniqueKey
+
+__all__ = ["check_checks", "check_key_type", "check_not_null", "check_unique"]
+
+
+def check_not_null(
+    definition: Definition, columns: Iterable[tuple[int, pa.Array]], table: str
+) -> None:
+    """Refuse nulls in columns that reject them; columns come with their positions."""
+    for index, values in columns:
+        field = definition.columns.field(index)
+        if not field.nullable and null_count(values):
+            raise ConstraintError(f"NOT NULL constraint failed: {table}.{field.name}")
+
+
+def check_checks(
+    definition: Definition, columns: Sequence[pa.Array | pa.ChunkedArray], table: str
+) -> None:
+    """Refuse rows for which a CHECK expression is false; the columns are all of the table's."""
+    if not definition.checks:
+        return
+    rows = pa.Table.from_arrays(list(columns), schema=_nullable(definition.columns))
+    for text in definition.checks:
+        expression = parse_expression(text, _nullable(definition.columns))
+        passed = conform(evaluate(expression, rows), pa.bool_(), f"CHECK ({text})")
+        if pc.any(pc.equal(passed, pa.scalar(value=False))).as_py():
+            columns_used = ", ".join(repr(name) for name in expression.columns)
+            raise ConstraintError(
+                f"CHECK constraint failed: {table}: a row does not satisfy {text}"
+                + (f" (column {columns_used})" if columns_used else "")
+            )
+
+
+def check_unique(
+    definition: Definition,
+    rows: Rows,
+    changed: Sequence[Chunk],
+    set_columns: frozenset[int] | None,
+    table: str,
+) -> None:
+    """Refuse keys that repeat, when only the changed rows can have brought them.
+
+    `changed` are rows of `rows`; `set_columns` are the columns in which they differ from before,
+    None for new rows.
+    """
+    for key in definition.unique:
+        indexes = [definition.require(column, table) for column in key.columns]
+        if set_columns is not None and set_columns.isdisjoint(indexes):
+            continue
+        _check_key(key, rows, changed, indexes, definition, table)
+
+
+def check_key_type(type: pa.DataType, column: str) -> None:
+    """Refuse types whose values cannot be told apart quickly, as DuckDB does."""
+    if isinstance(type, pa.BaseExtensionType):
+        type = type.storage_type
+    if pt.is_nested(type) or pt.is_interval(type) or pt.is_null(type):
+        raise UnsupportedError(f"column {column!r} of type {type} cannot be in a key")
+
+
+def _check_key(
+    key: UniqueKey,
+    rows: Rows,
+    changed: Sequence[Chunk],
+    indexes: Sequence[int],
+    definition: Definition,
+    table: str,
+) -> None:
+    candidates = _keys(changed, indexes, definition)
+    if candidates.num_rows == 0:
+        return
+    everything = _keys(rows.chunks, indexes, definition)
+    if candidates.num_rows < everything.num_rows:
+        # Rows that share each part of their key with some candidate; usually just the candidates.
+        masks = [
+            pc.is_in(column, value_set=pc.unique(candidate))
+            for column, candidate in zip(everything.columns, candidates.columns, strict=True)
+        ]
+        everything = everything.filter(reduce(pc.and_, masks))
+    groups = everything.group_by(everything.column_names, use_threads=False)
+    repeated = groups.aggregate([([], "count_all")]).filter(pc.field("count_all") > 1)
+    if repeated.num_rows:
+        values = ", ".join(str(column[0].as_py()) for column in repeated.columns[:-1])
+        raise ConstraintError(
+            f"{key} constraint failed: table {table} has more than one row with "
+            f"{', '.join(key.columns)} = {values[:200]}"
+        )
+
+
+def _keys(chunks: Sequence[Chunk], indexes: Sequence[int], definition: Definition) -> pa.Table:
+    """The keys of rows, without those that have a null: nulls never repeat."""
+    columns = [
+        _comparable(
+            pa.chunked_array(
+                [chunk.living(index) for chunk in chunks], definition.columns.field(index).type
+            )
+        )
+        for index in indexes
+    ]
+    keys = pa.Table.from_arrays(columns, names=[f"k{i}" for i in range(len(columns))])
+    has_any = any(column.null_count for column in keys.columns)
+    return keys.drop_null() if has_any else keys
+
+
+def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values in a type that Arrow can compare and group, equal where DuckDB finds them equal."""
+    type = values.type
+    if isinstance(type, pa.BaseExtensionType):
+        return _comparable(
+            pa.chunked_array([chunk.storage for chunk in values.chunks], type.storage_type)
+        )
+    if pt.is_dictionary(type):
+        return values.cast(type.value_type)
+    if pt.is_decimal32(type) or pt.is_decimal64(type):
+        return values.cast(pa.decimal128(type.precision, type.scale))
+    if pt.is_floating(type):
+        return pc.add(values, pa.scalar(0.0, type))
+    return values
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(field.name, field.type) for field in schema])

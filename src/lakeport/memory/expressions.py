@@ -1,0 +1,295 @@
+"""SQL expressions over the columns of a table, evaluated by a DuckDB that can do nothing else.
+
+An expression is parsed, taken apart and refused unless it is one scalar expression: no subquery,
+no second statement, no function that looks at anything but its arguments. What is evaluated is
+the text of the tree that was looked at. The DuckDB behind it has no files, no network, no
+extensions, and a locked configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from lakeport.errors import InvalidArgumentError, InvalidInputError
+from lakeport.memory.chunks import arrays_of
+
+__all__ = ["ScalarExpression", "convert", "evaluate", "parse_expression"]
+
+_MAX_LENGTH = 1 << 16
+_CONFIG = {
+    "enable_external_access": "false",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+    "threads": "1",
+    "memory_limit": "512MB",
+}
+_CLASSES = frozenset(
+    {
+        "BETWEEN",
+        "CASE",
+        "CAST",
+        "COLLATE",
+        "COLUMN_REF",
+        "COMPARISON",
+        "CONJUNCTION",
+        "CONSTANT",
+        "FUNCTION",
+        "LAMBDA",
+        "OPERATOR",
+    }
+)
+# They answer from the session, not from their arguments.
+_NOT_SCALAR = frozenset({"current_setting", "getvariable", "getenv", "query", "query_table"})
+_SESSION_PREFIXES = ("current_", "has_", "inet_", "pg_", "session_")
+_SESSION_MACROS = frozenset(
+    {"ago", "col_description", "get_block_size", "obj_description", "shobj_description", "user"}
+)
+# DuckDB's memory limit does not count the texts and lists that these make out of a number.
+_GROWING = frozenset(
+    {
+        "array_resize",
+        "bar",
+        "bitstring",
+        "equi_width_bins",
+        "generate_series",
+        "list_resize",
+        "lpad",
+        "range",
+        "repeat",
+        "rpad",
+        "to_base",
+    }
+)
+_MAX_GROWTH = 10_000
+_UNBOUNDED = frozenset({"format", "generate_subscripts", "printf"})
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarExpression:
+    """An expression that was found harmless."""
+
+    sql: str
+    """Its text, as DuckDB writes it."""
+    columns: tuple[str, ...]
+    """The columns of the table that it reads, in the table's order."""
+
+
+@lru_cache(maxsize=1024)
+def parse_expression(text: str, columns: pa.Schema) -> ScalarExpression:
+    """The expression, if it is one scalar expression over these columns."""
+    if len(text) > _MAX_LENGTH:
+        raise InvalidArgumentError(f"an SQL expression of {len(text)} characters is too long")
+    tree = _tree(text)
+    used = {name.casefold() for name in _column_names(tree)} - set(_lambda_parameters(tree))
+    expression = ScalarExpression(
+        sql=_text_of(tree),
+        columns=tuple(name for name in columns.names if name.casefold() in used),
+    )
+    # DuckDB would take some names that are no columns, such as current_user, for functions.
+    if len(expression.columns) < len(used):
+        unknown = used.difference(name.casefold() for name in columns.names)
+        raise InvalidArgumentError(f"{text[:200]!r}: there is no column {min(unknown)!r}")
+    try:
+        evaluate(expression, columns.empty_table())
+    except InvalidInputError as error:
+        raise InvalidArgumentError(f"the expression {text!r} cannot be used: {error}") from None
+    return expression
+
+
+def evaluate(expression: ScalarExpression, rows: pa.Table) -> pa.Array:
+    """The value of the expression for each row."""
+    used = list(expression.columns)
+    source = rows.select(used) if used else pa.table({"": pa.nulls(rows.num_rows, pa.int8())})
+    # The text is the one that DuckDB made of a tree that was checked.
+    result = _run(f"SELECT ({expression.sql}) FROM rows", source)  # noqa: S608
+    if len(result) != rows.num_rows:
+        raise InvalidInputError(f"{expression.sql} does not give one value for each row")
+    return result
+
+
+def convert(values: pa.Array, type: pa.DataType) -> pa.Array:
+    """Values in another type, as DuckDB casts them."""
+    empty = pa.table({"c": pa.array([], type)})
+    with _cursor() as cursor:
+        sql_type = cursor.from_arrow(empty).types[0]
+    # The type is the one that DuckDB found in an Arrow schema.
+    return _run(f"SELECT CAST(c AS {sql_type}) FROM rows", pa.table({"c": values}))  # noqa: S608
+
+
+def _run(sql: str, rows: pa.Table) -> pa.Array:
+    try:
+        with _cursor() as cursor:
+            cursor.register("rows", rows)
+            column = cursor.execute(sql).to_arrow_table().column(0)
+    except duckdb.Error as error:
+        raise InvalidInputError(str(error).partition("\n")[0]) from None
+    return arrays_of(column)
+
+
+def _cursor() -> Any:
+    # Creating the database twice would be harmless, but not cheap.
+    with _LOCK:
+        return _database().cursor()
+
+
+@cache
+def _database() -> Any:
+    database = duckdb.connect(":memory:", config=_CONFIG)
+    database.execute("SET arrow_lossless_conversion = true")
+    database.execute("SET TimeZone = 'UTC'")
+    database.execute("SET lock_configuration = true")
+    return database
+
+
+@cache
+def _functions() -> frozenset[str]:
+    """The functions whose result depends on nothing but their arguments."""
+    with _cursor() as cursor:
+        found = cursor.execute(
+            "SELECT function_name, function_type FROM duckdb_functions() "
+            "WHERE function_type = 'macro' OR function_type = 'scalar' "
+            "GROUP BY ALL HAVING bool_and(stability IS NULL OR stability = 'CONSISTENT')"
+        ).fetchall()
+    return frozenset(
+        name
+        for name, kind in found
+        if name not in _NOT_SCALAR | _UNBOUNDED
+        and not name.startswith(_SESSION_PREFIXES)
+        and not (kind == "macro" and name in _SESSION_MACROS)
+    )
+
+
+def _tree(text: str) -> dict[str, Any]:
+    """The parsed expression, as DuckDB writes trees; refused unless it is one scalar expression."""
+    with _cursor() as cursor:
+        (packed,) = cursor.execute("SELECT json_serialize_sql(?)", [f"SELECT {text}"]).fetchone()
+    try:
+        parsed = json.loads(packed)
+    except RecursionError:
+        raise InvalidArgumentError("the SQL expression is nested too deeply") from None
+    if parsed.get("error"):
+        reason = str(parsed.get("error_message", "")).partition("\n")[0]
+        raise InvalidArgumentError(f"{text[:200]!r} is not an SQL expression: {reason}")
+    statements = parsed["statements"]
+    node = statements[0]["node"]
+    if len(statements) != 1 or not _is_bare_select(node):
+        raise InvalidArgumentError(f"{text[:200]!r} is not a single scalar expression")
+    expression: dict[str, Any] = node["select_list"][0]
+    for part in _parts(expression):
+        _check(part, text)
+    return expression
+
+
+def _is_bare_select(node: dict[str, Any]) -> bool:
+    return (
+        node["type"] == "SELECT_NODE"
+        and len(node["select_list"]) == 1
+        and not node["select_list"][0].get("alias")
+        and node["from_table"]["type"] == "EMPTY"
+        and not node["cte_map"]["map"]
+        and not any(
+            node.get(part)
+            for part in (
+                "modifiers",
+                "where_clause",
+                "group_expressions",
+                "group_sets",
+                "having",
+                "sample",
+                "qualify",
+            )
+        )
+    )
+
+
+def _check(part: dict[str, Any], text: str) -> None:
+    kind = part.get("class")
+    if part.get("type") in ("SELECT_NODE", "SET_OPERATION_NODE") or kind == "SUBQUERY":
+        raise InvalidArgumentError(f"{text[:200]!r} has a subquery, which is not allowed here")
+    if kind is None:
+        return
+    if kind not in _CLASSES:
+        raise InvalidArgumentError(
+            f"{text[:200]!r} is not a scalar expression: {kind.lower()} is not allowed here"
+        )
+    if kind == "FUNCTION":
+        name = part["function_name"]
+        if name.lower() not in _functions() or part.get("catalog"):
+            raise InvalidArgumentError(
+                f"{text[:200]!r} calls {name!r}, which is not a function of its arguments alone"
+            )
+        if name.lower() in _GROWING and not all(map(_is_small, _growth(part))):
+            raise InvalidArgumentError(
+                f"{text[:200]!r} calls {name!r} with something else than constants of at most "
+                f"{_MAX_GROWTH}"
+            )
+
+
+def _growth(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """The arguments that say how large the result is."""
+    arguments: list[dict[str, Any]] = part["children"]
+    return arguments if len(arguments) == 1 else arguments[1:]
+
+
+def _is_small(argument: dict[str, Any]) -> bool:
+    value = argument.get("value", {}).get("value") if argument["class"] == "CONSTANT" else None
+    return isinstance(value, str) or (isinstance(value, int) and abs(value) <= _MAX_GROWTH)
+
+
+def _column_names(tree: dict[str, Any]) -> Iterator[str]:
+    for part in _parts(tree):
+        if part.get("class") == "COLUMN_REF":
+            yield part["column_names"][0]
+
+
+def _lambda_parameters(tree: dict[str, Any]) -> Iterator[str]:
+    for part in _parts(tree):
+        if part.get("class") == "LAMBDA" and isinstance(part.get("lhs"), dict):
+            yield from (name.casefold() for name in _column_names(part["lhs"]))
+
+
+def _parts(tree: Any) -> Iterator[dict[str, Any]]:
+    """All objects of a tree."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            yield node
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+
+
+def _text_of(expression: dict[str, Any]) -> str:
+    statement: dict[str, Any] = {
+        "node": {
+            "type": "SELECT_NODE",
+            "modifiers": [],
+            "cte_map": {"map": []},
+            "select_list": [expression],
+            "from_table": {"type": "EMPTY", "alias": "", "sample": None},
+            "where_clause": None,
+            "group_expressions": [],
+            "group_sets": [],
+            "aggregate_handling": "STANDARD_HANDLING",
+            "having": None,
+            "sample": None,
+            "qualify": None,
+        }
+    }
+    packed = json.dumps({"error": False, "statements": [statement]})
+    with _cursor() as cursor:
+        (text,) = cursor.execute("SELECT json_deserialize_sql(?)", [packed]).fetchone()
+    return str(text).removeprefix("SELECT ")

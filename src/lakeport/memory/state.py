@@ -1,0 +1,204 @@
+"""What a catalog is at one moment, as immutable values that share what did not change.
+
+    CatalogState ─▶ SchemaState ─▶ TableState ─▶ TableVersion ─▶ Rows ─▶ Chunk
+
+A change of anything makes a new `CatalogState`; whoever holds an old one goes on reading it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import pyarrow as pa
+
+from lakeport.catalog import rowid_field, with_check_constraints
+from lakeport.errors import NotFoundError
+from lakeport.memory.rows import Rows
+from lakeport.memory.statistics import Envelope
+
+__all__ = [
+    "CatalogState",
+    "Definition",
+    "RowIds",
+    "SchemaState",
+    "TableState",
+    "TableVersion",
+    "UniqueKey",
+    "fold",
+]
+
+
+def fold(name: str) -> str:
+    """The form of a name that DuckDB, which ignores case, compares."""
+    return name.casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueKey:
+    """Columns whose values may not repeat."""
+
+    columns: tuple[str, ...]
+    is_primary: bool = False
+
+    def __str__(self) -> str:
+        kind = "PRIMARY KEY" if self.is_primary else "UNIQUE"
+        return f"{kind} ({', '.join(self.columns)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """The columns and constraints of a table."""
+
+    columns: pa.Schema
+    """All columns but the rowid, with nullability, comments and defaults."""
+    unique: tuple[UniqueKey, ...] = ()
+    checks: tuple[str, ...] = ()
+    """SQL expressions that no row may make false."""
+
+    def index(self, name: str) -> int | None:
+        """The position of a column, or None."""
+        wanted = fold(name)
+        for index, column in enumerate(self.columns.names):
+            if fold(column) == wanted:
+                return index
+        return None
+
+    def require(self, name: str, table: str) -> int:
+        """The position of a column that must be there."""
+        index = self.index(name)
+        if index is None:
+            raise NotFoundError(f"table {table} has no column {name!r}")
+        return index
+
+    def published(self) -> pa.Schema:
+        """The schema that clients see: the columns, and the rowid last."""
+        schema = pa.schema([*self.columns, rowid_field()])
+        return with_check_constraints(schema, self.checks) if self.checks else schema
+
+
+class RowIds:
+    """Hands out row ids that are never used again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 0
+
+    def take(self, count: int) -> int:
+        """The first of so many row ids that follow each other."""
+        with self._lock:
+            first = self._next
+            self._next += count
+        return first
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableVersion:
+    """The columns and rows of a table between two changes."""
+
+    definition: Definition
+    rows: Rows
+    version: int | None = None
+    """1 for the table as created; None as long as it is not committed."""
+    committed: datetime | None = None
+    """When this became the current version, in UTC."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableState:
+    """A table: its current version and those that can still be read."""
+
+    id: int
+    schema: str
+    name: str
+    comment: str
+    current: TableVersion
+    versions: tuple[TableVersion, ...] = ()
+    """The committed versions that are kept, oldest first."""
+    rowids: RowIds = field(default_factory=RowIds)
+    envelope: Envelope = field(default_factory=Envelope)
+    """Statistics that hold for everything ever written to the table."""
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    def changed(
+        self, *, rows: Rows | None = None, definition: Definition | None = None
+    ) -> TableState:
+        """The table with other rows or columns, not committed yet."""
+        version = TableVersion(
+            definition=self.current.definition if definition is None else definition,
+            rows=self.current.rows if rows is None else rows,
+        )
+        return replace(self, current=version)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SchemaState:
+    """A schema and its tables, by folded name."""
+
+    name: str
+    comment: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, TableState] = field(default_factory=dict)
+
+    def with_table(self, table: TableState) -> SchemaState:
+        """The schema with a table, in the place of the one of that name."""
+        return replace(self, tables={**self.tables, fold(table.name): table})
+
+    def without_table(self, name: str) -> SchemaState:
+        """The schema without the table of that name."""
+        return replace(self, tables={k: t for k, t in self.tables.items() if k != fold(name)})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CatalogState:
+    """All schemas, by folded name."""
+
+    ddl_version: int = 1
+    """Grows with every change of a schema or of a table's columns, committed or not."""
+    schemas: Mapping[str, SchemaState] = field(default_factory=dict)
+    ddl_versions: Iterator[int] = field(default_factory=lambda: itertools.count(2))
+    """Shared by all states of a catalog, so that no two structures have the same version."""
+
+    def schema(self, name: str) -> SchemaState | None:
+        """The schema of that name, or None."""
+        return self.schemas.get(fold(name))
+
+    def require_schema(self, name: str) -> SchemaState:
+        """The schema of that name."""
+        schema = self.schema(name)
+        if schema is None:
+            raise NotFoundError(f"there is no schema {name!r}")
+        return schema
+
+    def tables(self) -> Iterator[TableState]:
+        """All tables of all schemas."""
+        for schema in self.schemas.values():
+            yield from schema.tables.values()
+
+    def table(self, table_id: int) -> TableState | None:
+        """The table with an identity that survives renaming, or None."""
+        for table in self.tables():
+            if table.id == table_id:
+                return table
+        return None
+
+    def with_schema(self, schema: SchemaState) -> CatalogState:
+        """The catalog with a schema, in the place of the one of that name."""
+        return replace(self, schemas={**self.schemas, fold(schema.name): schema})
+
+    def without_schema(self, name: str) -> CatalogState:
+        """The catalog without the schema of that name."""
+        return replace(self, schemas={k: s for k, s in self.schemas.items() if k != fold(name)})
+
+    def with_table(self, table: TableState) -> CatalogState:
+        """The catalog with a table, in the place of the one of that name."""
+        return self.with_schema(self.require_schema(table.schema).with_table(table))
+
+    def altered(self) -> CatalogState:
+        """The catalog with the next version of its structure."""
+        return replace(self, ddl_version=next(self.ddl_versions))

@@ -1,0 +1,332 @@
+"""The one place where the state of a catalog changes: commits and transactions.
+
+Readers take the current state and need nothing more. Writers prepare the next state without a
+lock and exchange it under one; whoever comes second prepares again. A transaction is a state of
+its own: the one it began with, and its changes on top, which a commit applies to the state of all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from lakeport.catalog import TransactionState, current_request
+from lakeport.errors import InvalidInputError, LakeportError, UnavailableError
+from lakeport.memory.changes import Change
+from lakeport.memory.state import CatalogState, SchemaState, TableState, TableVersion
+
+__all__ = ["Store"]
+
+# After so many lost races a writer prepares under the lock, so that nobody starves.
+_OPTIMISTIC_TRIES = 4
+_MAX_TRANSACTIONS = 10_000
+# A pin keeps old versions alive, which costs nothing as long as the history keeps them anyway.
+_MAX_PINS_OF_BOUNDED_HISTORY = 1_000
+_ROLLED_BACK = (
+    "the transaction was rolled back, because a statement failed or nobody used it for too long; "
+    "begin a new one"
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Transaction:
+    """A private state. Guarded by the lock of the store."""
+
+    base: CatalogState | None
+    """What it began with, and what it has committed since; None reads the state of all."""
+    view: CatalogState
+    """The base with the changes that are not committed."""
+    pending: tuple[Change, ...] = ()
+    state: TransactionState = TransactionState.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """A table as prepared, and as committed."""
+
+    prepared: TableVersion
+    committed: TableState
+
+
+class Store:
+    """The state of a catalog and its transactions."""
+
+    def __init__(self, *, clock: Callable[[], datetime], keep_versions: int | None) -> None:
+        self._clock = clock
+        self._keep_versions = keep_versions
+        self._max_pins = (
+            _MAX_TRANSACTIONS if keep_versions is None else _MAX_PINS_OF_BOUNDED_HISTORY
+        )
+        # Guards everything below. Nothing that reads or writes rows of a client happens under it.
+        self._lock = threading.Lock()
+        self._head = CatalogState()
+        self._last_commit: datetime | None = None
+        self._transactions: OrderedDict[str, _Transaction] = OrderedDict()
+        self._pins: OrderedDict[str, None] = OrderedDict()
+        self._numbers = itertools.count(1)
+
+    def next_number(self) -> int:
+        """A number that nothing else in this catalog has."""
+        return next(self._numbers)
+
+    @property
+    def head(self) -> CatalogState:
+        """What is committed."""
+        return self._head
+
+    def view(self) -> CatalogState:
+        """What the current request sees: its transaction's state, or what is committed."""
+        identifier = current_request().transaction_id
+        if identifier is None:
+            return self._head
+        with self._lock:
+            transaction = self._transactions.get(identifier)
+            if transaction is None or transaction.base is None:
+                return self._head
+            self._touch(identifier)
+            self._follow_ddl(transaction)
+            return transaction.view
+
+    def write(self, change: Change) -> None:
+        """Apply a change to the transaction of the current request, else commit it at once."""
+        identifier = current_request().transaction_id
+        transaction = self._writable(identifier) if identifier is not None else None
+        if transaction is None:
+            self._commit((change,))
+            return
+        for attempt in itertools.count():
+            view = transaction.view
+            prepared = change.apply(view) if attempt < _OPTIMISTIC_TRIES else None
+            with self._lock:
+                if transaction.state is TransactionState.ABORTED:
+                    raise InvalidInputError(_ROLLED_BACK)
+                if prepared is not None and transaction.view is not view:
+                    continue
+                transaction.view = prepared or change.apply(transaction.view)
+                transaction.pending = (*transaction.pending, change)
+                if identifier is not None:
+                    self._pins.pop(identifier, None)
+                return
+
+    def begin(self) -> str:
+        """A new transaction that sees what is committed now."""
+        identifier = str(uuid.uuid4())
+        with self._lock:
+            self._transactions[identifier] = _Transaction(base=self._head, view=self._head)
+            self._touch(identifier)
+            self._forget()
+        return identifier
+
+    def commit(self, identifier: str) -> None:
+        """Apply the changes of a transaction to the state of all."""
+        with self._lock:
+            transaction = self._transactions.get(identifier)
+            if transaction is None:
+                return
+            if transaction.state is TransactionState.ABORTED:
+                raise InvalidInputError("the transaction was rolled back: nothing can be committed")
+            pending = transaction.pending
+            if not pending:
+                transaction.state = TransactionState.COMMITTED
+                return
+        try:
+            self._commit(pending, transaction, identifier)
+        except LakeportError:
+            self.rollback(identifier)
+            raise
+
+    def rollback(self, identifier: str) -> None:
+        """Drop the changes of a transaction that are not committed, and what it pins."""
+        with self._lock:
+            transaction = self._transactions.get(identifier)
+            if transaction is None:
+                return
+            touched = _changed_tables(transaction) if transaction.pending else []
+            if transaction.pending or transaction.state is TransactionState.ACTIVE:
+                transaction.state = TransactionState.ABORTED
+            transaction.pending = ()
+            transaction.base, transaction.view = None, self._head
+            self._pins.pop(identifier, None)
+        for table in touched:
+            table.envelope.settle()
+
+    def status(self, identifier: str) -> TransactionState | None:
+        """The state of a transaction, or None when it is unknown."""
+        with self._lock:
+            transaction = self._transactions.get(identifier)
+            return None if transaction is None else transaction.state
+
+    def _commit(
+        self,
+        changes: tuple[Change, ...],
+        transaction: _Transaction | None = None,
+        identifier: str = "",
+    ) -> None:
+        for attempt in itertools.count():
+            head = self._head
+            may_race = attempt < _OPTIMISTIC_TRIES
+            prepared = self._prepare(head, changes, transaction) if may_race else None
+            with self._lock:
+                if prepared is None:
+                    prepared = self._prepare(self._head, changes, transaction)
+                elif self._head is not head:
+                    continue
+                before = self._head
+                published = [] if prepared is before else self._publish(prepared)
+                if transaction is not None:
+                    self._committed(transaction, changes, published, before)
+                    self._touch(identifier)
+            break
+        if self._keep_versions is not None:
+            for table in published:
+                table.committed.envelope.settle()
+
+    def _prepare(
+        self, head: CatalogState, changes: tuple[Change, ...], transaction: _Transaction | None
+    ) -> CatalogState:
+        base = None if transaction is None else transaction.base
+        if base is not None:
+            for change in changes:
+                _check_not_altered(change, base, head)
+        for change in changes:
+            head = change.apply(head)
+        return head
+
+    def _publish(self, prepared: CatalogState) -> list[_Published]:
+        """Number what changed and make it the state of all."""
+        moment = self._clock()
+        if self._last_commit is not None:
+            moment = max(moment, self._last_commit + timedelta(microseconds=1))
+        self._last_commit = moment
+        published: list[_Published] = []
+        schemas: dict[str, SchemaState] = {}
+        for name, schema in prepared.schemas.items():
+            if self._head.schemas.get(name) is schema:
+                schemas[name] = schema
+                continue
+            tables = dict(schema.tables)
+            for key, table in schema.tables.items():
+                if table.current.version is None:
+                    tables[key] = self._numbered(table, moment)
+                    published.append(_Published(table.current, tables[key]))
+            schemas[name] = replace(schema, tables=tables)
+        self._head = replace(prepared, schemas=schemas)
+        return published
+
+    def _numbered(self, table: TableState, moment: datetime) -> TableState:
+        newest = table.versions[-1].version if table.versions else 0
+        version = replace(table.current, version=(newest or 0) + 1, committed=moment)
+        versions = (*table.versions, version)
+        if self._keep_versions is not None:
+            versions = versions[-self._keep_versions :]
+        return replace(table, current=version, versions=versions)
+
+    def _committed(
+        self,
+        transaction: _Transaction,
+        changes: tuple[Change, ...],
+        published: list[_Published],
+        before: CatalogState,
+    ) -> None:
+        """Let a transaction go on from what it committed, still seeing nothing of others."""
+        if transaction.base is None:
+            return
+        later = transaction.pending[len(changes) :]
+        base = transaction.view
+        if later:
+            base = transaction.base
+            for change in changes:
+                base = change.apply(base)
+        for table in published:
+            own = base.table(table.committed.id)
+            # Nobody else changed the table: the transaction's version is the committed one.
+            if own is not None and own.current is table.prepared:
+                base = base.with_table(table.committed)
+        if transaction.base.ddl_version == before.ddl_version:
+            base = replace(base, ddl_version=self._head.ddl_version)
+        transaction.base = transaction.view = base
+        for change in later:
+            transaction.view = change.apply(transaction.view)
+        transaction.pending = later
+        transaction.state = TransactionState.COMMITTED
+
+    def _follow_ddl(self, transaction: _Transaction) -> None:
+        """Show a transaction what DDL did since, which DuckDB runs outside of it."""
+        base = transaction.base
+        if base is None or base.ddl_version == self._head.ddl_version:
+            return
+        base = _with_structure_of(self._head, base)
+        view = base
+        for change in transaction.pending:
+            view = change.apply(view)
+        transaction.base, transaction.view = base, view
+
+    def _writable(self, identifier: str) -> _Transaction | None:
+        with self._lock:
+            transaction = self._transactions.get(identifier)
+            if transaction is None:
+                return None
+            if transaction.state is TransactionState.ABORTED:
+                raise InvalidInputError(_ROLLED_BACK)
+            if transaction.base is None:
+                transaction.base = transaction.view = self._head
+            self._follow_ddl(transaction)
+            transaction.state = TransactionState.ACTIVE
+            return transaction
+
+    def _touch(self, identifier: str) -> None:
+        """Note that a transaction is in use; those that only read may lose their pin."""
+        transaction = self._transactions[identifier]
+        self._transactions.move_to_end(identifier)
+        if transaction.base is not None and not transaction.pending:
+            self._pins[identifier] = None
+            self._pins.move_to_end(identifier)
+        while len(self._pins) > self._max_pins:
+            oldest, _ = self._pins.popitem(last=False)
+            idle = self._transactions.get(oldest)
+            if idle is not None and not idle.pending:
+                idle.base, idle.view = None, self._head
+
+    def _forget(self) -> None:
+        excess = len(self._transactions) - _MAX_TRANSACTIONS
+        if excess <= 0:
+            return
+        for key in list(itertools.islice(self._transactions, 2 * excess)):
+            if not self._transactions[key].pending:
+                del self._transactions[key]
+                self._pins.pop(key, None)
+
+
+def _check_not_altered(change: Change, base: CatalogState, head: CatalogState) -> None:
+    for table_id in change.alters:
+        before, now = base.table(table_id), head.table(table_id)
+        if before is not None and (now is None or now.current is not before.current):
+            raise UnavailableError(f"table {before} was changed by another transaction; try again")
+
+
+def _with_structure_of(head: CatalogState, base: CatalogState) -> CatalogState:
+    """The schemas, tables and columns of one state with the rows of another, where they fit."""
+    pinned = {table.id: table for table in base.tables()}
+    schemas: dict[str, SchemaState] = {}
+    for name, schema in head.schemas.items():
+        tables = {key: _pinned(table, pinned.get(table.id)) for key, table in schema.tables.items()}
+        schemas[name] = replace(schema, tables=tables)
+    return replace(head, schemas=schemas)
+
+
+def _pinned(table: TableState, before: TableState | None) -> TableState:
+    if before is None or before.current.definition != table.current.definition:
+        return table
+    if before.current.definition is table.current.definition:
+        return replace(table, current=before.current)
+    # A default or a comment was changed, which rows do not mind.
+    return table.changed(rows=before.current.rows)
+
+
+def _changed_tables(transaction: _Transaction) -> list[TableState]:
+    return [table for table in transaction.view.tables() if table.current.version is None]

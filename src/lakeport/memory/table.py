@@ -1,0 +1,275 @@
+"""A table of a memory catalog, as clients see it: an identity, with no state of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from lakeport.catalog import (
+    AddColumnOptions,
+    AddFieldOptions,
+    ChangeColumnTypeOptions,
+    ColumnStats,
+    DMLOptions,
+    DMLResult,
+    DropNotNullOptions,
+    Partition,
+    RemoveColumnOptions,
+    RemoveFieldOptions,
+    RenameColumnOptions,
+    RenameFieldOptions,
+    ScanOptions,
+    SetDefaultOptions,
+    SetNotNullOptions,
+    TableSize,
+    TimePoint,
+    check_name,
+    project_schema,
+)
+from lakeport.catalog.checks import unusable_type
+from lakeport.errors import InvalidArgumentError, NotFoundError
+from lakeport.memory import alter, fields, scans, writes
+from lakeport.memory.changes import Change, RowChange
+from lakeport.memory.history import version_at, version_numbered
+from lakeport.memory.state import CatalogState, TableState, TableVersion
+from lakeport.memory.store import Store
+
+__all__ = ["MemoryTable"]
+
+_Prepare = Callable[[TableState, pa.RecordBatchReader, DMLOptions, int], tuple[RowChange, int]]
+
+
+class MemoryTable:
+    """A table whose rows are in memory: it can be read at any version, written and altered.
+
+    The object stays valid when the table is renamed; it is shared by nobody and may be used from
+    any thread. What it shows depends on the transaction of the current request.
+    """
+
+    def __init__(self, store: Store, table: TableState) -> None:
+        self._store = store
+        self._id = table.id
+        self._last_name = table.name
+
+    @property
+    def id(self) -> int:
+        """An identity that survives renaming."""
+        return self._id
+
+    @property
+    def name(self) -> str:
+        """The name as written when the table was created or renamed."""
+        table = self._store.view().table(self._id)
+        return self._last_name if table is None else table.name
+
+    @property
+    def comment(self) -> str:
+        """A description for people."""
+        table = self._store.view().table(self._id)
+        return "" if table is None else table.comment
+
+    def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        """The columns, and the rowid last."""
+        return project_schema(self._state().current.definition.published(), columns)
+
+    def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
+        """Read one state of the table, whatever is written meanwhile."""
+        version, part = self._resolve(options)
+        return scans.scan(version, options, part)
+
+    def endpoints(self, options: ScanOptions) -> Sequence[Partition]:
+        """Parts of one version, which can be read at any time while the version is kept."""
+        version, _ = self._resolve(options)
+        return scans.partitions(version)
+
+    def size(self, options: ScanOptions) -> TableSize:
+        """The number of rows, and about how many bytes they take."""
+        version, part = self._resolve(options)
+        return scans.size(version, part)
+
+    def schema_at(self, time_point: TimePoint) -> pa.Schema:
+        """The columns the table had then."""
+        return version_at(self._history(), time_point).definition.published()
+
+    def versions(self) -> Sequence[TableVersion]:
+        """The committed versions that can be read, oldest first."""
+        return self._history().versions
+
+    def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:  # noqa: ARG002
+        """Bounds that hold for every version and every transaction that a client may read."""
+        table = self._state()
+        index = table.current.definition.index(column)
+        if index is not None:
+            column = table.current.definition.columns.field(index).name
+        stats = table.envelope.column(column)
+        if stats is None and index is None:
+            raise NotFoundError(f"table {table} has no column {column!r}")
+        # Without any row, nothing is known of the rows that may come.
+        return stats if stats is not None and (stats.has_null or stats.has_not_null) else _UNKNOWN
+
+    def insert(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        """Add rows, all or none. Columns that do not come are null."""
+        return self._write(writes.prepare_insert, rows, options)
+
+    def update_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        """Set values in the rows of the given row ids; where an id repeats, the last one counts."""
+        return self._write(writes.prepare_update, rows, options)
+
+    def delete_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        """Delete the rows of the given row ids; ids of rows that are gone are passed over."""
+        return self._write(writes.prepare_delete, rows, options)
+
+    def add_column(self, column_schema: pa.Schema, options: AddColumnOptions) -> None:
+        """Add a column of nulls."""
+        field = _one_field(column_schema)
+
+        def change(table: TableState) -> TableState:
+            exists = table.current.definition.index(field.name) is not None
+            if exists and options.if_column_not_exists:
+                return table
+            return alter.add_column(table, field)
+
+        self._alter(change, missing_ok=options.ignore_not_found)
+
+    def remove_column(self, name: str, options: RemoveColumnOptions) -> None:
+        """Remove a column; with `cascade` also the constraints that use it."""
+
+        def change(table: TableState) -> TableState:
+            if options.if_column_exists and table.current.definition.index(name) is None:
+                return table
+            return alter.remove_column(table, name, cascade=options.cascade)
+
+        self._alter(change, missing_ok=options.ignore_not_found)
+
+    def rename_column(self, old_name: str, new_name: str, options: RenameColumnOptions) -> None:
+        """Give a column another name."""
+        check_name(new_name, "column")
+        self._alter(
+            lambda table: alter.rename_column(table, old_name, new_name),
+            missing_ok=options.ignore_not_found,
+        )
+
+    def change_column_type(
+        self, column_schema: pa.Schema, expression: str, options: ChangeColumnTypeOptions
+    ) -> None:
+        """Convert a column with an SQL expression, such as `CAST(c AS VARCHAR)`."""
+        field = _one_field(column_schema)
+        self._alter(
+            lambda table: alter.change_column_type(table, field, expression),
+            missing_ok=options.ignore_not_found,
+        )
+
+    def set_not_null(self, column: str, options: SetNotNullOptions) -> None:
+        """Reject nulls from now on; an error when there are some."""
+        self._alter(
+            lambda table: alter.set_nullable(table, column, nullable=False),
+            missing_ok=options.ignore_not_found,
+        )
+
+    def drop_not_null(self, column: str, options: DropNotNullOptions) -> None:
+        """Accept nulls from now on."""
+        self._alter(
+            lambda table: alter.set_nullable(table, column, nullable=True),
+            missing_ok=options.ignore_not_found,
+        )
+
+    def set_default(self, column: str, expression: str, options: SetDefaultOptions) -> None:
+        """Publish an SQL expression that clients evaluate for columns an INSERT leaves out."""
+        self._alter(
+            lambda table: alter.set_default(table, column, expression),
+            missing_ok=options.ignore_not_found,
+        )
+
+    def add_field(
+        self, path: Sequence[str], column_schema: pa.Schema, options: AddFieldOptions
+    ) -> None:
+        """Add a field of nulls to the struct at `path`."""
+        field = _one_field(column_schema)
+
+        def change(table: TableState) -> TableState:
+            if options.if_field_not_exists and fields.has_field(table, [*path, field.name]):
+                return table
+            return fields.add_field(table, path, field)
+
+        self._alter(change, missing_ok=options.ignore_not_found)
+
+    def rename_field(self, path: Sequence[str], new_name: str, options: RenameFieldOptions) -> None:
+        """Give a field of a struct another name."""
+        check_name(new_name, "field")
+        self._alter(
+            lambda table: fields.rename_field(table, path, new_name),
+            missing_ok=options.ignore_not_found,
+        )
+
+    def remove_field(self, path: Sequence[str], options: RemoveFieldOptions) -> None:
+        """Remove a field of a struct."""
+
+        def change(table: TableState) -> TableState:
+            if options.if_field_exists and not fields.has_field(table, path):
+                return table
+            return fields.remove_field(table, path)
+
+        self._alter(change, missing_ok=options.ignore_not_found)
+
+    def _state(self) -> TableState:
+        table = self._store.view().table(self._id)
+        if table is None:
+            raise self._dropped()
+        return table
+
+    def _history(self) -> TableState:
+        # What happened is the same for everyone, so that AT does not depend on the transaction.
+        table = self._store.head.table(self._id)
+        return self._state() if table is None else table
+
+    def _resolve(self, options: ScanOptions) -> tuple[TableVersion, scans.Part | None]:
+        if options.partition:
+            table = self._history()
+            number, part = scans.parse_partition(options.partition, str(table))
+            # A transaction may have pinned a version that is no longer kept.
+            pinned = self._store.view().table(self._id)
+            if pinned is not None and pinned.current.version == number:
+                return pinned.current, part
+            return version_numbered(table, number), part
+        if options.time_point is not None:
+            return version_at(self._history(), options.time_point), None
+        return self._state().current, None
+
+    def _write(
+        self, prepare: _Prepare, rows: pa.RecordBatchReader, options: DMLOptions
+    ) -> DMLResult:
+        change, count = prepare(self._state(), rows, options, self._store.next_number())
+        if count:
+            self._store.write(change.as_change())
+        return DMLResult(affected_rows=count)
+
+    def _alter(self, change: Callable[[TableState], TableState], *, missing_ok: bool) -> None:
+        if missing_ok and self._store.view().table(self._id) is None:
+            return
+
+        def apply(state: CatalogState) -> CatalogState:
+            table = state.table(self._id)
+            if table is None:
+                raise self._dropped()
+            changed = change(table)
+            return state if changed is table else state.with_table(changed).altered()
+
+        self._store.write(Change(apply, alters=frozenset({self._id})))
+
+    def _dropped(self) -> NotFoundError:
+        return NotFoundError(f"table {self._last_name!r} was dropped")
+
+
+_UNKNOWN = ColumnStats()
+
+
+def _one_field(schema: pa.Schema) -> pa.Field:
+    if len(schema) != 1:
+        raise InvalidArgumentError(f"expected one column, not {len(schema)}")
+    field = schema.field(0)
+    check_name(field.name, "column")
+    reason = unusable_type(field.type)
+    if reason:
+        raise InvalidArgumentError(f"column {field.name!r}: {reason}")
+    return field

@@ -1,0 +1,260 @@
+"""INSERT, UPDATE and DELETE: from the batches of a statement to one change of the table's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.catalog import DMLOptions, find_rowid_column
+from lakeport.errors import InvalidArgumentError, NullRowIdError
+from lakeport.memory.changes import Patch, RowChange
+from lakeport.memory.chunks import Chunk, concat
+from lakeport.memory.constraints import check_checks, check_not_null
+from lakeport.memory.layouts import conform
+from lakeport.memory.rows import CHUNK_ROWS, Stamps, cut
+from lakeport.memory.state import Definition, TableState
+
+__all__ = ["prepare_delete", "prepare_insert", "prepare_update"]
+
+_CHECK_ROWS = 16 * CHUNK_ROWS
+# New values are sorted and set aside whenever so many rows, or bytes, have come together.
+_RUN_ROWS = 1 << 18
+_RUN_BYTES = 1 << 27
+
+
+def prepare_insert(
+    table: TableState, rows: pa.RecordBatchReader, options: DMLOptions, write: int
+) -> tuple[RowChange, int]:
+    """The change that adds all rows of the reader, and how many they are."""
+    definition = table.current.definition
+    sources = _sources(definition, rows.schema, str(table))
+    # All rows of a statement share the memory of its number.
+    writes = pa.repeat(pa.scalar(write, pa.int64()), CHUNK_ROWS)
+    chunks: list[Chunk] = []
+    unchecked = 0
+    count = 0
+    for batch in rows:
+        if batch.num_rows == 0:
+            continue
+        columns = _full_columns(definition, sources, batch, str(table))
+        check_not_null(definition, enumerate(columns), str(table))
+        first = table.rowids.take(batch.num_rows)
+        chunks.extend(cut(columns, pa.arange(first, first + batch.num_rows), writes))
+        count += batch.num_rows
+        unchecked += batch.num_rows
+        if unchecked >= _CHECK_ROWS:
+            _check_chunks(table, chunks, unchecked)
+            unchecked = 0
+        if options.returning:
+            options.emit(pa.RecordBatch.from_arrays(columns, schema=definition.columns))
+    _check_chunks(table, chunks, unchecked)
+    change = RowChange(table.id, definition, write, inserted=tuple(chunks))
+    table.envelope.note(definition.columns, chunks)
+    return change, count
+
+
+def prepare_update(
+    table: TableState, rows: pa.RecordBatchReader, options: DMLOptions, write: int
+) -> tuple[RowChange, int]:
+    """The change that sets new values, and in how many rows."""
+    definition = table.current.definition
+    rowid = _rowid_column(rows.schema, str(table))
+    sources = _sources(definition, rows.schema, str(table), rowid=rowid)
+    set_columns = [index for index, source in enumerate(sources) if source is not None]
+    needs_rows = options.returning or bool(definition.checks)
+    run = _Run(table, set_columns)
+    for batch in rows:
+        rowids = _rowids(batch, rowid)
+        values = {
+            index: _column(definition, index, batch.column(source), str(table))
+            for index, source in enumerate(sources)
+            if source is not None
+        }
+        check_not_null(definition, values.items(), str(table))
+        if needs_rows:
+            _check_and_emit(table, rowids, values, options)
+        run.add(rowids, [values[index] for index in set_columns])
+    patches = run.finish()
+    change = RowChange(table.id, definition, write, patches=patches)
+    for patch in patches:
+        for index, array in patch.values.items():
+            table.envelope.note_column(definition.columns.field(index), [array])
+    touched = [patch.touched.rowids for patch in patches]
+    return change, len(pc.unique(concat(touched))) if touched else 0
+
+
+def prepare_delete(
+    table: TableState, rows: pa.RecordBatchReader, options: DMLOptions, write: int
+) -> tuple[RowChange, int]:
+    """The change that deletes rows, and how many."""
+    definition = table.current.definition
+    rowid = _rowid_column(rows.schema, str(table))
+    ids: list[pa.Array] = []
+    emitted = table.current.rows
+    for batch in rows:
+        rowids = _ascending(_rowids(batch, rowid))
+        ids.append(rowids)
+        if options.returning:
+            found = emitted.find(rowids)
+            if found is not None:
+                # A row that comes again was deleted already.
+                emitted = emitted.without(found.rowids)
+                options.emit(_batch(definition, found))
+    deleted = table.current.rows.stamps(_ascending(concat(ids))) if ids else None
+    return (
+        RowChange(table.id, definition, write, deleted=deleted),
+        0 if deleted is None else len(deleted.rowids),
+    )
+
+
+class _Run:
+    """Collects new values and sorts them by row id, a bounded number at a time."""
+
+    def __init__(self, table: TableState, set_columns: Sequence[int]) -> None:
+        self._rows = table.current.rows
+        self._set_columns = set_columns
+        self._rowids: list[pa.Array] = []
+        self._values: list[list[pa.Array]] = []
+        self._count = 0
+        self._bytes = 0
+        self._patches: list[Patch] = []
+
+    def add(self, rowids: pa.Array, values: list[pa.Array]) -> None:
+        self._rowids.append(rowids)
+        self._values.append(values)
+        self._count += len(rowids)
+        self._bytes += sum(array.nbytes for array in values)
+        if self._count >= _RUN_ROWS or self._bytes >= _RUN_BYTES:
+            self._seal()
+
+    def finish(self) -> tuple[Patch, ...]:
+        self._seal()
+        return tuple(self._patches)
+
+    def _seal(self) -> None:
+        if not self._count:
+            return
+        rowids = concat(self._rowids)
+        last = _last_of_each(rowids)
+        touched: Stamps = self._rows.stamps(rowids.take(last))
+        order = last.take(pc.index_in(touched.rowids, value_set=rowids.take(last)))
+        if len(touched.rowids):
+            columns = zip(*self._values, strict=True)
+            self._patches.append(
+                Patch(
+                    touched,
+                    {
+                        index: concat(arrays).take(order)
+                        for index, arrays in zip(self._set_columns, columns, strict=True)
+                    },
+                )
+            )
+        self._rowids, self._values, self._count, self._bytes = [], [], 0, 0
+
+
+def _check_and_emit(
+    table: TableState, rowids: pa.Array, values: dict[int, pa.Array], options: DMLOptions
+) -> None:
+    """Check the whole new rows of a batch, and hand them out in the order received."""
+    definition = table.current.definition
+    found = table.current.rows.find(_ascending(rowids))
+    if found is None:
+        return
+    where = pc.index_in(rowids, value_set=found.rowids)
+    present = where.is_valid()
+    where = where.drop_null()
+    columns = [
+        values[index].filter(present) if index in values else found.columns[index].take(where)
+        for index in range(len(found.columns))
+    ]
+    check_checks(definition, columns, str(table))
+    if options.returning:
+        columns.append(rowids.filter(present))
+        options.emit(pa.RecordBatch.from_arrays(columns, schema=definition.published()))
+
+
+def _check_chunks(table: TableState, chunks: Sequence[Chunk], rows: int) -> None:
+    """Check the last so many rows of new chunks."""
+    definition = table.current.definition
+    if not definition.checks or not rows:
+        return
+    recent: list[Chunk] = []
+    for chunk in reversed(chunks):
+        if rows <= 0:
+            break
+        recent.append(chunk)
+        rows -= len(chunk)
+    check_checks(
+        definition,
+        [
+            pa.chunked_array([chunk.columns[index] for chunk in recent], field.type)
+            for index, field in enumerate(definition.columns)
+        ],
+        str(table),
+    )
+
+
+def _sources(
+    definition: Definition, received: pa.Schema, table: str, *, rowid: int | None = None
+) -> list[int | None]:
+    """For each column of the table its position in the batches; None where it does not come."""
+    sources: list[int | None] = [None] * len(definition.columns)
+    marked = find_rowid_column(received) if rowid is None else rowid
+    for position, field in enumerate(received):
+        index = definition.index(field.name)
+        if index is not None:
+            sources[index] = position
+        elif position != marked:
+            definition.require(field.name, table)
+    return sources
+
+
+def _full_columns(
+    definition: Definition, sources: Sequence[int | None], batch: pa.RecordBatch, table: str
+) -> list[pa.Array]:
+    return [
+        pa.nulls(batch.num_rows, definition.columns.field(index).type)
+        if source is None
+        else _column(definition, index, batch.column(source), table)
+        for index, source in enumerate(sources)
+    ]
+
+
+def _column(definition: Definition, index: int, values: pa.Array, table: str) -> pa.Array:
+    field = definition.columns.field(index)
+    return conform(values, field.type, f"column {field.name!r} of table {table}")
+
+
+def _rowid_column(schema: pa.Schema, table: str) -> int:
+    position = find_rowid_column(schema)
+    if position is None:
+        raise InvalidArgumentError(f"the rows of table {table} came without their row ids")
+    return position
+
+
+def _rowids(batch: pa.RecordBatch, position: int) -> pa.Array:
+    rowids = batch.column(position)
+    if rowids.null_count:
+        raise NullRowIdError
+    return conform(rowids, pa.int64(), "the row id")
+
+
+def _ascending(rowids: pa.Array) -> pa.Array:
+    """The row ids in order, each once."""
+    return rowids.take(_last_of_each(rowids))
+
+
+def _last_of_each(rowids: pa.Array) -> pa.Array:
+    """Where each row id is for the last time, in the order of the row ids."""
+    order = pc.array_sort_indices(rowids)
+    ordered = rowids.take(order)
+    if len(ordered) < 2:
+        return order
+    differs = pc.not_equal(ordered.slice(0, len(ordered) - 1), ordered.slice(1))
+    return order.filter(concat([differs, pa.array([True])]))
+
+
+def _batch(definition: Definition, chunk: Chunk) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([*chunk.columns, chunk.rowids], schema=definition.published())

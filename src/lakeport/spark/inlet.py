@@ -1,0 +1,139 @@
+"""Where the batches of one scan arrive in the driver: bounded, in order per task, without repeats.
+
+Spark tasks offer batches numbered from zero; a task that is tried again offers the same ones
+again, and what was taken already is dropped. A task is complete when it has said how many batches
+it had and all of them were taken. An end without that is a failed attempt, never the end of data.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+from collections import deque
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from lakeport.errors import CancelledError, InternalError, LakeportError, UnavailableError
+
+__all__ = ["Inlet", "PausedError"]
+
+
+class PausedError(UnavailableError):
+    """The consumer does not read: the task ends and is run again when there is room."""
+
+
+class Inlet:
+    """The batches of one scan between the tasks that send them and the consumer that takes them."""
+
+    def __init__(self, tasks: int, *, max_bytes: int, patience: float) -> None:
+        self.secret = secrets.token_hex(16)
+        self._max_bytes = max_bytes
+        self._patience = patience
+        # Guards everything below; waited on by senders for room and by the consumer for batches.
+        self._changed = threading.Condition()
+        self._batches: deque[tuple[pa.RecordBatch, int]] = deque()
+        self._bytes = 0
+        self._next = [0] * tasks
+        self._incomplete = set(range(tasks))
+        self._reasons: dict[int, str] = {}
+        self._error: LakeportError | None = None
+        self._finished = False
+        self._cancelled = False
+
+    def accepts(self, secret: str) -> bool:
+        """Whether a sender knows the secret of this scan."""
+        return hmac.compare_digest(self.secret, secret)
+
+    def offer(self, task: int, number: int, batch: pa.RecordBatch) -> None:
+        """Take a batch of a task, unless it was taken before. Waits for room, but not forever."""
+        size = max(1, batch.get_total_buffer_size())
+        with self._changed:
+            if number > self._next[task]:
+                raise InternalError(f"batch {number} of scan task {task} came out of order")
+            if number < self._next[task]:
+                self._check_open()
+                return
+            if not self._changed.wait_for(self._has_room, timeout=self._patience):
+                raise PausedError("the consumer is not reading")
+            self._check_open()
+            # Another attempt of the same task may have been quicker meanwhile.
+            if number == self._next[task]:
+                self._next[task] += 1
+                self._batches.append((batch, size))
+                self._bytes += size
+                self._changed.notify_all()
+
+    def complete(self, task: int, count: int) -> None:
+        """A task has sent all of its batches."""
+        with self._changed:
+            if self._next[task] != count:
+                raise InternalError(
+                    f"scan task {task} sent {count} batches, {self._next[task]} arrived"
+                )
+            self._incomplete.discard(task)
+
+    def explain(self, task: int, reason: str) -> None:
+        """Keep why an attempt of a task failed, in its own words."""
+        with self._changed:
+            self._reasons[task] = reason
+
+    def reason(self) -> str | None:
+        """Why the scan failed: the words of a task that was never completed."""
+        with self._changed:
+            return next((self._reasons[t] for t in self._incomplete if t in self._reasons), None)
+
+    def incomplete(self) -> list[int]:
+        """The tasks that are not complete."""
+        with self._changed:
+            return sorted(self._incomplete)
+
+    def wait_for_room(self) -> bool:
+        """Wait until the consumer has read half of what waits; False when the scan is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._cancelled or self._bytes <= self._max_bytes // 2)
+            return not self._cancelled
+
+    def finish(self, error: LakeportError | None = None) -> None:
+        """No more batches will come: all were sent, or the scan failed."""
+        with self._changed:
+            self._finished = True
+            self._error = error
+            self._changed.notify_all()
+
+    def cancel(self) -> None:
+        """Nobody wants the rest."""
+        with self._changed:
+            self._cancelled = True
+            self._batches.clear()
+            self._bytes = 0
+            self._changed.notify_all()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody wants the rest."""
+        return self._cancelled
+
+    def take_all(self) -> Iterator[pa.RecordBatch]:
+        """The batches as they arrive, until the scan ends or fails."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._batches or self._finished or self._cancelled)
+                if self._cancelled:
+                    raise CancelledError("the scan was cancelled")
+                if not self._batches:
+                    if self._error is not None:
+                        raise self._error
+                    return
+                batch, size = self._batches.popleft()
+                self._bytes -= size
+                self._changed.notify_all()
+            yield batch
+
+    def _has_room(self) -> bool:
+        return self._cancelled or not self._batches or self._bytes < self._max_bytes
+
+    def _check_open(self) -> None:
+        if self._cancelled:
+            raise CancelledError("the scan was cancelled")

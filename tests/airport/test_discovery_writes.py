@@ -1,0 +1,283 @@
+"""The JSON actions of the endpoint-discovery contract that change a catalog."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeport.catalog import (
+    AddColumnOptions,
+    CatalogBuilder,
+    CreateSchemaOptions,
+    DropSchemaOptions,
+    DropTableOptions,
+    OnConflict,
+    RemoveColumnOptions,
+)
+from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, path
+
+COLUMNS = pa.schema([("x", pa.int64()), ("name", pa.string())])
+ROWS = [{"x": 1, "name": "a"}, {"x": 2, "name": "b"}, {"x": 3, "name": "c"}]
+HERE = {"schema_name": "s", "table_name": "t"}
+
+
+@pytest.fixture
+def catalog() -> MutableCatalog:
+    catalog = MutableCatalog()
+    catalog.with_table(MutableTable("t", COLUMNS, ROWS, calls=catalog.calls))
+    catalog.with_table(ByIdTable("by_id", COLUMNS, ROWS))
+    return catalog
+
+
+@pytest.fixture
+def wire(serving: Serving, catalog: MutableCatalog) -> Wire:
+    return serving(catalog)
+
+
+def ask(wire: Wire, action: str, **request: Any) -> Any:
+    (reply,) = wire.action(action, json.dumps(request).encode())
+    return json.loads(reply)
+
+
+def test_a_schema_is_created(wire: Wire, catalog: MutableCatalog) -> None:
+    reply = ask(wire, "CreateSchema", schema_name="new", comment="Fresh", if_not_exists=True)
+
+    assert reply == {"schema_name": "new"}
+    assert catalog.calls == [
+        ("create_schema", "new", CreateSchemaOptions(comment="Fresh", if_not_exists=True))
+    ]
+    assert ask(wire, "GetSchemas")["schemas"][-1] == {"schema_name": "new", "comment": "Fresh"}
+
+
+def test_a_schema_that_exists_is_refused_unless_it_may_exist(wire: Wire) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="there is a schema 's' already"):
+        ask(wire, "CreateSchema", schema_name="s")
+    assert ask(wire, "CreateSchema", schema_name="s", if_not_exists=True) == {"schema_name": "s"}
+
+
+def test_a_schema_is_dropped(wire: Wire, catalog: MutableCatalog) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="schema 's' still has tables"):
+        ask(wire, "DropSchema", schema_name="s")
+
+    ask(wire, "DropSchema", schema_name="s", cascade=True)
+    ask(wire, "DropSchema", schema_name="s", if_exists=True)
+
+    assert [call[2] for call in catalog.calls] == [
+        DropSchemaOptions(),
+        DropSchemaOptions(cascade=True),
+        DropSchemaOptions(ignore_not_found=True),
+    ]
+    with pytest.raises(KeyError, match="there is no schema 's'"):
+        ask(wire, "DropSchema", schema_name="s")
+
+
+TYPES = {
+    "BIGINT": pa.int64(),
+    "integer": pa.int32(),
+    "VARCHAR": pa.string(),
+    "text": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "double": pa.float64(),
+    "BLOB": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us"),
+    "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", tz="UTC"),
+    "DECIMAL(10, 2)": pa.decimal128(10, 2),
+    "decimal(38,0)": pa.decimal128(38, 0),
+    "UUID": pa.uuid(),
+    "JSON": pa.json_(),
+    "INTERVAL": pa.month_day_nano_interval(),
+    "int64": pa.int64(),
+    "timestamp[ms]": pa.timestamp("ms"),
+    " string ": pa.string(),
+}
+
+
+def test_a_table_is_created_with_the_names_of_duckdb_or_arrow(
+    wire: Wire, catalog: MutableCatalog
+) -> None:
+    fields = [{"name": f"c{n}", "type": type} for n, type in enumerate(TYPES)]
+    fields.append({"name": "last", "type": "BIGINT", "nullable": False})
+
+    reply = ask(
+        wire,
+        "CreateTable",
+        schema_name="s",
+        table_name="u",
+        schema={"fields": fields},
+        comment="New",
+        if_not_exists=True,
+    )
+
+    assert reply == {"schema_name": "s", "table_name": "u"}
+    ((_, name, schema, options),) = catalog.calls
+    assert name == "u"
+    assert schema.types == [*TYPES.values(), pa.int64()]
+    assert not schema.field("last").nullable
+    assert options.not_null_columns == ("last",)
+    assert options.on_conflict is OnConflict.IGNORE
+    assert options.comment == "New"
+    assert wire.scan(path("s", "u")).num_rows == 0
+
+
+def test_a_table_that_exists_is_refused_unless_it_may_exist(wire: Wire) -> None:
+    schema = {"fields": [{"name": "x", "type": "BIGINT"}]}
+
+    with pytest.raises(pa.ArrowInvalid, match="there is a table 't' already"):
+        ask(wire, "CreateTable", **HERE, schema=schema)
+    assert ask(wire, "CreateTable", **HERE, schema=schema, if_not_exists=True) == HERE
+
+
+def test_a_table_is_dropped(wire: Wire, catalog: MutableCatalog) -> None:
+    assert ask(wire, "DropTable", **HERE) == HERE
+    assert ask(wire, "DropTable", **HERE, if_exists=True) == HERE
+    with pytest.raises(KeyError, match="there is no table 't'"):
+        ask(wire, "DropTable", **HERE)
+
+    assert [call[2].ignore_not_found for call in catalog.calls] == [False, True, False]
+    assert catalog.calls[0] == ("drop_table", "t", DropTableOptions())
+
+
+def test_columns_are_added_and_dropped(wire: Wire, catalog: MutableCatalog) -> None:
+    column = {"name": "y", "type": "DOUBLE", "nullable": False}
+
+    ask(wire, "AlterTableAddColumn", **HERE, column=column, if_not_exists=True)
+    assert wire.scan(path("s", "t")).schema.names == ["x", "name", "y", "rowid"]
+    ask(wire, "AlterTableDropColumn", **HERE, column_name="x", if_exists=True)
+    assert wire.scan(path("s", "t")).schema.names == ["name", "y", "rowid"]
+
+    field = pa.schema([pa.field("y", pa.float64(), nullable=False)])
+    assert catalog.calls == [
+        ("add_column", field, AddColumnOptions(if_column_not_exists=True)),
+        ("remove_column", "x", RemoveColumnOptions(if_column_exists=True)),
+    ]
+
+
+@pytest.mark.parametrize("name", ["t", "by_id"])
+def test_rows_are_deleted_by_their_ids(wire: Wire, name: str) -> None:
+    reply = ask(wire, "Delete", schema_name="s", table_name=name, row_ids=[0, 2, 0])
+
+    assert reply == {"affected_rows": 2}
+    assert wire.scan(path("s", name)).column("x").to_pylist() == [2]
+
+
+@pytest.mark.parametrize("name", ["t", "by_id"])
+def test_no_ids_delete_nothing(wire: Wire, name: str) -> None:
+    assert ask(wire, "Delete", schema_name="s", table_name=name, row_ids=[]) == {"affected_rows": 0}
+
+
+@pytest.mark.parametrize("name", ["t", "by_id"])
+def test_a_null_row_id_is_refused(wire: Wire, name: str) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="null row identifier"):
+        ask(wire, "Delete", schema_name="s", table_name=name, row_ids=[0, None])
+
+    assert wire.scan(path("s", name)).num_rows == 3
+
+
+WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
+    "no schema name": ("CreateSchema", {}, "schema_name is missing"),
+    "empty name": ("CreateSchema", {"schema_name": ""}, "name of a schema must not be empty"),
+    "control characters": ("CreateSchema", {"schema_name": "a\n"}, "control characters"),
+    "flag": ("CreateSchema", {"schema_name": "x", "if_not_exists": 1}, "must be true or false"),
+    "comment": ("CreateSchema", {"schema_name": "x", "comment": 1}, "comment must be text"),
+    "no schema": ("CreateTable", HERE, "schema must be an object with fields"),
+    "no fields": ("CreateTable", {**HERE, "schema": {}}, "schema.fields must be a list"),
+    "empty fields": ("CreateTable", {**HERE, "schema": {"fields": []}}, "must be a list"),
+    "field": ("CreateTable", {**HERE, "schema": {"fields": ["x"]}}, "a column must be an object"),
+    "field without type": (
+        "CreateTable",
+        {**HERE, "schema": {"fields": [{"name": "x"}]}},
+        "type is missing",
+    ),
+    "field without name": (
+        "CreateTable",
+        {**HERE, "schema": {"fields": [{"name": "", "type": "BIGINT"}]}},
+        "must not be empty",
+    ),
+    "unknown type": (
+        "CreateTable",
+        {**HERE, "schema": {"fields": [{"name": "x", "type": "POINT"}]}},
+        "unknown column type 'POINT'",
+    ),
+    "type that DuckDB lacks": (
+        "CreateTable",
+        {"schema_name": "s", "table_name": "u", "schema": {"fields": [{"name": "x", "type": "float16"}]}},
+        "DuckDB has no type for halffloat",
+    ),
+    "two columns of one name": (
+        "CreateTable",
+        {
+            "schema_name": "s",
+            "table_name": "u",
+            "schema": {"fields": [{"name": n, "type": "BIGINT"} for n in ("x", "X")]},
+        },
+        "two columns named 'X'",
+    ),
+    "wide decimal": (
+        "CreateTable",
+        {**HERE, "schema": {"fields": [{"name": "x", "type": "DECIMAL(50,2)"}]}},
+        "unknown column type",
+    ),
+    "nullable": (
+        "CreateTable",
+        {**HERE, "schema": {"fields": [{"name": "x", "type": "BIGINT", "nullable": "no"}]}},
+        "nullable must be true or false",
+    ),
+    "no table name": ("DropTable", {"schema_name": "s"}, "table_name is missing"),
+    "no column": ("AlterTableAddColumn", HERE, "a column must be an object"),
+    "column that DuckDB lacks": (
+        "AlterTableAddColumn",
+        {**HERE, "column": {"name": "y", "type": "halffloat"}},
+        "DuckDB has no type for halffloat",
+    ),
+    "no column name": ("AlterTableDropColumn", HERE, "column_name is missing"),
+    "no row ids": ("Delete", HERE, "row_ids must be a list"),
+    "row ids of another type": ("Delete", {**HERE, "row_ids": ["a"]}, "must be of type int64"),
+    "row ids beyond int64": ("Delete", {**HERE, "row_ids": [2**70]}, "must be of type int64"),
+}
+
+
+@pytest.mark.parametrize(("action", "request_", "message"), WRONG.values(), ids=WRONG)
+def test_a_wrong_request_changes_nothing(
+    wire: Wire, catalog: MutableCatalog, action: str, request_: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=message):
+        ask(wire, action, **request_)
+
+    assert catalog.calls == []
+
+
+def test_a_catalog_that_cannot_change_says_so(serving: Serving) -> None:
+    wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+    refusals = {
+        "CreateSchema": ({"schema_name": "x"}, "the schemas of this catalog cannot be changed"),
+        "DropSchema": ({"schema_name": "s"}, "the schemas of this catalog cannot be changed"),
+        "DropTable": (HERE, "the tables of schema 's' cannot be changed"),
+        "AlterTableDropColumn": (
+            {**HERE, "column_name": "x"},
+            r"the columns of table s\.t cannot be changed",
+        ),
+        "Delete": ({**HERE, "row_ids": [1]}, r"the rows of table s\.t cannot be deleted"),
+    }
+
+    for action, (request_, message) in refusals.items():
+        with pytest.raises(pa.ArrowNotImplementedError, match=message):
+            ask(wire, action, **request_)
+
+
+@pytest.mark.parametrize("action", ["AlterTableAddColumn", "AlterTableDropColumn", "Delete"])
+def test_a_table_that_is_not_there_is_not_found(wire: Wire, action: str) -> None:
+    request_ = {
+        "schema_name": "s",
+        "table_name": "nope",
+        "column": {"name": "y", "type": "BIGINT"},
+        "column_name": "x",
+        "row_ids": [],
+    }
+
+    with pytest.raises(KeyError, match=r"there is no table s\.nope"):
+        ask(wire, action, **request_)

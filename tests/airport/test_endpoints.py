@@ -1,0 +1,211 @@
+"""Several endpoints per table, partitions elsewhere, and tables that the client reads itself."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from lakeport.catalog import (
+    CatalogBuilder,
+    Endpoint,
+    FileFormat,
+    FileReference,
+    FunctionReference,
+    Partition,
+    ScanOptions,
+)
+from tests.airport.rig import Serving, Wire, path
+
+COLUMNS = pa.schema([("x", pa.int64())])
+FUNCTION_CALL = "data:application/x-msgpack-duckdb-function-call;base64,"
+FILE = "data:application/msgpack;base64,"
+
+
+class Parted:
+    """A table in parts that are chosen by the test."""
+
+    name = "t"
+    comment = ""
+
+    def __init__(self, parts: Sequence[Endpoint]) -> None:
+        self._parts = parts
+        self.asked: list[ScanOptions] = []
+
+    def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        return COLUMNS
+
+    def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
+        self.asked.append(options)
+        return self._parts
+
+    def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
+        self.asked.append(options)
+        return pa.table({"x": [int(options.partition or 0)]}).to_reader()
+
+
+def serve(serving: Serving, *parts: Endpoint) -> tuple[Wire, Parted]:
+    table = Parted(parts)
+    return serving(CatalogBuilder().schema("s").table(table).build()), table
+
+
+def uris(endpoint: flight.FlightEndpoint) -> list[str]:
+    return [location.uri.decode() for location in endpoint.locations]
+
+
+def data_of(uri: str, prefix: str) -> dict[str, Any]:
+    assert uri.startswith(prefix)
+    decoded: dict[str, Any] = msgpack.unpackb(base64.b64decode(uri[len(prefix) :], validate=True))
+    return decoded
+
+
+def test_every_part_is_an_endpoint_with_its_own_ticket(serving: Serving) -> None:
+    wire, _ = serve(serving, *(Partition(str(n).encode()) for n in range(5)))
+
+    found = wire.endpoints(path("s", "t"))
+
+    assert len(found) == 5
+    assert len({endpoint.ticket.ticket for endpoint in found}) == 5
+    with ThreadPoolExecutor(5) as pool:
+        rows = list(pool.map(lambda e: wire.read(e.ticket).column("x").to_pylist(), found))
+    assert rows == [[0], [1], [2], [3], [4]]
+
+
+def test_a_declared_number_of_endpoints_splits_a_table(serving: Serving) -> None:
+    data = pa.table({"x": range(100_000)})
+    catalog = CatalogBuilder().schema("s").table("t", data, endpoints=4).build()
+    wire = serving(catalog)
+
+    assert len(wire.endpoints(path("s", "t"))) == 4
+    assert wire.scan(path("s", "t")).column("x").to_pylist() == list(range(100_000))
+
+
+def test_no_part_at_all_is_no_endpoint(serving: Serving) -> None:
+    wire, _ = serve(serving)
+
+    assert wire.endpoints(path("s", "t")) == []
+
+
+def test_a_part_may_be_on_another_server(serving: Serving) -> None:
+    wire, _ = serve(serving, Partition(b"1", "grpc://other:8815"), Partition(b"2"))
+
+    elsewhere, here = wire.endpoints(path("s", "t"))
+
+    assert uris(elsewhere) == ["grpc://other:8815"]
+    assert uris(here) == ["arrow-flight-reuse-connection://?"]
+    # A ticket holds everything, so that any replica can answer it.
+    assert wire.read(elsewhere.ticket).column("x").to_pylist() == [1]
+
+
+def test_the_parts_are_chosen_with_the_columns_of_the_request(serving: Serving) -> None:
+    wire, table = serve(serving, Partition(b"1"))
+
+    wire.scan(path("s", "t"), column_ids=[0])
+
+    assert [options.columns for options in table.asked] == [("x",), ("x",)]
+    assert [options.partition for options in table.asked] == [None, b"1"]
+
+
+def test_a_ticket_is_answered_by_a_replica(serving: Serving) -> None:
+    first, _ = serve(serving, Partition(b"7"))
+    second, _ = serve(serving, Partition(b"8"))
+    (endpoint,) = first.endpoints(path("s", "t"))
+
+    assert second.read(endpoint.ticket).column("x").to_pylist() == [7]
+
+
+def test_a_function_reference_is_a_data_uri_with_a_call(serving: Serving) -> None:
+    reference = FunctionReference(
+        "read_csv",
+        ("a.csv", ["b.csv", "c.csv"], pa.scalar(3, pa.int8())),
+        {"header": True, "sep": "|"},
+    )
+    wire, _ = serve(serving, reference)
+
+    (endpoint,) = wire.endpoints(path("s", "t"))
+    (uri,) = uris(endpoint)
+    call = data_of(uri, FUNCTION_CALL)
+
+    assert set(call) == {"function_name", "data"}
+    assert call["function_name"] == "read_csv"
+    with pa.ipc.open_stream(call["data"]) as stream:
+        (batch,) = list(stream)
+    assert batch.to_pylist() == [
+        {
+            "arg_0": "a.csv",
+            "arg_1": ["b.csv", "c.csv"],
+            "arg_2": 3,
+            "header": True,
+            "sep": "|",
+        }
+    ]
+    assert batch.schema.field("arg_0").type == pa.string()
+    assert batch.schema.field("arg_1").type == pa.list_(pa.string())
+    assert batch.schema.field("arg_2").type == pa.int8()
+    assert batch.schema.field("header").type == pa.bool_()
+
+
+@pytest.mark.parametrize("format", list(FileFormat))
+def test_a_file_reference_is_a_data_uri_with_a_format(serving: Serving, format: FileFormat) -> None:
+    wire, _ = serve(serving, FileReference("s3://bucket/a b.parquet", format))
+
+    (endpoint,) = wire.endpoints(path("s", "t"))
+
+    assert data_of(uris(endpoint)[0], FILE) == {
+        "format": format.value,
+        "uri": "s3://bucket/a b.parquet",
+    }
+
+
+def test_references_and_partitions_can_be_mixed(serving: Serving) -> None:
+    wire, _ = serve(serving, Partition(b"1"), FileReference("a.parquet"), Partition(b"2"))
+
+    found = [uris(endpoint)[0].partition(":")[0] for endpoint in wire.endpoints(path("s", "t"))]
+
+    assert found == ["arrow-flight-reuse-connection", "data", "arrow-flight-reuse-connection"]
+
+
+def test_a_reference_table_gives_one_endpoint_per_reference(serving: Serving) -> None:
+    references = [FunctionReference("read_parquet", (f"{n}.parquet",)) for n in range(3)]
+    catalog = CatalogBuilder().schema("s").reference_table("t", references, schema=COLUMNS).build()
+    wire = serving(catalog)
+
+    for found in (wire.endpoints(path("s", "t")), wire.info(path("s", "t")).endpoints):
+        assert len(found) == 3
+        assert all(uris(endpoint)[0].startswith(FUNCTION_CALL) for endpoint in found)
+
+
+def test_a_reference_table_is_not_read_through_the_server(serving: Serving) -> None:
+    catalog = (
+        CatalogBuilder()
+        .schema("s")
+        .reference_table("t", FileReference("a.parquet"), schema=COLUMNS)
+        .build()
+    )
+
+    with pytest.raises(pa.ArrowInvalid, match="table 't' is read by the client from its references"):
+        serving(catalog).read(b'{"schema_name": "s", "table_name": "t"}')
+
+
+def test_something_that_is_no_endpoint_is_an_error(serving: Serving) -> None:
+    wire, _ = serve(serving, "a.parquet")  # type: ignore[arg-type]
+
+    with pytest.raises(flight.FlightInternalError, match="str is not an endpoint"):
+        wire.endpoints(path("s", "t"))
+
+
+def test_a_partition_that_the_table_does_not_know_is_refused(serving: Serving) -> None:
+    catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
+    wire = serving(catalog)
+    (endpoint,) = wire.endpoints(path("s", "t"))
+    forged = msgpack.unpackb(endpoint.ticket.ticket)
+    forged["partition"] = b"0:999"
+
+    with pytest.raises(pa.ArrowInvalid, match="not a partition of table 't'"):
+        wire.read(msgpack.packb(forged))

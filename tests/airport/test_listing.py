@@ -1,0 +1,329 @@
+"""`list_schemas` and `catalog_version`: what DuckDB learns when it attaches."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from lakeport.airport.listing import Listings
+from lakeport.airport.registry import RoutedCatalog
+from lakeport.catalog import (
+    ANY,
+    CatalogBuilder,
+    CatalogVersion,
+    RequestContext,
+    StaticCatalog,
+    Stability,
+    column,
+    request_scope,
+    rowid_field,
+    with_check_constraints,
+)
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, open_container
+
+COLUMNS = pa.schema([("x", pa.int64())])
+
+
+@pytest.fixture
+def catalog() -> StaticCatalog:
+    builder = CatalogBuilder("shop")
+    schema = builder.schema("sales", comment="What we sold", tags={"team": "red"})
+    columns = pa.schema(
+        [
+            column("id", pa.int64(), nullable=False, comment="The key", default="42"),
+            ("note", pa.string()),
+            rowid_field(),
+        ]
+    )
+    schema.table(
+        "orders",
+        lambda: columns.empty_table(),
+        schema=with_check_constraints(columns, ["id > 0"]),
+        comment="All orders",
+    )
+
+    @schema.scalar_function(
+        parameters={"x": pa.int64(), "any": ANY},
+        returns=pa.string(),
+        comment="Says so",
+        stability=Stability.CONSISTENT,
+    )
+    def say(x: Any, any: Any = None) -> str:
+        return "so"
+
+    schema.table_function(
+        "series",
+        lambda stop, label="": COLUMNS.empty_table(),
+        parameters={"stop": pa.int64(), "label": pa.string()},
+        schema=COLUMNS,
+        comment="Counts",
+    )
+    schema.table_function_in_out("echo", lambda rows: rows, schema=COLUMNS)
+    builder.schema("empty")
+    return builder.build()
+
+
+def metadata(info: flight.FlightInfo) -> dict[str, Any]:
+    found: dict[str, Any] = msgpack.unpackb(info.app_metadata)
+    return found
+
+
+def test_the_root_of_a_listing_has_every_field(serving: Serving, catalog: StaticCatalog) -> None:
+    root = serving(catalog).list_schemas("shop")
+
+    assert root["contents"] == {"sha256": "", "url": None, "serialized": None}
+    assert root["version_info"] == {"catalog_version": 1, "is_fixed": True}
+    assert [
+        {key: value for key, value in entry.items() if key != "contents"}
+        for entry in root["schemas"]
+    ] == [
+        {
+            "name": "sales",
+            "description": "What we sold",
+            "tags": {"team": "red"},
+            "is_default": True,
+        },
+        {"name": "empty", "description": "", "tags": {}, "is_default": False},
+    ]
+
+
+def test_the_contents_of_a_schema_are_inline_with_their_digest(
+    serving: Serving, catalog: StaticCatalog
+) -> None:
+    for entry in serving(catalog).list_schemas()["schemas"]:
+        contents = entry["contents"]
+        assert contents["url"] is None
+        assert hashlib.sha256(contents["serialized"]).hexdigest() == contents["sha256"]
+
+
+def test_an_empty_schema_has_an_empty_array(serving: Serving, catalog: StaticCatalog) -> None:
+    empty = serving(catalog).list_schemas()["schemas"][1]
+
+    assert open_container(empty["contents"]["serialized"]) == []
+
+
+def test_a_table_is_published_with_all_that_duckdb_reads(
+    serving: Serving, catalog: StaticCatalog
+) -> None:
+    info = serving(catalog).items("sales", "shop")["orders"]
+
+    assert metadata(info) == {
+        "type": "table",
+        "schema": "sales",
+        "catalog": "shop",
+        "name": "orders",
+        "comment": "All orders",
+        "input_schema": None,
+        "action_name": None,
+        "description": None,
+        "extra_data": None,
+    }
+    assert info.schema.names == ["id", "note", "rowid"]
+    assert info.schema.field("rowid").metadata == {b"is_rowid": b"1"}
+    assert info.schema.field("id").metadata == {b"comment": b"The key", b"default": b"42"}
+    assert not info.schema.field("id").nullable
+    packed = info.schema.metadata[b"check_constraints"]
+    assert msgpack.unpackb(packed) == {"constraints": ["id > 0"]}
+
+
+def test_the_descriptor_of_a_table_finds_it_again(serving: Serving, catalog: StaticCatalog) -> None:
+    wire = serving({"shop": catalog, "other": catalog})
+    descriptor = wire.items("sales", "shop")["orders"].descriptor
+
+    assert wire.scan(descriptor).schema.names == ["id", "note", "rowid"]
+
+
+def test_a_scalar_function_is_published_with_its_overloads(
+    serving: Serving, catalog: StaticCatalog
+) -> None:
+    items = serving(catalog).items("sales", "shop")
+    longer, shorter = items["say"], items["say#2"]
+
+    assert metadata(longer)["type"] == "scalar_function"
+    assert metadata(longer)["description"] == "Says so"
+    assert msgpack.unpackb(metadata(longer)["extra_data"]) == {"stability": "consistent"}
+    assert longer.schema.types == [pa.string()]
+    inputs = pa.ipc.read_schema(pa.py_buffer(metadata(longer)["input_schema"]))
+    assert inputs.names == ["x", "any"]
+    assert inputs.field("x").type == pa.int64()
+    assert inputs.field("any").metadata == {b"is_any_type": b"1"}
+    assert longer.descriptor != shorter.descriptor
+
+
+def test_table_functions_are_published_with_the_kinds_of_their_parameters(
+    serving: Serving, catalog: StaticCatalog
+) -> None:
+    items = serving(catalog).items("sales", "shop")
+    series, echo = metadata(items["series"]), metadata(items["echo"])
+
+    assert (series["type"], echo["type"]) == ("table_function", "table_function")
+    inputs = pa.ipc.read_schema(pa.py_buffer(series["input_schema"]))
+    assert [(f.name, f.metadata) for f in inputs] == [
+        ("stop", None),
+        ("label", {b"is_named_parameter": b"1"}),
+    ]
+    rows = pa.ipc.read_schema(pa.py_buffer(echo["input_schema"]))
+    assert rows.field(-1).metadata == {b"is_table_type": b"1"}
+    assert series["extra_data"] is None
+
+
+def test_the_catalog_in_a_listing_is_the_name_the_client_attached(
+    serving: Serving, catalog: StaticCatalog
+) -> None:
+    unnamed = StaticCatalog(catalog.schemas())
+    wire = serving(unnamed)
+
+    for name in ("", "lake", "Other"):
+        assert {metadata(i)["catalog"] for i in wire.items("sales", name).values()} == {name}
+
+
+def test_integers_and_flags_are_always_there(serving: Serving) -> None:
+    wire = serving(MutableCatalog())
+
+    version = msgpack.unpackb(wire.call("catalog_version", catalog_name=""))
+
+    assert version == {"catalog_version": 0, "is_fixed": False}
+    assert wire.list_schemas()["version_info"] == version
+
+
+def test_the_version_of_a_catalog_grows_with_its_changes(serving: Serving) -> None:
+    catalog = MutableCatalog()
+    wire = serving(catalog)
+    wire.call("create_schema", catalog_name="", schema="s")
+
+    version = msgpack.unpackb(wire.call("catalog_version", catalog_name=""))
+
+    assert version["catalog_version"] == 1
+
+
+def test_a_catalog_that_neither_changes_nor_counts_has_a_fixed_version(serving: Serving) -> None:
+    class Plain:
+        def schemas(self) -> list[Any]:
+            return []
+
+        def schema(self, name: str) -> None:
+            return None
+
+    class Changing(Plain):
+        def create_schema(self, name: str, options: Any) -> Any: ...
+
+        def drop_schema(self, name: str, options: Any) -> None: ...
+
+    plain = msgpack.unpackb(serving(Plain()).call("catalog_version"))
+    changing = msgpack.unpackb(serving(Changing()).call("catalog_version"))
+
+    assert plain == {"catalog_version": 1, "is_fixed": True}
+    assert changing["is_fixed"] is False
+
+
+def test_a_new_object_is_in_the_next_listing(serving: Serving) -> None:
+    catalog = MutableCatalog()
+    wire = serving(catalog)
+    assert wire.list_schemas()["schemas"] == []
+
+    wire.call("create_schema", catalog_name="", schema="s")
+    assert list(wire.items("s")) == []
+
+    column_schema = COLUMNS.serialize().to_pybytes()
+    wire.call("create_table", schema_name="s", table_name="t", arrow_schema=column_schema)
+    assert list(wire.items("s")) == ["t"]
+
+
+class Counted(StaticCatalog):
+    """A catalog that counts how often it is listed, with a version of one's own choice."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.listed = 0
+        self.version = 1
+
+    def schemas(self) -> Any:
+        self.listed += 1
+        return super().schemas()
+
+    def catalog_version(self) -> CatalogVersion:
+        return CatalogVersion(self.version)
+
+
+def test_a_listing_is_made_once_per_version_name_and_caller() -> None:
+    listings, catalog = Listings(), Counted()
+
+    def ask(name: str = "a", identity: str = "") -> int:
+        with request_scope(RequestContext(identity=identity)):
+            listings.list_schemas(RoutedCatalog(name, catalog))
+        return catalog.listed
+
+    assert (ask(), ask()) == (1, 1)
+    assert (ask("b"), ask("b")) == (2, 2)
+    assert (ask(identity="ada"), ask(identity="ada")) == (3, 3)
+    catalog.version = 2
+    assert (ask(), ask()) == (4, 4)
+
+
+def test_a_listing_inside_a_transaction_is_not_kept() -> None:
+    # What a transaction has changed is for itself alone, whatever the version says.
+    listings, catalog = Listings(), Counted()
+
+    for _ in range(2):
+        with request_scope(RequestContext(transaction_id="t1")):
+            listings.list_schemas(RoutedCatalog("a", catalog))
+    listings.list_schemas(RoutedCatalog("a", catalog))
+
+    assert catalog.listed == 3
+
+
+def test_only_so_many_listings_are_kept() -> None:
+    listings, catalog = Listings(keep=2), Counted()
+
+    for name in ("a", "b", "c", "b", "c", "a"):
+        listings.list_schemas(RoutedCatalog(name, catalog))
+
+    assert catalog.listed == 4
+
+
+def test_listings_of_a_removed_catalog_are_forgotten() -> None:
+    listings, removed, kept = Listings(), Counted(), Counted()
+    for catalog in (removed, kept):
+        listings.list_schemas(RoutedCatalog("a", catalog))
+
+    listings.forget(removed)
+    for catalog in (removed, kept):
+        listings.list_schemas(RoutedCatalog("a", catalog))
+
+    assert (removed.listed, kept.listed) == (2, 1)
+
+
+def test_a_catalog_without_versions_is_listed_anew() -> None:
+    class Unversioned:
+        listed = 0
+
+        def schemas(self) -> list[Any]:
+            self.listed += 1
+            return []
+
+        def schema(self, name: str) -> None:
+            return None
+
+    listings, catalog = Listings(), Unversioned()
+    for _ in range(3):
+        listings.list_schemas(RoutedCatalog("a", catalog))
+
+    assert catalog.listed == 3
+
+
+def test_the_descriptor_of_a_changing_table_fixes_its_columns(serving: Serving) -> None:
+    catalog = MutableCatalog()
+    table = catalog.with_table(MutableTable("t", COLUMNS))
+    wire = serving(catalog)
+    before = wire.items("s")["t"].descriptor
+
+    table.columns = COLUMNS.append(pa.field("y", pa.int64()))
+    catalog.calls.append(("altered",))
+
+    assert wire.items("s")["t"].descriptor != before

@@ -1,0 +1,263 @@
+"""The shape of a stream: bounded batches, progress, compression, dictionaries, cancellation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import flight
+
+from lakeport.airport import Server
+from lakeport.airport.streams import split
+from lakeport.catalog import ArrowTable, CatalogBuilder, ScanOptions, TableSize
+from lakeport.errors import DefinitionError
+from tests.airport.rig import Serving, Wire, path
+
+INT = pa.schema([("x", pa.int64())])
+
+
+def chunks_of(wire: Wire, name: str = "t") -> list[Any]:
+    (endpoint,) = wire.endpoints(path("s", name))
+    return list(wire.get(endpoint.ticket))
+
+
+def test_no_batch_has_more_rows_than_configured(serving: Serving) -> None:
+    data = pa.table({"x": range(2500)})
+    scanned = CatalogBuilder().schema("s").table("t", lambda: data, schema=INT).build()
+
+    sizes = [chunk.data.num_rows for chunk in chunks_of(serving(scanned, batch_rows=1000))]
+
+    assert sizes == [1000, 1000, 500]
+
+
+def test_no_batch_has_more_bytes_than_configured(serving: Serving) -> None:
+    # Two large neighbours among small rows: an average row says little about them.
+    texts = ["a"] * 50 + ["b" * 4000, "c" * 4000] + ["d"] * 50
+    data = pa.table({"x": texts})
+    catalog = CatalogBuilder().schema("s").table("t", data).build()
+
+    chunks = [chunk.data for chunk in chunks_of(serving(catalog, max_message_size=5000))]
+
+    assert max(chunk.nbytes for chunk in chunks) <= 5000
+    assert pa.Table.from_batches(chunks).column("x").to_pylist() == texts
+
+
+def test_a_row_that_is_too_large_is_sent_alone(serving: Serving) -> None:
+    data = pa.table({"x": ["a", "b" * 10_000, "c"]})
+    catalog = CatalogBuilder().schema("s").table("t", data).build()
+
+    chunks = [chunk.data for chunk in chunks_of(serving(catalog, max_message_size=1000))]
+
+    assert [chunk.num_rows for chunk in chunks] == [1, 1, 1]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 400), max_size=60), st.integers(1, 20), st.integers(1, 1000))
+def test_pieces_of_a_batch_are_its_rows_within_bounds(
+    lengths: list[int], rows: int, size: int
+) -> None:
+    batch = pa.record_batch({"x": pa.array(["x" * length for length in lengths], pa.string())})
+
+    pieces = list(split(batch, rows=rows, size=size))
+
+    assert [v for piece in pieces for v in piece.column(0).to_pylist()] == batch[0].to_pylist()
+    assert all(0 < piece.num_rows <= rows for piece in pieces)
+    assert all(piece.nbytes <= size or piece.num_rows == 1 for piece in pieces)
+
+
+def test_a_large_dictionary_does_not_cut_a_batch_to_shreds() -> None:
+    dictionary = pa.array(["x" * 1000 + str(n) for n in range(100)])
+    indices = pa.array(range(100), pa.int32())
+    batch = pa.record_batch({"d": pa.DictionaryArray.from_arrays(indices, dictionary)})
+
+    assert len(list(split(batch, rows=100, size=50_000))) == 1
+
+
+@pytest.mark.parametrize("bounds", [{"batch_rows": 0}, {"max_message_size": 0}, {"batch_rows": -1}])
+def test_bounds_must_be_positive(bounds: dict[str, int]) -> None:
+    with pytest.raises(DefinitionError, match="batch_rows and max_message_size must be positive"):
+        Server(CatalogBuilder().build(), **bounds)  # type: ignore[arg-type]
+
+
+def test_progress_grows_to_one(serving: Serving) -> None:
+    catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": range(1000)})).build()
+
+    chunks = chunks_of(serving(catalog, batch_rows=250))
+
+    progress = [msgpack.unpackb(chunk.app_metadata.to_pybytes()) for chunk in chunks]
+    assert progress == [{"progress": p} for p in (0.25, 0.5, 0.75, 1.0)]
+    assert all(type(p["progress"]) is float for p in progress)
+
+
+def test_progress_never_exceeds_one(serving: Serving) -> None:
+    class Underestimated(ArrowTable):
+        def size(self, options: ScanOptions) -> TableSize:
+            return TableSize(rows=10)
+
+    table = Underestimated("t", pa.table({"x": range(100)}))
+    chunks = chunks_of(serving(CatalogBuilder().schema("s").table(table).build(), batch_rows=50))
+
+    assert [msgpack.unpackb(c.app_metadata.to_pybytes())["progress"] for c in chunks] == [1.0, 1.0]
+
+
+def test_a_scan_of_unknown_size_tells_no_progress(serving: Serving) -> None:
+    catalog = (
+        CatalogBuilder().schema("s").table("t", lambda: pa.table({"x": [1]}), schema=INT).build()
+    )
+
+    assert [chunk.app_metadata for chunk in chunks_of(serving(catalog))] == [None]
+
+
+def test_no_message_is_without_data(serving: Serving) -> None:
+    # The client takes a metadata-only message for the end of the stream.
+    data = pa.table({"x": range(100), "d": pa.array(["a", "b"] * 50).dictionary_encode()})
+    catalog = (
+        CatalogBuilder()
+        .schema("s")
+        .table("t", data)
+        .table("u", data.select(["x"]))
+        .table("empty", data.slice(0, 0))
+        .build()
+    )
+    wire = serving(catalog, batch_rows=10)
+
+    for name in ("t", "u", "empty"):
+        assert all(chunk.data is not None for chunk in chunks_of(wire, name))
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd", None])
+def test_batches_can_be_compressed(serving: Serving, compression: str | None) -> None:
+    data = pa.table({"x": ["the same text"] * 10_000, "d": pa.array([1] * 10_000).dictionary_encode()})
+    catalog = CatalogBuilder().schema("s").table("t", data).table("u", data.select(["x"])).build()
+    wire = serving(catalog, compression=compression)
+
+    assert wire.scan(path("s", "t")).to_pydict() == data.to_pydict()
+    assert wire.scan(path("s", "u")).to_pydict() == data.select(["x"]).to_pydict()
+
+
+def test_an_unknown_compression_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="compression must be 'lz4' or 'zstd', not 'gzip'"):
+        Server(CatalogBuilder().build(), compression="gzip")  # type: ignore[arg-type]
+
+
+def test_dictionaries_arrive_with_their_values(serving: Serving) -> None:
+    values = ["red", "green", None, "blue"] * 25
+    data = pa.table(
+        {"x": range(100), "color": pa.array(values).dictionary_encode(), "y": range(100)}
+    )
+    catalog = CatalogBuilder().schema("s").table("t", data).build()
+    wire = serving(catalog, batch_rows=30)
+
+    read = wire.scan(path("s", "t"))
+
+    assert read.schema.equals(data.schema)
+    assert read.column("color").to_pylist() == values
+    projected = wire.scan(path("s", "t"), column_ids=[0])
+    assert projected.column("x").to_pylist() == list(range(100))
+    assert projected.column("color").null_count == 100
+
+
+def test_dictionaries_that_differ_between_batches_arrive_right(serving: Serving) -> None:
+    type = pa.dictionary(pa.int8(), pa.string())
+    parts = [["a", "b"], ["c"], ["b", "a", None], ["d", "c"]]
+
+    def scan(options: ScanOptions) -> Iterator[pa.RecordBatch]:
+        for part in parts:
+            yield pa.record_batch({"d": pa.array(part).dictionary_encode().cast(type)})
+
+    schema = pa.schema([("d", type)])
+    catalog = CatalogBuilder().schema("s").table("t", scan, schema=schema).build()
+
+    read = serving(catalog).scan(path("s", "t"))
+
+    assert read.column("d").to_pylist() == [value for part in parts for value in part]
+
+
+def test_nested_dictionaries_arrive_with_their_values(serving: Serving) -> None:
+    colors = pa.array(["red", "blue", "red"]).dictionary_encode()
+    nested = pa.StructArray.from_arrays([colors], names=["color"])
+    lists = pa.ListArray.from_arrays([0, 1, 3, 3], colors)
+    data = pa.table({"s": nested, "l": lists})
+    catalog = CatalogBuilder().schema("s").table("t", data).build()
+
+    assert serving(catalog).scan(path("s", "t")).to_pydict() == data.to_pydict()
+
+
+def test_a_client_that_goes_away_ends_the_scan(serving: Serving) -> None:
+    ended = threading.Event()
+
+    def scan(options: ScanOptions) -> Iterator[pa.RecordBatch]:
+        try:
+            while True:
+                yield pa.record_batch({"x": [1] * 1000})
+        finally:
+            ended.set()
+
+    catalog = CatalogBuilder().schema("s").table("t", scan, schema=INT).build()
+    wire = serving(catalog)
+    (endpoint,) = wire.endpoints(path("s", "t"))
+    reader = wire.get(endpoint.ticket)
+    assert reader.read_chunk().data.num_rows == 1000
+
+    reader.cancel()
+
+    assert ended.wait(30)
+
+
+def test_a_client_that_goes_away_closes_the_reader_of_a_table(serving: Serving) -> None:
+    closed = threading.Event()
+
+    class Endless:
+        schema = INT
+
+        def __iter__(self) -> Iterator[pa.RecordBatch]:
+            while True:
+                yield pa.record_batch({"x": [1] * 1000})
+
+        def close(self) -> None:
+            closed.set()
+
+    class EndlessTable:
+        name = "t"
+        comment = ""
+
+        def arrow_schema(self, columns: Any = None) -> pa.Schema:
+            return INT
+
+        def scan(self, options: ScanOptions) -> Any:
+            return Endless()
+
+    wire = serving(CatalogBuilder().schema("s").table(EndlessTable()).build())
+    (endpoint,) = wire.endpoints(path("s", "t"))
+    reader = wire.get(endpoint.ticket)
+    reader.read_chunk()
+
+    reader.cancel()
+
+    assert closed.wait(30)
+
+
+def test_a_stopping_server_ends_streams_with_a_retriable_error(serving: Serving) -> None:
+    def scan(options: ScanOptions) -> Iterator[pa.RecordBatch]:
+        while True:
+            yield pa.record_batch({"x": [1] * 1000})
+
+    catalog = CatalogBuilder().schema("s").table("t", scan, schema=INT).build()
+    wire = serving(catalog)
+    (endpoint,) = wire.endpoints(path("s", "t"))
+    reader = wire.get(endpoint.ticket)
+    reader.read_chunk()
+    stopper = threading.Thread(target=wire.server.stop)
+    stopper.start()
+
+    with pytest.raises(flight.FlightUnavailableError, match="the server is shutting down; try again"):
+        while True:
+            reader.read_chunk()
+    stopper.join(30)
+    assert not stopper.is_alive()

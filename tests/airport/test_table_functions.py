@@ -1,0 +1,227 @@
+"""Table functions: bound with their arguments, scanned like a table."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from lakeport.catalog import ANY, CatalogBuilder, ScanOptions, StaticCatalog
+from tests.airport.rig import Serving, Wire, path
+
+NUMBERS = pa.schema([("n", pa.int64()), ("label", pa.string())])
+
+
+def one_row(**values: Any) -> bytes:
+    """Arguments as the client sends them: an IPC stream of one row."""
+    arrays = [v if isinstance(v, pa.Array) else pa.array([v]) for v in values.values()]
+    batch = pa.RecordBatch.from_arrays(arrays, names=list(values))
+    if not values:
+        batch = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
+    return ipc(batch)
+
+
+def ipc(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def asked() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def catalog(asked: list[Any]) -> StaticCatalog:
+    schema = CatalogBuilder().schema("s")
+
+    @schema.table_function(
+        parameters={"stop": pa.int64(), "label": pa.string()}, schema=NUMBERS, comment="Counts"
+    )
+    def series(stop: int, label: str = "none", options: ScanOptions | None = None) -> pa.Table:
+        asked.append((stop, label, options))
+        return pa.table({"n": range(stop), "label": [label] * stop}, schema=NUMBERS)
+
+    @schema.table_function(
+        parameters={"width": pa.int64()},
+        schema=lambda width: pa.schema([(f"c{n}", pa.int64()) for n in range(width)]),
+    )
+    def wide(width: int) -> pa.Table:
+        return pa.table({f"c{n}": [n] for n in range(width)})
+
+    @schema.table_function(parameters={"value": ANY}, schema=pa.schema([("kind", pa.string())]))
+    def kind(value: Any) -> pa.Table:
+        return pa.table({"kind": [type(value).__name__]})
+
+    @schema.table_function("kind", parameters={"a": ANY, "b": ANY}, schema=pa.schema([("kind", pa.string())]))
+    def kinds(a: Any, b: Any) -> pa.Table:
+        return pa.table({"kind": [f"{type(a).__name__} {type(b).__name__}"]})
+
+    @schema.table_function(parameters={}, schema=pa.schema([("one", pa.int64())]))
+    def one() -> pa.Table:
+        return pa.table({"one": [1]})
+
+    schema.table_function_in_out("echo", lambda rows: rows, schema=lambda rows: rows)
+    return schema.build()
+
+
+@pytest.fixture
+def wire(serving: Serving, catalog: StaticCatalog) -> Wire:
+    return serving(catalog)
+
+
+def bind(
+    wire: Wire, descriptor: flight.FlightDescriptor, arguments: bytes, rows: bytes = b""
+) -> flight.FlightInfo:
+    reply = wire.call(
+        "table_function_flight_info",
+        descriptor=descriptor.serialize(),
+        parameters=arguments,
+        table_input_schema=rows,
+        at_unit="",
+        at_value="",
+    )
+    return flight.FlightInfo.deserialize(reply)
+
+
+def test_a_bind_tells_the_columns_and_echoes_the_descriptor(wire: Wire) -> None:
+    descriptor = wire.items("s")["series"].descriptor
+
+    info = bind(wire, descriptor, one_row(stop=3, label="a"))
+
+    assert info.descriptor == descriptor
+    assert info.schema.equals(NUMBERS)
+    assert info.total_records == -1
+
+
+def test_a_scan_runs_the_function_with_its_arguments(wire: Wire, asked: list[Any]) -> None:
+    descriptor = wire.items("s")["series"].descriptor
+
+    read = wire.scan(descriptor, arguments=one_row(stop=3, label="a"), column_ids=[0])
+
+    assert read.to_pydict() == {"n": [0, 1, 2], "label": [None] * 3}
+    ((stop, label, options),) = asked
+    assert (stop, label, options.columns) == (3, "a", ("n",))
+
+
+@pytest.mark.parametrize("label", [pa.nulls(1, pa.string()), None])
+def test_a_named_parameter_that_is_left_out_has_its_default(
+    wire: Wire, asked: list[Any], label: pa.Array | None
+) -> None:
+    given = {"stop": 1} if label is None else {"stop": 1, "label": label}
+
+    wire.scan(path("s", "series"), arguments=one_row(**given))
+
+    assert asked[0][:2] == (1, "none")
+
+
+def test_the_columns_may_depend_on_the_arguments(wire: Wire) -> None:
+    for width in (1, 3):
+        arguments = one_row(width=width)
+        assert bind(wire, path("s", "wide"), arguments).schema.names == [
+            f"c{n}" for n in range(width)
+        ]
+        read = wire.scan(path("s", "wide"), arguments=arguments)
+        assert read.to_pydict() == {f"c{n}": [n] for n in range(width)}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (pa.array([1], pa.int8()), "int"),
+        (pa.array(["a"]), "str"),
+        (pa.array([datetime.date(2024, 1, 1)]), "date"),
+        (pa.nulls(1, pa.int32()), "NoneType"),
+        (pa.array([[1, 2]]), "list"),
+    ],
+)
+def test_an_any_parameter_takes_every_type(wire: Wire, value: pa.Array, kind: str) -> None:
+    descriptor = wire.items("s")["kind"].descriptor
+
+    assert wire.scan(descriptor, arguments=one_row(value=value)).to_pydict() == {"kind": [kind]}
+
+
+def test_overloads_are_told_apart_by_their_descriptors(wire: Wire) -> None:
+    items = wire.items("s")
+
+    read = wire.scan(items["kind#2"].descriptor, arguments=one_row(a=1, b="x"))
+
+    assert read.to_pydict() == {"kind": ["int str"]}
+    with pytest.raises(pa.ArrowInvalid, match=r"there are several functions s\.kind"):
+        wire.scan(path("s", "kind"), arguments=one_row(value=1))
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_function_without_parameters_does_not_count_rows(wire: Wire, rows: int) -> None:
+    no_columns = pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+    read = wire.scan(path("s", "one"), arguments=ipc(no_columns))
+
+    assert read.to_pydict() == {"one": [1]}
+
+
+def test_arguments_are_cast_to_the_declared_type(wire: Wire, asked: list[Any]) -> None:
+    wire.scan(path("s", "series"), arguments=one_row(stop=pa.array([2], pa.int8())))
+
+    assert asked[0][0] == 2
+
+
+def test_positional_arguments_may_have_other_names(wire: Wire, asked: list[Any]) -> None:
+    wire.scan(path("s", "series"), arguments=one_row(col0=2))
+
+    assert asked[0][0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (one_row(stop="x"), "arguments of series: 'stop' must be int64, not string"),
+        (one_row(), "arguments of series: 'stop' is missing"),
+        (b"", "arguments of series: not an Arrow stream"),
+        (b"nonsense", "arguments of series: not an Arrow stream"),
+        (
+            ipc(pa.record_batch({"stop": [1, 2]})),
+            "arguments of series: expected one row, not 2",
+        ),
+    ],
+    ids=["type", "missing", "empty", "nonsense", "two rows"],
+)
+def test_wrong_arguments_are_refused_at_bind(wire: Wire, arguments: bytes, message: str) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=message):
+        bind(wire, path("s", "series"), arguments)
+
+
+def test_an_unknown_function_is_not_found(wire: Wire) -> None:
+    with pytest.raises(KeyError, match=r"there is no function s\.nope"):
+        bind(wire, path("s", "nope"), one_row())
+
+
+def test_an_in_out_function_is_bound_with_the_columns_of_its_input(wire: Wire) -> None:
+    rows = pa.schema([("a", pa.int8()), ("b", pa.string())])
+
+    info = bind(wire, path("s", "echo"), one_row(), rows.serialize().to_pybytes())
+
+    assert info.schema.equals(rows)
+
+
+def test_an_in_out_function_needs_a_table(wire: Wire) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=r"function s\.echo needs a table"):
+        bind(wire, path("s", "echo"), one_row())
+    with pytest.raises(pa.ArrowInvalid, match="takes a table and is called by an exchange"):
+        wire.endpoints(path("s", "echo"), arguments=one_row())
+    with pytest.raises(pa.ArrowInvalid, match="the input table is not an Arrow schema"):
+        bind(wire, path("s", "echo"), one_row(), b"nonsense")
+
+
+def test_a_function_is_not_a_table(wire: Wire) -> None:
+    with pytest.raises(KeyError, match=r"there is no table s\.series"):
+        wire.endpoints(path("s", "series"))
+
+
+def test_functions_are_found_whatever_their_case(wire: Wire) -> None:
+    assert wire.scan(path("s", "ONE"), arguments=one_row()).to_pydict() == {"one": [1]}

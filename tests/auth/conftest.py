@@ -1,0 +1,30 @@
+"""Servers to knock at, and certificates to knock with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from lakeport.catalog import CatalogBuilder, StaticCatalog
+from tests.airport.rig import Serving, started
+from tests.auth.certificates import Authority
+
+
+@pytest.fixture
+def serving() -> Iterator[Serving]:
+    """Start a server for catalogs with the given options; all are stopped after the test."""
+    with started() as start:
+        yield start
+
+
+@pytest.fixture
+def catalog() -> StaticCatalog:
+    """A catalog with one table `s.t`."""
+    return CatalogBuilder().schema("s").table("t", pa.table({"x": [1, 2, 3]})).build()
+
+
+@pytest.fixture(scope="session")
+def authority() -> Authority:
+    return Authority("Test authority")

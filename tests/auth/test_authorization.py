@@ -1,0 +1,351 @@
+"""One hook decides per catalog, schema and table, for everything that a caller can do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from lakeport.auth import Access, Operation
+from lakeport.catalog import Action, CatalogBuilder, StaticCatalog
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, extra_info, path
+
+TOKENS = {"a": "ada", "g": "grace"}
+COLUMNS = pa.schema([("x", pa.int64())])
+
+
+class Shop(StaticCatalog):
+    """A catalog with an action of its own."""
+
+    def actions(self) -> list[Action]:
+        return [Action("restock", lambda body: b"done", "Fill the shelves")]
+
+
+@pytest.fixture
+def shop() -> Shop:
+    """Two schemas, each with a table `open` and one `closed`, and functions of each kind."""
+    builder = CatalogBuilder("shop")
+    for name in ("public", "private"):
+        schema = builder.schema(name)
+        for table in ("open", "closed"):
+            schema.table(table, pa.table({"x": [1]}), statistics=True)
+        schema.scalar_function("f", lambda x: x, parameters={"x": pa.int64()}, returns=pa.int64())
+        schema.table_function("g", lambda: COLUMNS.empty_table(), parameters={}, schema=COLUMNS)
+        schema.table_function_in_out("h", lambda rows: rows, schema=COLUMNS)
+    return Shop(builder.build().schemas(), name="shop")
+
+
+def deny(*denied: tuple[Operation, str | None, str | None]) -> Callable[[Access], bool]:
+    return lambda access: (access.operation, access.schema, access.name) not in denied
+
+
+def names_in(wire: Wire) -> dict[str, list[str]]:
+    return {s["name"]: list(wire.items(s["name"])) for s in wire.list_schemas()["schemas"]}
+
+
+def test_a_listing_shows_what_a_caller_may_see(serving: Serving, shop: Shop) -> None:
+    hidden = deny(
+        (Operation.SEE, "private", None),
+        (Operation.SEE, "public", "closed"),
+        (Operation.SEE, "public", "g"),
+    )
+    wire = serving(shop, authorize=hidden)
+
+    assert names_in(wire) == {"public": ["open", "f", "h"]}
+
+
+def test_every_way_to_list_hides_the_same(serving: Serving, shop: Shop) -> None:
+    hidden = deny(
+        (Operation.SEE, "private", None),
+        *((Operation.SEE, "public", name) for name in ("closed", "f", "g", "h")),
+    )
+    wire = serving(shop, authorize=hidden)
+
+    (schemas,) = wire.action("GetSchemas", b"{}")
+    (tables,) = wire.action("GetTables", b'{"schema_name": "public"}')
+    flights = [
+        msgpack.unpackb(i.app_metadata)["name"]
+        for i in wire.client.list_flights(b"", wire.options())
+    ]
+    packed = wire.info(flight.FlightDescriptor.for_command(b"")).app_metadata
+    whole = msgpack.unpackb(pa.CompressedInputStream(pa.py_buffer(packed), "zstd").read())
+
+    assert [s["schema_name"] for s in json.loads(schemas)["schemas"]] == ["public"]
+    assert [t["table_name"] for t in json.loads(tables)["tables"]] == ["open"]
+    assert flights == ["open"]
+    assert [s["name"] for s in whole["schemas"]] == ["public"]
+    assert [t["name"] for t in whole["schemas"][0]["tables"]] == ["open"]
+    assert set(whole["schemas"][0]) == {"name", "tables"}
+
+
+def test_listings_are_made_for_each_identity(serving: Serving, shop: Shop) -> None:
+    def authorize(access: Access) -> bool:
+        return access.identity == "ada" or access.schema != "private"
+
+    wire = serving(shop, auth=TOKENS, authorize=authorize)
+    ada = wire.with_headers(authorization="Bearer a")
+    grace = wire.with_headers(authorization="Bearer g")
+
+    for _ in range(2):
+        assert [s["name"] for s in ada.list_schemas()["schemas"]] == ["public", "private"]
+        assert [s["name"] for s in grace.list_schemas()["schemas"]] == ["public"]
+
+
+def test_a_schema_of_one_s_own_listing_must_be_visible(serving: Serving, shop: Shop) -> None:
+    wire = serving(shop, authorize=deny((Operation.SEE, "private", None)))
+    asked = wire.options(
+        airport_list_flights_filter_catalog="shop", airport_list_flights_filter_schema="private"
+    )
+
+    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not see shop\.private"):
+        list(wire.client.list_flights(b"", asked))
+    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not see shop\.private"):
+        wire.action("GetTables", b'{"schema_name": "private"}')
+
+
+READS: dict[str, Callable[[Wire, flight.FlightDescriptor], Any]] = {
+    "GetFlightInfo": lambda wire, table: wire.info(table),
+    "flight_info": lambda wire, table: wire.call("flight_info", descriptor=table.serialize()),
+    "endpoints": lambda wire, table: wire.endpoints(table),
+    "DoGet": lambda wire, table: wire.read(
+        json.dumps({"schema_name": "public", "table_name": table.path[1].decode()}).encode()
+    ),
+    "column_statistics": lambda wire, table: wire.call(
+        "column_statistics", flight_descriptor=table.serialize(), column_name="x", type="BIGINT"
+    ),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_table_is_read_only_by_those_who_may(
+    serving: Serving, shop: Shop, read: Callable[[Wire, flight.FlightDescriptor], Any]
+) -> None:
+    wire = serving(shop, authorize=deny((Operation.READ, "public", "closed")))
+
+    read(wire, path("public", "open"))
+    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not read shop\.public\.closed"):
+        read(wire, path("public", "closed"))
+
+
+def test_a_denied_scan_is_a_permission_error_for_duckdb(serving: Serving, shop: Shop) -> None:
+    wire = serving(shop, authorize=deny((Operation.READ, "public", "closed")))
+
+    with pytest.raises(flight.FlightUnauthorizedError) as denied:
+        wire.read(b'{"schema_name": "public", "table_name": "closed"}')
+
+    assert extra_info(denied.value) == {
+        "exception_type": "PermissionException",
+        "message": "you may not read shop.public.closed",
+    }
+
+
+def test_a_ticket_grants_nothing(serving: Serving, shop: Shop) -> None:
+    def authorize(access: Access) -> bool:
+        return access.identity == "ada" or access.operation is not Operation.READ
+
+    wire = serving(shop, auth=TOKENS, authorize=authorize)
+    (endpoint,) = wire.with_headers(authorization="Bearer a").endpoints(path("public", "open"))
+
+    with pytest.raises(flight.FlightUnauthorizedError):
+        wire.with_headers(authorization="Bearer g").read(endpoint.ticket)
+
+
+def test_a_denied_name_does_not_tell_whether_it_exists(serving: Serving, shop: Shop) -> None:
+    wire = serving(shop, authorize=lambda access: access.operation is not Operation.READ)
+
+    for name in ("closed", "missing"):
+        with pytest.raises(flight.FlightUnauthorizedError, match="you may not read"):
+            wire.endpoints(path("public", name))
+
+
+def _call_scalar(wire: Wire) -> Any:
+    return wire.scalar(path("public", "f"), [pa.record_batch({"x": [1]})])
+
+
+def _call_in_out(wire: Wire) -> Any:
+    options = wire.options(airport_operation="table_function_in_out", return_chunks="1")
+    writer, reader = wire.client.do_exchange(path("public", "h"), options)
+    with writer:
+        writer.write_metadata(msgpack.packb({"parameters": b""}))
+        writer.begin(COLUMNS)
+        return reader.schema
+
+
+CALLS: dict[str, Callable[[Wire], Any]] = {
+    "scalar": _call_scalar,
+    "table": lambda wire: wire.action(
+        "GetTableFunctionFlightInfo", b'{"schema_name": "public", "function_name": "g"}'
+    ),
+    "in-out": _call_in_out,
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_function_is_called_only_by_those_who_may(
+    serving: Serving, shop: Shop, call: Callable[[Wire], Any]
+) -> None:
+    denied = deny(*((Operation.CALL, "public", name) for name in ("f", "g", "h")))
+    wire = serving(shop, authorize=denied)
+
+    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not call shop\.public\."):
+        call(wire)
+
+
+def test_an_action_of_a_catalog_is_called_only_by_those_who_may(
+    serving: Serving, shop: Shop
+) -> None:
+    allowed = serving(shop)
+    denied = serving(shop, authorize=deny((Operation.CALL, None, "restock")))
+
+    assert allowed.action("restock") == [b"done"]
+    assert "restock" in [a.type for a in allowed.client.list_actions(allowed.options())]
+    with pytest.raises(pa.ArrowNotImplementedError, match="there is no action 'restock'"):
+        denied.action("restock")
+    assert "restock" not in [a.type for a in denied.client.list_actions(denied.options())]
+
+
+@pytest.fixture
+def mutable() -> MutableCatalog:
+    catalog = MutableCatalog()
+    catalog.name = "lake"
+    catalog.with_table(MutableTable("t", COLUMNS, [{"x": 1}]))
+    return catalog
+
+
+WRITES: dict[str, Callable[[Wire], Any]] = {
+    "insert": lambda wire: wire.change("insert", path("s", "t"), pa.table({"x": [2]})),
+    "update": lambda wire: wire.change("update", path("s", "t"), pa.table({"x": [2], "rowid": [0]})),
+    "delete": lambda wire: wire.change("delete", path("s", "t"), pa.table({"rowid": [0]})),
+    "Delete": lambda wire: wire.action(
+        "Delete", b'{"schema_name": "s", "table_name": "t", "row_ids": [0]}'
+    ),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_rows_are_changed_only_by_those_who_may(
+    serving: Serving, mutable: MutableCatalog, write: Callable[[Wire], Any]
+) -> None:
+    wire = serving(mutable, authorize=deny((Operation.WRITE, "s", "t")))
+
+    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not write lake\.s\.t"):
+        write(wire)
+    assert wire.scan(path("s", "t")).column("x").to_pylist() == [1]
+
+
+def _json(name: str, **request: Any) -> Callable[[Wire], Any]:
+    return lambda wire: wire.action(name, json.dumps(request).encode())
+
+
+COLUMN = pa.schema([("y", pa.int64())]).serialize().to_pybytes()
+TABLE = {"catalog": "lake", "schema": "s", "name": "t", "ignore_not_found": False}
+CHANGES: dict[str, tuple[Callable[[Wire], Any], str]] = {
+    "create_schema": (lambda w: w.call("create_schema", schema="new"), "lake.new"),
+    "drop_schema": (lambda w: w.call("drop_schema", name="s"), "lake.s"),
+    "create_table": (
+        lambda w: w.call("create_table", schema_name="s", table_name="u", arrow_schema=COLUMN),
+        "lake.s.u",
+    ),
+    "drop_table": (lambda w: w.call("drop_table", schema_name="s", name="t"), "lake.s.t"),
+    "add_column": (lambda w: w.call("add_column", **TABLE, column_schema=COLUMN), "lake.s.t"),
+    "rename_table": (lambda w: w.call("rename_table", **TABLE, new_table_name="u"), "lake.s.t"),
+    "CreateSchema": (_json("CreateSchema", schema_name="new"), "lake.new"),
+    "DropSchema": (_json("DropSchema", schema_name="s"), "lake.s"),
+    "CreateTable": (
+        _json(
+            "CreateTable",
+            schema_name="s",
+            table_name="u",
+            schema={"fields": [{"name": "x", "type": "BIGINT"}]},
+        ),
+        "lake.s.u",
+    ),
+    "DropTable": (_json("DropTable", schema_name="s", table_name="t"), "lake.s.t"),
+    "AlterTableAddColumn": (
+        _json(
+            "AlterTableAddColumn",
+            schema_name="s",
+            table_name="t",
+            column={"name": "y", "type": "BIGINT"},
+        ),
+        "lake.s.t",
+    ),
+    "AlterTableDropColumn": (
+        _json("AlterTableDropColumn", schema_name="s", table_name="t", column_name="x"),
+        "lake.s.t",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "what"), CHANGES.values(), ids=CHANGES)
+def test_a_catalog_is_changed_only_by_those_who_may(
+    serving: Serving, mutable: MutableCatalog, change: Callable[[Wire], Any], what: str
+) -> None:
+    wire = serving(mutable, authorize=lambda access: access.operation is not Operation.CHANGE)
+
+    with pytest.raises(flight.FlightUnauthorizedError, match=f"you may not change {what}"):
+        change(wire)
+    assert mutable.calls == []
+
+
+def test_a_table_is_renamed_only_to_a_name_that_the_caller_may_change(
+    serving: Serving, mutable: MutableCatalog
+) -> None:
+    wire = serving(mutable, authorize=deny((Operation.CHANGE, "s", "reserved")))
+
+    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not change lake\.s\.reserved"):
+        wire.call("rename_table", **TABLE, new_table_name="reserved")
+    assert mutable.calls == []
+
+
+def test_a_catalog_that_may_not_be_seen_is_not_listed(serving: Serving, shop: Shop) -> None:
+    wire = serving(
+        {"shop": shop, "vault": shop}, authorize=lambda access: access.catalog != "vault"
+    )
+
+    assert wire.scan(path("__databases")).column("name").to_pylist() == ["shop"]
+    for call in (
+        lambda: wire.list_schemas("vault"),
+        lambda: wire.action("GetSchemas", b'{"catalog_name": "vault"}'),
+        lambda: wire.endpoints(path("vault", "public", "open")),
+        lambda: wire.call("create_transaction", catalog_name="vault"),
+        lambda: wire.call("catalog_version", catalog_name="vault"),
+    ):
+        with pytest.raises(flight.FlightUnauthorizedError, match="you may not"):
+            call()
+
+
+@pytest.mark.parametrize("spelled", ["", "vault"])
+def test_leaving_out_the_name_of_a_catalog_does_not_hide_it_from_the_hook(
+    serving: Serving, shop: Shop, spelled: str
+) -> None:
+    asked: list[Access] = []
+
+    def authorize(access: Access) -> bool:
+        asked.append(access)
+        return access.catalog != "vault"
+
+    wire = serving({"vault": shop}, authorize=authorize)
+
+    with pytest.raises(flight.FlightUnauthorizedError):
+        wire.list_schemas(spelled)
+    assert {access.catalog for access in asked} == {"vault"}
+
+
+def test_the_hook_hears_who_asks_and_for_what(serving: Serving, shop: Shop) -> None:
+    asked: list[Access] = []
+
+    def authorize(access: Access) -> bool:
+        asked.append(access)
+        return True
+
+    wire = serving(shop, auth=TOKENS, authorize=authorize)
+    wire.with_headers(authorization="Bearer g").endpoints(path("shop", "public", "open"))
+
+    assert asked == [Access("grace", Operation.READ, "shop", "public", "open")]

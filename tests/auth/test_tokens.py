@@ -1,0 +1,240 @@
+"""Bearer tokens: who they stand for, and what happens without a right one."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from lakeport.auth import (
+    Authenticator,
+    BearerAuth,
+    TokenTable,
+    authenticator_of,
+    bearer_token,
+)
+from lakeport.catalog import CatalogBuilder, StaticCatalog, current_request
+from lakeport.errors import PermissionDeniedError, UnauthenticatedError
+from tests.airport.rig import Serving, Wire, path
+
+TOKENS = {"token-of-ada": "ada", "token-of-grace": "grace"}
+
+
+def bearing(wire: Wire, token: str) -> Wire:
+    return wire.with_headers(authorization=f"Bearer {token}")
+
+
+@pytest.mark.parametrize("source", [TOKENS, TokenTable(TOKENS), BearerAuth(TOKENS.get), TOKENS.get])
+def test_a_token_stands_for_an_identity(serving: Serving, source: Any) -> None:
+    def whoami() -> pa.Table:
+        return pa.table({"me": [current_request().identity]})
+
+    columns = pa.schema([("me", pa.string())])
+    catalog = CatalogBuilder().schema("s").table("whoami", whoami, schema=columns).build()
+    wire = serving(catalog, auth=source)
+
+    for token, identity in TOKENS.items():
+        assert bearing(wire, token).scan(path("s", "whoami")).to_pydict() == {"me": [identity]}
+
+
+CALLS: dict[str, Callable[[Wire], Any]] = {
+    "DoAction": lambda wire: wire.list_schemas(),
+    "GetFlightInfo": lambda wire: wire.info(path("s", "t")),
+    "GetSchema": lambda wire: wire.client.get_schema(path("s", "t"), wire.options()),
+    "ListFlights": lambda wire: list(wire.client.list_flights(b"", wire.options())),
+    "ListActions": lambda wire: wire.client.list_actions(wire.options()),
+    "DoGet": lambda wire: wire.read(b'{"schema_name": "s", "table_name": "t"}'),
+    "DoExchange": lambda wire: wire.change("insert", path("s", "t"), pa.table({"x": [1]})),
+    "DoPut": lambda wire: (
+        wire.client.do_put(path("s", "t"), pa.schema([("x", pa.int64())]), wire.options())[1].read()
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_every_call_needs_a_token(
+    serving: Serving, catalog: StaticCatalog, call: Callable[[Wire], Any]
+) -> None:
+    wire = serving(catalog, auth=TOKENS)
+
+    # pyarrow's get_schema raises an OSError whatever the status.
+    expected = (flight.FlightUnauthenticatedError, OSError)
+    with pytest.raises(expected, match=r"this server needs a bearer token.*Unauthenticated"):
+        call(wire)
+
+
+def test_a_caller_without_a_token_is_told_about_the_secret(
+    serving: Serving, catalog: StaticCatalog
+) -> None:
+    wire = serving(catalog, auth=TOKENS)
+
+    with pytest.raises(flight.FlightUnauthenticatedError, match="CREATE SECRET") as told:
+        wire.list_schemas()
+
+    assert "TYPE airport" in str(told.value)
+    assert "SCOPE" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Bearer wrong", "Bearer token-of-ada2", "Bearer token-of-ad", "bearer TOKEN-OF-ADA"],
+)
+def test_a_wrong_token_is_refused(
+    serving: Serving, catalog: StaticCatalog, header: str
+) -> None:
+    wire = serving(catalog, auth=TOKENS, headers={"authorization": header})
+
+    with pytest.raises(flight.FlightUnauthenticatedError, match="the bearer token is not valid"):
+        wire.list_schemas()
+
+
+@pytest.mark.parametrize("header", ["Basic YWRhOng=", "token-of-ada", "Bearer", "Bearer  "])
+def test_a_header_without_a_bearer_token_is_no_token(
+    serving: Serving, catalog: StaticCatalog, header: str
+) -> None:
+    wire = serving(catalog, auth=TOKENS, headers={"authorization": header})
+
+    with pytest.raises(flight.FlightUnauthenticatedError, match="needs a bearer token"):
+        wire.list_schemas()
+
+
+def test_without_authentication_everybody_is_nobody(
+    serving: Serving, catalog: StaticCatalog
+) -> None:
+    wire = serving(catalog, headers={"authorization": "Bearer anything"})
+
+    assert wire.scan(path("s", "t")).num_rows == 3
+
+
+def test_the_first_of_several_tokens_counts(serving: Serving, catalog: StaticCatalog) -> None:
+    wire = serving(catalog, auth=TOKENS)
+    headers = [(b"authorization", b"Bearer wrong"), (b"authorization", b"Bearer token-of-ada")]
+    options = flight.FlightCallOptions(headers=headers)
+
+    with pytest.raises(flight.FlightUnauthenticatedError):
+        wire.client.list_actions(options)
+
+
+def test_every_entry_of_a_table_is_compared_in_constant_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = TokenTable({**TOKENS, "token-of-joan": "joan"})
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        compared.append((a, b))
+        return real(a, b)
+
+    real = hmac.compare_digest
+    monkeypatch.setattr("lakeport.auth.authentication.hmac.compare_digest", compare)
+
+    assert table.authenticate("token-of-ada") == "ada"
+    assert len(compared) == 3
+    with pytest.raises(UnauthenticatedError):
+        table.authenticate("x")
+    assert len(compared) == 6
+    assert len({len(digest) for pair in compared for digest in pair}) == 1
+
+
+def test_a_token_table_keeps_no_token() -> None:
+    table = TokenTable(TOKENS)
+
+    assert repr(table) == "TokenTable(2 tokens)"
+    assert not any(token in repr(vars(table)) for token in TOKENS)
+
+
+@pytest.mark.parametrize("tokens", [{}, {"": "ada"}, {"a": "ada", "": "x"}])
+def test_a_table_of_no_or_empty_tokens_is_refused(tokens: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="at least one token, and none may be empty"):
+        TokenTable(tokens)
+
+
+def test_a_token_for_nobody_is_not_valid() -> None:
+    with pytest.raises(UnauthenticatedError):
+        TokenTable({"t": ""}).authenticate("t")
+
+
+@pytest.mark.parametrize("answer", [None, ""])
+def test_a_callable_refuses_by_returning_nothing(answer: str | None) -> None:
+    with pytest.raises(UnauthenticatedError, match="the bearer token is not valid"):
+        BearerAuth(lambda token: answer).authenticate("t")
+
+
+def test_a_callable_that_fails_refuses_without_its_own_words() -> None:
+    def validate(token: str) -> str:
+        raise RuntimeError(f"cannot look up {token}")
+
+    with pytest.raises(UnauthenticatedError) as refused:
+        BearerAuth(validate).authenticate("secret-token")
+
+    assert str(refused.value) == "the bearer token is not valid"
+
+
+def test_a_callable_may_refuse_in_its_own_words() -> None:
+    def validate(token: str) -> str:
+        raise PermissionDeniedError("your account is closed")
+
+    with pytest.raises(PermissionDeniedError, match="your account is closed"):
+        BearerAuth(validate).authenticate("t")
+
+
+def test_a_refusal_of_a_callable_reaches_the_client(
+    serving: Serving, catalog: StaticCatalog
+) -> None:
+    def validate(token: str) -> str:
+        raise PermissionDeniedError("your account is closed")
+
+    wire = serving(catalog, auth=validate, headers={"authorization": "Bearer t"})
+
+    with pytest.raises(flight.FlightUnauthorizedError, match="your account is closed"):
+        wire.list_schemas()
+
+
+def test_sources_of_authentication_become_authenticators() -> None:
+    table = TokenTable(TOKENS)
+
+    assert authenticator_of(None) is None
+    assert authenticator_of(table) is table
+    assert isinstance(table, Authenticator)
+    assert isinstance(authenticator_of(TOKENS), TokenTable)
+    assert isinstance(authenticator_of(TOKENS.get), BearerAuth)
+
+
+@pytest.mark.parametrize(
+    ("header", "token"),
+    [
+        (None, None),
+        ("", None),
+        ("Bearer", None),
+        ("Bearer  ", None),
+        ("Basic abc", None),
+        ("Bearer abc", "abc"),
+        ("bearer abc ", "abc"),
+        ("BEARER a b", "a b"),
+    ],
+)
+def test_the_token_of_a_header(header: str | None, token: str | None) -> None:
+    assert bearer_token(header) == token
+
+
+def test_an_oversized_token_is_refused() -> None:
+    with pytest.raises(UnauthenticatedError, match="the bearer token is too long") as refused:
+        bearer_token("Bearer " + "x" * 16385)
+
+    assert "xx" not in str(refused.value)
+
+
+def test_an_oversized_token_never_reaches_the_authenticator(
+    serving: Serving, catalog: StaticCatalog
+) -> None:
+    seen: list[str] = []
+    wire = serving(catalog, auth=lambda token: seen.append(token))
+
+    with pytest.raises(pa.ArrowException):
+        bearing(wire, "x" * 100_000).list_schemas()
+
+    assert seen == []

@@ -1,0 +1,332 @@
+"""Tables of every kind of source, declared fluently or by decorator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from lakeport.catalog import (
+    CatalogBuilder,
+    FileFormat,
+    FileReference,
+    FunctionReference,
+    Partition,
+    ReferenceTable,
+    ScanOptions,
+    SchemaBuilder,
+    StatisticsTable,
+    Table,
+    project_schema,
+)
+from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError
+from tests.catalog.reading import rows_of, table_of
+
+ROWS = [{"id": 1, "name": "Ada"}, {"id": 2, "name": None}, {"id": 3, "name": "Grace"}]
+
+
+def test_an_arrow_table_is_served_as_it_is(schema: SchemaBuilder, people: pa.Table) -> None:
+    table = table_of(schema.table("t", people, comment="Everybody").build())
+
+    assert (table.name, table.comment) == ("t", "Everybody")
+    assert table.arrow_schema().equals(people.schema)
+    assert rows_of(table) == ROWS
+
+
+def test_a_record_batch_is_a_table(schema: SchemaBuilder, people: pa.Table) -> None:
+    table = table_of(schema.table("t", people.to_batches()[0]).build())
+
+    assert rows_of(table) == ROWS
+
+
+def test_a_pandas_frame_is_a_table_without_its_index(schema: SchemaBuilder) -> None:
+    frame = pd.DataFrame({"id": [1, 2, 3], "name": ["Ada", None, "Grace"]}, index=[7, 8, 9])
+
+    table = table_of(schema.table("t", frame).build())
+
+    assert table.arrow_schema().names == ["id", "name"]
+    assert table.arrow_schema().metadata is None
+    assert rows_of(table) == ROWS
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_polars_frame_is_a_table_with_plain_strings(schema: SchemaBuilder, lazy: bool) -> None:
+    frame = pl.DataFrame({"id": [1, 2, 3], "name": ["Ada", None, "Grace"]})
+
+    table = table_of(schema.table("t", frame.lazy() if lazy else frame).build())
+
+    assert table.arrow_schema().field("name").type == pa.string()
+    assert rows_of(table) == ROWS
+
+
+def test_anything_with_an_arrow_stream_is_a_table(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    class Streamed:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return people.__arrow_c_stream__(requested_schema)
+
+    assert rows_of(table_of(schema.table("t", Streamed()).build())) == ROWS
+
+
+def test_a_reader_factory_is_called_for_every_scan(schema: SchemaBuilder, people: pa.Table) -> None:
+    calls: list[int] = []
+
+    def factory() -> pa.RecordBatchReader:
+        calls.append(1)
+        return people.to_reader()
+
+    table = table_of(schema.table("t", factory).build())
+    learned_schema = len(calls)
+
+    assert table.arrow_schema().equals(people.schema)
+    assert rows_of(table) == ROWS
+    assert rows_of(table) == ROWS
+    assert len(calls) == learned_schema + 2
+
+
+def test_a_factory_with_a_declared_schema_is_not_called_at_build(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    def factory() -> pa.RecordBatchReader:
+        raise AssertionError("called too early")
+
+    table = table_of(schema.table("t", factory, schema=people.schema).build())
+
+    assert table.arrow_schema().equals(people.schema)
+
+
+def test_a_scan_callable_gets_the_scan_options(schema: SchemaBuilder, people: pa.Table) -> None:
+    seen: list[ScanOptions] = []
+
+    def scan(options: ScanOptions) -> pa.Table:
+        seen.append(options)
+        return people
+
+    table = table_of(schema.table("t", scan, schema=people.schema).build())
+    asked = ScanOptions(columns=("id",), limit=2, batch_size=10, partition=b"p")
+
+    assert rows_of(table, asked) == ROWS
+    assert seen == [asked]
+
+
+def test_a_decorated_scan_is_a_table_of_its_own_name(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    @schema.table(schema=people.schema, comment="By hand")
+    def everybody(options: ScanOptions) -> Iterator[pa.RecordBatch]:
+        yield from people.to_batches(max_chunksize=1)
+
+    table = table_of(schema.build(), "everybody")
+
+    assert table.comment == "By hand"
+    assert rows_of(table) == ROWS
+    assert list(everybody(ScanOptions()))[0].num_rows == 1
+
+
+def test_a_decorated_scan_can_be_given_another_name(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    @schema.table("renamed", schema=people.schema)
+    def everybody() -> pa.Table:
+        return people
+
+    assert rows_of(table_of(schema.build(), "renamed")) == ROWS
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        lambda people: people,
+        lambda people: people.to_reader(),
+        lambda people: people.to_batches()[0],
+        lambda people: people.to_batches(max_chunksize=1),
+        lambda people: iter(people.to_batches()),
+    ],
+    ids=["table", "reader", "batch", "list", "iterator"],
+)
+def test_a_scan_may_return_rows_in_any_form(
+    schema: SchemaBuilder, people: pa.Table, returned: object
+) -> None:
+    assert callable(returned)
+    table = table_of(schema.table("t", lambda: returned(people), schema=people.schema).build())
+
+    assert rows_of(table) == ROWS
+
+
+def test_a_scan_without_batches_has_no_rows(schema: SchemaBuilder, people: pa.Table) -> None:
+    table = table_of(schema.table("t", lambda: iter(()), schema=people.schema).build())
+
+    assert table.scan(ScanOptions()).schema.equals(people.schema)
+    assert rows_of(table) == []
+
+
+def test_a_scan_that_returns_something_else_is_named_in_the_error(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    table = table_of(schema.table("t", lambda: 42, schema=people.schema).build())
+
+    with pytest.raises(InternalError, match="table 't' returned int, expected a reader"):
+        table.scan(ScanOptions())
+
+
+def test_a_scan_that_yields_something_else_is_named_in_the_error(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    table = table_of(schema.table("t", lambda: ["row"], schema=people.schema).build())
+
+    with pytest.raises(InternalError, match="table 't' yielded str, expected record batches"):
+        table.scan(ScanOptions())
+
+
+def test_data_is_cast_to_a_declared_schema(schema: SchemaBuilder, people: pa.Table) -> None:
+    declared = pa.schema([("name", pa.large_string()), ("id", pa.int64())])
+
+    table = table_of(schema.table("t", people, schema=declared).build())
+
+    assert table.arrow_schema().equals(declared)
+    assert rows_of(table)[0] == {"name": "Ada", "id": 1}
+
+
+class HandMade:
+    """The least that a table needs."""
+
+    name = "made"
+    comment = "By hand"
+
+    def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        return project_schema(pa.schema([("x", pa.int64())]), columns)
+
+    def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
+        return pa.table({"x": [1]}).to_reader()
+
+
+def test_an_object_with_the_table_protocol_is_used_as_it_is(schema: SchemaBuilder) -> None:
+    made = HandMade()
+
+    assert table_of(schema.table(made).build(), "made") is made
+
+
+def test_statistics_are_offered_only_where_asked_for(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    catalog = schema.table("plain", people).table("counted", people, statistics=True).build()
+
+    assert not isinstance(table_of(catalog, "plain"), StatisticsTable)
+    assert isinstance(table_of(catalog, "counted"), StatisticsTable)
+
+
+def test_a_reference_table_hands_out_its_references(schema: SchemaBuilder) -> None:
+    columns = pa.schema([("x", pa.int64())])
+    one = FunctionReference("read_parquet", ("a.parquet",))
+    several = [one, FileReference("b.arrow", FileFormat.IPC_FILE)]
+
+    def choose(options: ScanOptions) -> Sequence[FunctionReference]:
+        return [one] if options.columns else []
+
+    catalog = (
+        schema.reference_table("one", one, schema=columns, comment="A file")
+        .reference_table("several", several, schema=columns)
+        .reference_table("chosen", choose, schema=columns)
+        .build()
+    )
+
+    tables = {name: table_of(catalog, name) for name in ("one", "several", "chosen")}
+    assert all(isinstance(table, ReferenceTable) for table in tables.values())
+    assert [t.endpoints(ScanOptions()) for t in tables.values()] == [[one], several, []]  # type: ignore[attr-defined]
+    assert tables["one"].comment == "A file"
+    assert tables["one"].arrow_schema(["x"]).equals(columns)
+
+
+def test_a_reference_table_is_not_scanned_by_the_server(schema: SchemaBuilder) -> None:
+    reference = FunctionReference("read_csv", ("a.csv",), {"header": True})
+    columns = pa.schema([("x", pa.int64())])
+    table = table_of(schema.reference_table("t", reference, schema=columns).build())
+
+    with pytest.raises(InvalidArgumentError, match="table 't' is read by the client"):
+        table.scan(ScanOptions())
+
+
+def test_a_catalog_is_built_in_one_chain_of_calls(people: pa.Table) -> None:
+    catalog = (
+        CatalogBuilder("shop", comment="A shop")
+        .schema("a", comment="First", tags={"team": "red"})
+        .table("t", people)
+        .schema("b")
+        .table("u", people)
+        .build()
+    )
+
+    assert (catalog.name, catalog.comment) == ("shop", "A shop")
+    assert [(s.name, s.comment, s.tags) for s in catalog.schemas()] == [
+        ("a", "First", {"team": "red"}),
+        ("b", "", {}),
+    ]
+    assert [[t.name for t in s.tables()] for s in catalog.schemas()] == [["t"], ["u"]]
+
+
+def test_names_are_found_whatever_their_case(schema: SchemaBuilder, people: pa.Table) -> None:
+    catalog = schema.table("Orders", people).build()
+
+    found = catalog.schema("S")
+    assert found is not None
+    assert found.table("oRDERS") is found.tables()[0]
+    assert found.table("other") is None
+    assert catalog.schema("other") is None
+
+
+def test_a_built_catalog_never_changes(schema: SchemaBuilder, people: pa.Table) -> None:
+    catalog = schema.table("t", people).build()
+
+    schema.table("late", people)
+
+    version = catalog.catalog_version()
+    assert version.is_fixed
+    assert catalog.schemas()[0].table("late") is None
+
+
+def test_two_builds_of_one_builder_are_independent(schema: SchemaBuilder, people: pa.Table) -> None:
+    first = schema.table("t", people).build()
+    second = schema.table("u", people).build()
+
+    assert [t.name for t in first.schemas()[0].tables()] == ["t"]
+    assert [t.name for t in second.schemas()[0].tables()] == ["t", "u"]
+
+
+def test_a_schema_called_main_is_built_with_a_warning(people: pa.Table) -> None:
+    builder = CatalogBuilder()
+    builder.schema("Main").table("t", people)
+
+    with pytest.warns(UserWarning, match="cannot address a schema named 'main'"):
+        builder.build()
+
+
+def test_the_parts_of_a_table_need_a_known_partition(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    table = table_of(schema.table("t", people).build())
+
+    for token in (b"0:99", b"2:1", b"-1:2", b"x", b"0:1:2", b""):
+        with pytest.raises(InvalidArgumentError, match="not a partition of table 't'"):
+            table.scan(ScanOptions(partition=token))
+
+
+def test_a_missing_column_is_named(schema: SchemaBuilder, people: pa.Table) -> None:
+    table = table_of(schema.table("t", people).build())
+
+    with pytest.raises(NotFoundError, match="there is no column 'nope'"):
+        table.arrow_schema(["id", "nope"])
+
+
+def test_a_partition_can_be_elsewhere() -> None:
+    assert Partition(b"1").location is None
+    assert Partition(b"1", "grpc://other:1").location == "grpc://other:1"
+
+
+def test_every_made_table_has_the_table_protocol(schema: SchemaBuilder, people: pa.Table) -> None:
+    catalog = schema.table("a", people).table("b", lambda: people, schema=people.schema).build()
+
+    assert all(isinstance(table, Table) for table in catalog.schemas()[0].tables())

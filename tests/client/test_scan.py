@@ -1,0 +1,290 @@
+"""Reading tables: columns, filters, limits, several endpoints, other servers."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from lakeport.airport import Server
+from lakeport.catalog import CatalogBuilder, Partition, ScanOptions, StaticCatalog, rowid_field
+from lakeport.client import Client, RemoteTable
+from lakeport.errors import (
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnsupportedError,
+)
+from lakeport.filters import Filter, FunctionCall, col, lit
+from lakeport.filters.types import BOOLEAN
+from tests.client.conftest import Attach
+from tests.client.wire import REUSE, WireServer, endpoints
+
+ROWS = 100_000
+
+
+@pytest.fixture
+def numbers() -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array(range(ROWS), pa.int64()),
+            "Text": pa.array([f"t{i % 10}" for i in range(ROWS)]),
+            "even": pa.array([i % 2 == 0 for i in range(ROWS)]),
+        }
+    )
+
+
+@pytest.fixture
+def table(attach: Attach, numbers: pa.Table) -> RemoteTable:
+    catalog = CatalogBuilder().schema("s").table("numbers", numbers, endpoints=4).build()
+    return attach(catalog).table("s.numbers")
+
+
+def test_a_scan_gives_every_row(table: RemoteTable, numbers: pa.Table) -> None:
+    assert table.scan().to_arrow().sort_by("id").equals(numbers)
+
+
+def test_columns_come_in_the_order_named(table: RemoteTable) -> None:
+    scan = table.scan(["even", "TEXT", "even"])
+    assert scan.schema.names == ["even", "Text", "even"]
+    assert scan.limit(1).to_arrow().column_names == ["even", "Text", "even"]
+
+
+def test_filters_are_applied_whatever_the_server_does(
+    wire: WireServer, hand_client: Client
+) -> None:
+    # The hand-written server ignores filters.
+    scan = hand_client.table("w.t").scan(["name"], where=col("ID") >= 2)
+    assert scan.to_arrow().to_pydict() == {"name": ["b", "c"]}
+    assert scan.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        (col("id") < 10, 10),
+        ((col("id") < 10) | (col("id") == 50), 11),
+        ((col("text") == "t1") & ~col("even"), ROWS // 10),
+        (~(col("even")), ROWS // 2),
+        (col("even"), ROWS // 2),
+        (col("text").starts_with("t9"), ROWS // 10),
+        (col("text").is_in(["t1", "t2", None]), ROWS // 5),
+        (Filter.of(col("id").between(5, 7), col("id") != 6), 2),
+        (Filter.always(), ROWS),
+        (None, ROWS),
+    ],
+)
+def test_filters_of_every_kind(table: RemoteTable, where: Any, count: int) -> None:
+    assert table.scan(where=where).count() == count
+
+
+def test_filters_can_be_added(table: RemoteTable) -> None:
+    scan = table.scan(where=col("id") < 100).filter(col("even")).select("id").limit(3)
+    assert scan.to_arrow().to_pydict() == {"id": [0, 2, 4]}
+
+
+def test_without_duckdb_arrow_applies_the_filter(
+    hand_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    scan = hand_client.table("w.t").scan(["id"], where=(col("id") >= 2) & (col("name") != "c"))
+    assert scan.to_arrow().to_pydict() == {"id": [2]}
+    odd = FunctionCall("levenshtein", (lit("a"), lit("b")), BOOLEAN)
+    with pytest.raises(UnsupportedError, match="install the duckdb package"):
+        hand_client.table("w.t").scan(where=odd).to_arrow()
+
+
+def test_a_filter_that_cannot_be_applied_is_refused(hand_client: Client) -> None:
+    foreign = FunctionCall("f", (), BOOLEAN, catalog="db", schema="s")
+    with pytest.raises(UnsupportedError, match="cannot be applied"):
+        hand_client.table("w.t").scan(where=foreign).to_arrow()
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2048, ROWS, ROWS + 1])
+def test_a_limit_is_kept(table: RemoteTable, limit: int) -> None:
+    scan = table.scan(limit=limit)
+    assert scan.count() == min(limit, ROWS)
+    assert scan.to_arrow().num_rows == min(limit, ROWS)
+
+
+def test_frames_of_pandas_and_polars(table: RemoteTable) -> None:
+    scan = table.scan(["id", "Text"], where=col("id") < 3)
+    assert scan.to_pandas().equals(pd.DataFrame({"id": [0, 1, 2], "Text": ["t0", "t1", "t2"]}))
+    assert scan.to_polars().equals(pl.DataFrame({"id": [0, 1, 2], "Text": ["t0", "t1", "t2"]}))
+
+
+@pytest.mark.parametrize("module", ["pandas", "polars"])
+def test_missing_packages_are_named(
+    table: RemoteTable, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UnsupportedError, match=f"install the {module} package"):
+        getattr(table.scan(limit=1), f"to_{module}")()
+
+
+def test_a_scan_can_be_read_again(table: RemoteTable) -> None:
+    scan = table.scan(["id"], limit=5)
+    assert scan.to_arrow().num_rows == scan.to_reader().read_all().num_rows == 5
+
+
+def test_wrong_requests_are_refused(table: RemoteTable) -> None:
+    with pytest.raises(NotFoundError, match="no column 'zip'"):
+        table.scan(["zip"]).to_arrow()
+    with pytest.raises(NotFoundError, match="no column 'zip' to filter by"):
+        table.scan(where=col("zip") == 1).to_arrow()
+    with pytest.raises(InvalidArgumentError, match="name at least one column"):
+        table.scan([])
+    with pytest.raises(InvalidArgumentError, match="must not be negative"):
+        table.scan(limit=-1)
+    with pytest.raises(InvalidArgumentError, match="is not a filter"):
+        table.scan(where="id > 5")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_the_row_identifier_may_be_anywhere(attach: Attach, position: int) -> None:
+    fields = [pa.field("a", pa.int64()), pa.field("b", pa.string())]
+    fields.insert(position, rowid_field("key", pa.string()))
+    data = pa.table({"a": [1, 2], "b": ["x", "y"], "key": ["k1", "k2"]})
+    schema = pa.schema(fields)
+    catalog = CatalogBuilder().schema("s").table("t", data.select(schema.names).cast(schema))
+    table = attach(catalog.build()).table("s.t")
+    assert table.scan().to_arrow().to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
+    rows = table.scan(["rowid", "b"], where=col("rowid") == "k2").to_arrow()
+    assert rows.to_pydict() == {"rowid": ["k2"], "b": ["y"]}
+    assert table.scan().count() == 2
+
+
+def test_a_column_called_rowid_is_a_column(attach: Attach) -> None:
+    catalog = CatalogBuilder().schema("s").table("t", pa.table({"rowid": [5]})).build()
+    assert attach(catalog).table("s.t").scan().to_arrow().to_pydict() == {"rowid": [5]}
+
+
+def test_no_endpoint_means_no_rows(wire: WireServer, hand_client: Client) -> None:
+    wire.replies["endpoints"] = endpoints()
+    rows = hand_client.table("w.t").scan(["name"]).to_arrow()
+    assert rows.schema.names == ["name"]
+    assert rows.num_rows == 0
+
+
+def test_endpoints_on_another_server(attach: Attach, numbers: pa.Table) -> None:
+    class Elsewhere:
+        name = "numbers"
+        comment = ""
+
+        def __init__(self, location: str | None) -> None:
+            self.location = location
+
+        def arrow_schema(self, columns: Any = None) -> pa.Schema:
+            return numbers.schema
+
+        def endpoints(self, options: ScanOptions) -> list[Partition]:
+            return [Partition(b"first", self.location), Partition(b"second")]
+
+        def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
+            assert options.partition is not None
+            start = 0 if options.partition == b"first" else ROWS // 2
+            return numbers.slice(start, ROWS // 2).to_reader()
+
+    def catalog(location: str | None) -> StaticCatalog:
+        return CatalogBuilder().schema("s").table(Elsewhere(location)).build()
+
+    with Server(catalog(None)) as other:
+        rows = attach(catalog(other.location)).table("s.numbers").scan(["id"]).to_arrow()
+    assert sorted(rows.column("id").to_pylist()) == list(range(ROWS))
+
+
+def test_many_endpoints_are_read_by_few_threads(attach: Attach) -> None:
+    def reader(options: ScanOptions) -> pa.Table:
+        assert options.partition is not None
+        return pa.table({"x": [int(options.partition)]})
+
+    class Parts:
+        name = "parts"
+        comment = ""
+
+        def arrow_schema(self, columns: Any = None) -> pa.Schema:
+            return pa.schema([("x", pa.int64())])
+
+        def endpoints(self, options: ScanOptions) -> list[Partition]:
+            return [Partition(str(i).encode()) for i in range(200)]
+
+        def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
+            return reader(options).to_reader()
+
+    client = attach(CatalogBuilder().schema("s").table(Parts()).build())
+    rows = client.table("s.parts").scan().to_arrow()
+    assert sorted(rows.column("x").to_pylist()) == list(range(200))
+
+
+def test_dictionary_columns_survive(attach: Attach) -> None:
+    data = pa.chunked_array(
+        [pa.array(["a", "b", None]).dictionary_encode(), pa.array(["c"]).dictionary_encode()]
+    )
+    catalog = CatalogBuilder().schema("s").table("t", pa.table({"d": data})).build()
+    column = attach(catalog).table("s.t").scan(where=col("d") != "b").to_arrow().column("d")
+    assert column.type == data.type
+    assert column.to_pylist() == ["a", "c"]
+
+
+def test_a_stream_without_rows_in_some_messages(wire: WireServer, hand_client: Client) -> None:
+    schema = wire.tables["t"].full_schema
+    batch = pa.RecordBatch.from_pylist(wire.tables["t"].rows, schema)
+    wire.stream = lambda: flight.GeneratorStream(
+        schema, iter([batch.slice(0, 0), (batch, b"\x81\xa8progress\xcb?\xf0\0\0\0\0\0\0")])
+    )
+    assert hand_client.table("w.t").scan().count() == 3
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (pa.schema([("id", pa.int32())]), "announced 3 columns and sends 1"),
+        (
+            pa.schema([("id", pa.int32()), ("name", pa.large_string()), ("rowid", pa.int64())]),
+            "announced string for column 'name' and sends large_string",
+        ),
+    ],
+)
+def test_a_stream_must_have_the_announced_columns(
+    wire: WireServer, hand_client: Client, schema: pa.Schema, message: str
+) -> None:
+    wire.stream = lambda: flight.RecordBatchStream(schema.empty_table())
+    with pytest.raises(InternalError, match=message):
+        hand_client.table("w.t").scan().to_arrow()
+
+
+def test_an_endpoint_needs_a_location(wire: WireServer, hand_client: Client) -> None:
+    wire.replies["endpoints"] = endpoints(flight.FlightEndpoint(b"t", []))
+    with pytest.raises(InternalError, match="without a location"):
+        hand_client.table("w.t").scan().to_arrow()
+
+
+def test_a_location_that_is_none_is_refused(wire: WireServer, hand_client: Client) -> None:
+    wire.replies["endpoints"] = endpoints(flight.FlightEndpoint(b"t", ["http://example.com"]))
+    with pytest.raises(InvalidArgumentError, match="is not a location"):
+        hand_client.table("w.t").scan().to_arrow()
+
+
+def test_flights_are_taken_by_path_and_by_command(attach: Attach, numbers: pa.Table) -> None:
+    client = attach(CatalogBuilder().schema("s").table("numbers", numbers).build())
+    by_path = client.take_flight(["s", "numbers"], columns=["id"])
+    by_command = client.take_flight('{"schema_name": "s", "table_name": "numbers"}')
+    assert by_path.filter(col("id") < 3).to_arrow().to_pydict() == {"id": [0, 1, 2]}
+    assert by_command.count() == ROWS
+    with pytest.raises(NotFoundError, match=r"no table s\.nothing"):
+        client.take_flight(["s", "nothing"]).to_arrow()
+
+
+def test_a_token_is_not_sent_where_it_could_be_read() -> None:
+    from lakeport.client.connection import Connection, Security
+
+    connection = Connection("grpc+tls://127.0.0.1:1", security=Security(token="t"))
+    with pytest.raises(PermissionDeniedError, match="not encrypted"):
+        connection.do_get("grpc://127.0.0.1:1", flight.Ticket(b""), ())
+    assert REUSE.startswith("arrow-flight-reuse-connection")

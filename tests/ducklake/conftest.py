@@ -1,0 +1,307 @@
+"""The real implementation beside ours: lakes made by DuckDB's own extension, compared row by row."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from lakeport.ducklake import Lake
+
+EXTENSIONS = ("ducklake", "sqlite_scanner", "postgres_scanner", "mysql_scanner", "httpfs")
+
+
+def unavailable(reason: str) -> None:
+    """Skip, but fail where everything must be there."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A DuckDB with the real implementation loaded."""
+    connection = duckdb.connect(config={"threads": 2})
+    for name in EXTENSIONS:
+        package = importlib.import_module(f"duckdb_extension_{name}")
+        folder = Path(next(iter(package.__path__))) / "extensions" / f"v{duckdb.__version__}"
+        connection.execute(f"LOAD '{folder / name}.duckdb_extension'")
+    connection.execute("SET TimeZone = 'UTC'; SET arrow_lossless_conversion = true")
+    return connection
+
+
+class RealLake:
+    """A lake made by the real implementation. SQL goes to it; `check` compares what ours reads."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, uri: str, data_path: str, options: str = ""
+    ) -> None:
+        self.connection, self.uri, self.data_path = connection, uri, data_path
+        self._options = (
+            f"DATA_PATH '{data_path}', METADATA_CATALOG 'meta'{options and ', ' + options}"
+        )
+        self.attached = False
+
+    def attach(self) -> None:
+        if not self.attached:
+            self.connection.execute(f"ATTACH '{self.uri}' AS lake ({self._options})")
+            self.connection.execute("USE lake")
+            self.attached = True
+
+    def detach(self) -> None:
+        if self.attached:
+            self.connection.execute("USE memory")
+            self.connection.execute("DETACH lake")
+            self.attached = False
+
+    def execute(self, *statements: str) -> None:
+        self.attach()
+        for statement in statements:
+            self.connection.execute(statement)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        self.attach()
+        return self.connection.execute(sql).fetchall()
+
+    def open(self, **options: Any) -> Lake:
+        """Our lake. The real one lets go of the database first."""
+        self.detach()
+        return Lake.open(self.uri, **options)
+
+    def snapshots(self) -> list[int]:
+        return [
+            row[0]
+            for row in self.query("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1")
+        ]
+
+    def tables(self, snapshot: int) -> list[tuple[str, str]]:
+        visible = (
+            f"begin_snapshot <= {snapshot} AND (end_snapshot IS NULL OR end_snapshot > {snapshot})"
+        )
+        rows = self.query(
+            f"SELECT schema_name, table_name FROM (FROM meta.ducklake_table WHERE {visible}) "
+            f"JOIN (FROM meta.ducklake_schema WHERE {visible}) USING (schema_id) ORDER BY ALL"
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def check(self, *, snapshots: list[int] | None = None, **options: Any) -> int:
+        """Compare every table at every snapshot; how many were compared."""
+        expected: dict[tuple[int, str, str], tuple[list[Any], list[Any]]] = {}
+        for snapshot in self.snapshots() if snapshots is None else snapshots:
+            for schema, table in self.tables(snapshot):
+                name = f"lake.{quote(schema)}.{quote(table)} AT (VERSION => {snapshot})"
+                expected[(snapshot, schema, table)] = self._rows(name)
+        names = {s: self.tables(s) for s in {key[0] for key in expected}}
+        with self.open(**options) as lake:
+            actual = {
+                key: lake.table(key[2], key[1], version=key[0]).scan(_all(lake, key)).to_table()
+                for key in expected
+            }
+            for snapshot, wanted in names.items():
+                assert lake.tables(version=snapshot) == wanted
+        for key, (types, rows) in expected.items():
+            self.connection.register("ours", actual[key])
+            our_types, our_rows = self._rows("ours")
+            self.connection.unregister("ours")
+            assert our_types == types, key
+            assert our_rows == rows, key
+        return len(expected)
+
+    def _rows(self, source: str) -> tuple[list[Any], list[Any]]:
+        """Types, and rows as text with row ids, in one order."""
+        described = self.connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+        columns = [
+            (n, t.replace("VARIANT", "JSON"))
+            for n, t, *_ in described
+            if n not in ("rowid", "snapshot_id")
+        ]
+        texts = [
+            f"{quote(n)}::JSON::VARCHAR" if t == "JSON" else f"{quote(n)}::VARCHAR"
+            for n, t in columns
+        ]
+        rows = self.connection.execute(
+            f"SELECT rowid, snapshot_id, {', '.join(texts)} FROM {source}"
+        ).fetchall()
+        return columns, sorted(rows, key=repr)
+
+
+def quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _all(lake: Lake, key: tuple[int, str, str]) -> list[str]:
+    table = lake.table(key[2], key[1], version=key[0])
+    return [*table.schema.names, "rowid", "snapshot_id"]
+
+
+@pytest.fixture(scope="session")
+def reference() -> Iterator[duckdb.DuckDBPyConnection]:
+    with closing(connect()) as connection:
+        yield connection
+
+
+LakeMaker = Callable[..., RealLake]
+
+
+@pytest.fixture
+def make_lake(
+    reference: duckdb.DuckDBPyConnection, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[LakeMaker]:
+    """Make lakes on any of the four databases; they are detached at the end of the test."""
+    made: list[RealLake] = []
+
+    def make(kind: str = "duckdb", options: str = "", data_path: str | None = None) -> RealLake:
+        name = f"lake{len(made)}"
+        if kind == "duckdb":
+            uri = f"ducklake:{tmp_path / name}.ducklake"
+        elif kind == "sqlite":
+            uri = f"ducklake:sqlite:{tmp_path / name}.sqlite"
+        elif kind == "postgresql":
+            uri = request.getfixturevalue("postgresql")()
+        else:
+            uri = request.getfixturevalue("mariadb")()
+        lake = RealLake(reference, uri, data_path or f"{tmp_path / name}_data/", options)
+        made.append(lake)
+        return lake
+
+    yield make
+    for lake in made:
+        with suppress(duckdb.Error):
+            reference.execute("ROLLBACK")
+        lake.detach()
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait(ready: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            ready()
+        except Exception as error:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{what} did not start: {error}") from error
+            time.sleep(0.1)
+        else:
+            return
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """A PostgreSQL server of our own; each call makes a database and gives its lake's URI."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    initdb = shutil.which("initdb") or (str(found[-1]) if found else None)
+    if initdb is None:
+        unavailable("PostgreSQL is not installed (Debian: postgresql)")
+    import psycopg
+
+    binaries = Path(str(initdb)).parent
+    folder = tmp_path_factory.mktemp("postgresql")
+    port = _free_port()
+    user: list[str] = []
+    if os.geteuid() == 0:  # the server refuses to run as root
+        shutil.chown(folder, "postgres")
+        for parent in folder.parents:
+            if parent == Path("/tmp") or parent == parent.parent:
+                break
+            parent.chmod(0o755)
+        user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+    run = [
+        *user,
+        str(binaries / "initdb"),
+        "-D",
+        str(folder / "data"),
+        "-A",
+        "trust",
+        "-U",
+        "postgres",
+        "-E",
+        "UTF8",
+    ]
+    subprocess.run(run, check=True, capture_output=True, cwd=folder)
+    server = subprocess.Popen(
+        [
+            *user, str(binaries / "postgres"), "-D", str(folder / "data"), "-p", str(port), "-k", str(folder),
+            "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "full_page_writes=off",
+        ],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
+    )  # fmt: skip
+    address = f"host=127.0.0.1 port={port} user=postgres"
+    count = 0
+
+    def create() -> str:
+        nonlocal count
+        count += 1
+        with psycopg.connect(f"{address} dbname=postgres", autocommit=True) as admin:
+            admin.execute(f"CREATE DATABASE lake{count}".encode())
+        return f"ducklake:postgres:dbname=lake{count} {address}"
+
+    try:
+        _wait(lambda: psycopg.connect(f"{address} dbname=postgres").close(), "PostgreSQL")
+        yield create
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """A MariaDB server of our own; each call makes a database and gives its lake's URI."""
+    install, daemon = (
+        shutil.which("mariadb-install-db"),
+        shutil.which("mariadbd", path="/usr/sbin:/usr/bin"),
+    )
+    if install is None or daemon is None:
+        unavailable("MariaDB is not installed (Debian: mariadb-server)")
+    import pymysql
+
+    folder = tmp_path_factory.mktemp("mariadb")
+    port = _free_port()
+    user = ["--user=root"] if os.geteuid() == 0 else []
+    data = f"--datadir={folder / 'data'}"
+    made = [str(install), data, "--auth-root-authentication-method=normal", "--skip-test-db", *user]
+    subprocess.run(made, check=True, capture_output=True)
+    server = subprocess.Popen(
+        [
+            str(daemon), "--no-defaults", data, f"--port={port}", f"--socket={folder / 'socket'}",
+            f"--pid-file={folder / 'pid'}", "--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0", *user,
+        ],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    count = 0
+
+    def admin(statement: str) -> None:
+        with closing(
+            pymysql.connect(unix_socket=str(folder / "socket"), user="root", autocommit=True)
+        ) as connection:
+            connection.cursor().execute(statement)
+
+    def create() -> str:
+        nonlocal count
+        count += 1
+        admin(f"CREATE DATABASE lake{count} CHARACTER SET utf8mb4")
+        return f"ducklake:mysql:db=lake{count} host=127.0.0.1 port={port} user=lake password=secret"
+
+    try:
+        _wait((folder / "socket").lstat, "MariaDB")
+        admin("CREATE USER 'lake'@'%' IDENTIFIED BY 'secret'")
+        admin("CREATE USER 'lake'@'localhost' IDENTIFIED BY 'secret'")
+        admin("GRANT ALL ON *.* TO 'lake'@'%'")
+        admin("GRANT ALL ON *.* TO 'lake'@'localhost'")
+        yield create
+    finally:
+        server.terminate()
+        server.wait(30)

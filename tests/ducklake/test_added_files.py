@@ -1,0 +1,155 @@
+"""Files that were not written by the lake: matched by name, with values from their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeport.ducklake.errors import CorruptLakeError
+
+KINDS = ("duckdb", "sqlite")
+
+
+def write(path: Path, columns: dict[str, Any] | pa.Table, **options: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **options)
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_are_found_by_name_in_any_order(
+    kind: str, make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "ext" / "a b%20c.parquet", {"V": ["x", "y"], "id": [1, 2]})
+    lake = make_lake(kind)
+    lake.execute(
+        "CREATE TABLE t(id BIGINT, v VARCHAR)",
+        f"CALL ducklake_add_data_files('lake', 't', '{file}')",
+        "ALTER TABLE t RENAME COLUMN v TO w",
+        "ALTER TABLE t ADD COLUMN v INTEGER DEFAULT 3",
+        "DELETE FROM t WHERE id = 1",
+        "UPDATE t SET v = 4",
+    )
+    assert lake.check() > 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_missing_columns_take_their_default_and_extra_ones_are_ignored(
+    kind: str, make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "a.parquet", {"id": [1, 2], "other": ["p", "q"]})
+    lake = make_lake(kind)
+    lake.execute(
+        "CREATE TABLE t(id BIGINT)",
+        "ALTER TABLE t ADD COLUMN v VARCHAR DEFAULT 'd'",
+        f"CALL ducklake_add_data_files('lake', 't', '{file}', allow_missing => true, ignore_extra_columns => true)",
+    )
+    lake.check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_come_from_hive_folders(
+    kind: str, make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    root = tmp_path / "hive"
+    for folder, start in (("dt=2024-01-01/region=eu", 0), ("dt=2024-01-02/region=a%20b", 10)):
+        write(root / folder / "f.parquet", {"id": pa.array([start, start + 1], pa.int64())})
+    write(root / "dt=2024-01-03" / "region=__HIVE_DEFAULT_PARTITION__" / "f.parquet", {"id": [20]})
+    lake = make_lake(kind)
+    lake.execute(
+        "CREATE TABLE t(id BIGINT, dt DATE, region VARCHAR)",
+        f"CALL ducklake_add_data_files('lake', 't', '{root}/*/*/*.parquet', hive_partitioning => true)",
+        "ALTER TABLE t RENAME COLUMN region TO area",
+        "DELETE FROM t WHERE id = 10",
+    )
+    lake.check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nested_columns_are_found_by_name_at_every_level(
+    kind: str, make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    table = pa.table(
+        {
+            "m": pa.array(
+                [[("k", {"b": 1, "a": "x"})], None],
+                pa.map_(pa.string(), pa.struct([("b", pa.int32()), ("a", pa.string())])),
+            ),
+            "s": pa.array(
+                [{"y": "q", "x": 5}, None], pa.struct([("y", pa.string()), ("x", pa.int32())])
+            ),
+            "l": pa.array(
+                [[{"d": 2, "c": 1}], []],
+                pa.list_(pa.struct([("d", pa.int32()), ("c", pa.int32())])),
+            ),
+            "id": pa.array([1, 2], pa.int32()),
+        }
+    )
+    file = write(tmp_path / "n.parquet", table)
+    lake = make_lake(kind)
+    lake.execute(
+        "CREATE TABLE t(id INTEGER, s STRUCT(x INTEGER, y VARCHAR), l STRUCT(c INTEGER, d INTEGER)[], m MAP(VARCHAR, STRUCT(a VARCHAR, b INTEGER)))",
+        f"CALL ducklake_add_data_files('lake', 't', '{file}')",
+        "ALTER TABLE t RENAME s.x TO xx",
+        "ALTER TABLE t ADD COLUMN l.element.e INTEGER",
+        "ALTER TABLE t DROP COLUMN m.value.a",
+    )
+    lake.check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_foreign_physical_types_are_cast(
+    kind: str, make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    import datetime as dt
+    from decimal import Decimal
+
+    table = pa.table(
+        {
+            "i": pa.array([1, None], pa.int8()),
+            "f": pa.array([1.5, None], pa.float32()),
+            "s": pa.array(["a", None], pa.large_string()),
+            "c": pa.array(["x", "y"]).dictionary_encode(),
+            "ts": pa.array([dt.datetime(2024, 1, 2, 3, 4, 5), None], pa.timestamp("ms")),
+            "d": pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)),
+            "l": pa.array([[1], None], pa.large_list(pa.int16())),
+        }
+    )
+    file = write(tmp_path / "p.parquet", table)
+    lake = make_lake(kind)
+    lake.execute(
+        "CREATE TABLE t(i INTEGER, f DOUBLE, s VARCHAR, c VARCHAR, ts TIMESTAMP, d DECIMAL(18,4), l INTEGER[])",
+        f"CALL ducklake_add_data_files('lake', 't', '{file}')",
+    )
+    lake.check()
+
+
+def test_old_int96_timestamps_are_read(make_lake: Callable[..., Any], tmp_path: Path) -> None:
+    import datetime as dt
+
+    table = pa.table(
+        {"ts": pa.array([dt.datetime(2024, 1, 2, 3, 4, 5, 678), None], pa.timestamp("us"))}
+    )
+    file = write(tmp_path / "p.parquet", table, use_deprecated_int96_timestamps=True)
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t(ts TIMESTAMP)", f"CALL ducklake_add_data_files('lake', 't', '{file}')"
+    )
+    lake.check()
+
+
+def test_a_file_without_field_ids_and_mapping_is_refused(
+    make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute("CREATE TABLE t AS SELECT 1 AS id")
+    with lake.open() as ours:
+        file = ours.table("t").files()[0].path
+        write(Path(file), {"id": [1]})
+        with pytest.raises(CorruptLakeError, match="neither field ids nor a name mapping"):
+            ours.table("t").scan().to_table()

@@ -1,0 +1,260 @@
+"""Pruning loses no row, and leaves out the files that cannot match."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakeport.ducklake import Lake, LakeTable
+from lakeport.ducklake.buckets import bucket_of, murmur3
+from lakeport.ducklake.model import Column
+from lakeport.filters import Constant, DuckDBEncoder, Expression, Filter, LogicalType, col, lit
+
+COLUMNS = """
+    i INTEGER, b BIGINT, u UBIGINT, f DOUBLE, r FLOAT, d DECIMAL(9,2), dt DATE, ts TIMESTAMP, tz TIMESTAMPTZ,
+    tm TIME, s VARCHAR, u4 UUID, t BOOLEAN, iv INTERVAL, zz TIMETZ, bl BLOB, st STRUCT(x INTEGER, y VARCHAR)
+"""
+ROWS = """
+    SELECT i::INTEGER, (i * 1000003)::BIGINT, i::UBIGINT,
+        CASE WHEN i % 11 = 0 THEN 'nan' WHEN i % 13 = 0 THEN '-inf' ELSE i / 3 END::DOUBLE, (i / 7)::FLOAT,
+        (i / 4)::DECIMAL(9,2), '2023-11-01'::DATE + i::INTEGER, '2023-12-31 20:00:00'::TIMESTAMP + INTERVAL (i) HOUR,
+        '2023-12-31 20:00:00+00'::TIMESTAMPTZ + INTERVAL (i) HOUR, '00:00:00'::TIME + INTERVAL (i * 7) MINUTE,
+        CASE WHEN i % 17 = 0 THEN NULL WHEN i % 5 = 0 THEN repeat('é', 200) || i ELSE 'k' || i END,
+        ('00000000-0000-0000-0000-' || lpad(i::VARCHAR, 12, '0'))::UUID, i % 2 = 0,
+        INTERVAL (i) DAY, '10:00:00+02'::TIMETZ, ('x' || i)::BLOB, CASE WHEN i % 3 = 0 THEN NULL ELSE {'x': i, 'y': 'y' || i} END
+    FROM range(:start, :end) r(i)
+"""
+SPECS = (
+    None,
+    "i",
+    "s",
+    "year(ts), month(ts)",
+    "day(dt), hour(ts)",
+    "bucket(5, i)",
+    "bucket(3, s)",
+    "bucket(4, u4), t",
+    "year(tz)",
+    "bucket(3, d), bucket(3, dt)",
+    "dt",
+    "d",
+)
+
+
+@pytest.fixture(scope="module")
+def table(
+    reference: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LakeTable]:
+    """One table whose files were written with many partition specs."""
+    folder = tmp_path_factory.mktemp("pruning")
+    uri = f"ducklake:sqlite:{folder}/lake.sqlite"
+    reference.execute(f"ATTACH '{uri}' AS pruned (DATA_PATH '{folder}/data/')")
+    reference.execute("CALL ducklake_set_option('pruned', 'hive_file_pattern', false)")
+    reference.execute(f"CREATE TABLE pruned.t({COLUMNS})")
+    for number, spec in enumerate(SPECS):
+        if spec is not None:
+            reference.execute(f"ALTER TABLE pruned.t SET PARTITIONED BY ({spec})")
+        reference.execute(f"INSERT INTO pruned.t {_rows(number * 30)}")
+    reference.execute("INSERT INTO pruned.t (i, s) VALUES (7, 'inlined'), (NULL, NULL)")
+    reference.execute("ALTER TABLE pruned.t ALTER COLUMN r TYPE DOUBLE")
+    reference.execute("ALTER TABLE pruned.t ADD COLUMN later INTEGER DEFAULT 9")
+    reference.execute("DELETE FROM pruned.t WHERE i = 11")
+    reference.execute("DETACH pruned")
+    with Lake.open(uri) as lake:
+        yield lake.table("t")
+
+
+def _rows(start: int) -> str:
+    return ROWS.replace(":start", str(start)).replace(":end", str(start + 40))
+
+
+def constants() -> dict[str, st.SearchStrategy[Any]]:
+    numbers = st.integers(-5, 420)
+    moment = st.integers(-50, 450).map(
+        lambda h: dt.datetime(2023, 12, 31, 20) + dt.timedelta(hours=h)
+    )
+    return {
+        "i": numbers,
+        "b": numbers.map(lambda n: n * 1000003),
+        "u": st.integers(0, 420),
+        "f": st.one_of(
+            numbers.map(lambda n: n / 3), st.sampled_from([float("nan"), float("inf"), -0.0])
+        ),
+        "r": numbers.map(lambda n: n / 7),
+        "d": numbers.map(lambda n: n / 4),
+        "dt": st.integers(-5, 420).map(lambda n: dt.date(2023, 11, 1) + dt.timedelta(days=n)),
+        "ts": moment,
+        "tz": moment.map(lambda m: m.replace(tzinfo=dt.UTC)),
+        "tm": st.integers(0, 1439).map(lambda n: dt.time(n // 60, n % 60)),
+        "s": st.one_of(
+            numbers.map(lambda n: f"k{n}"), numbers.map(lambda n: "é" * 200 + str(n)), st.just("é")
+        ),
+        "t": st.booleans(),
+        "later": st.sampled_from([8, 9, 10]),
+    }
+
+
+@st.composite
+def predicates(draw: st.DrawFn) -> Expression:
+    name = draw(st.sampled_from(sorted(constants())))
+    values = constants()[name]
+    column = col(name)
+    kind = draw(
+        st.sampled_from(
+            ["eq", "ne", "lt", "le", "gt", "ge", "between", "in", "null", "notnull", "prefix"]
+        )
+    )
+    if kind == "between":
+        return column.between(draw(values), draw(values))
+    if kind == "in":
+        return column.is_in(draw(st.lists(values, min_size=1, max_size=4)))
+    if kind == "prefix":
+        return col("s").starts_with(draw(st.sampled_from(["k", "k1", "é", "", "z"])))
+    if kind in ("null", "notnull"):
+        return column.is_null() if kind == "null" else column.is_not_null()
+    return getattr(column, f"__{kind}__")(draw(values))  # type: ignore[no-any-return]
+
+
+FILTERS = st.recursive(
+    predicates(),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda pair: pair[0] & pair[1]),
+        st.tuples(inner, inner).map(lambda pair: pair[0] | pair[1]),
+        inner.map(lambda one: ~one),
+    ),
+    max_leaves=4,
+)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(predicate=FILTERS)
+def test_a_pruned_scan_gives_the_rows_that_match(
+    predicate: Expression, table: LakeTable, everything: pa.Table
+) -> None:
+    plan = table.scan(["i", "s", "rowid"], predicate)
+    read = set(plan.to_table()["rowid"].to_pylist())
+    sql = DuckDBEncoder().encode(plan.filter) or "TRUE"
+    with duckdb.connect(config={"threads": 1}) as duck:
+        duck.execute("SET TimeZone = 'UTC'")
+        matching = {
+            row[0] for row in duck.from_arrow(everything).filter(sql).project("rowid").fetchall()
+        }
+    assert matching <= read
+    assert plan.pruning.kept <= plan.pruning.files
+
+
+@pytest.fixture(scope="module")
+def everything(table: LakeTable) -> pa.Table:
+    return table.scan([*table.schema.names, "rowid"]).to_table()
+
+
+@pytest.mark.parametrize(
+    ("predicate", "at_most"),
+    [
+        (col("i") == 3, 2),
+        (col("b") > 369 * 1000003, 25),
+        (col("s") == "k7", 3),
+        (col("ts") < dt.datetime(2023, 12, 31, 22), 2),
+        (col("later") == 9, 1000),
+        (col("i").is_in([1, 2]), 2),
+        ((col("i") < 0) & (col("s") == "k1"), 0),
+    ],
+)
+def test_files_that_cannot_match_are_left_out(
+    predicate: Expression, at_most: int, table: LakeTable
+) -> None:
+    plan = table.scan(filter=predicate)
+    assert plan.pruning.kept <= at_most
+    assert len(plan.tasks) <= at_most + 1
+    assert f"files: {plan.pruning.kept} of {plan.pruning.files} read" in plan.explain()
+
+
+def test_partition_values_prune_before_statistics(table: LakeTable) -> None:
+    assert table.scan(filter=col("i") == 155).pruning.by_partition > 0
+
+
+def test_a_field_of_a_struct_is_pruned_by_its_own_statistics(table: LakeTable) -> None:
+    from lakeport.filters import ColumnRef, Comparison, ComparisonOp, FunctionCall
+
+    field = FunctionCall("struct_extract", (ColumnRef("st"), lit("x")), LogicalType("INTEGER"))
+    plan = table.scan(["rowid"], Filter.of(Comparison(ComparisonOp.LESS, field, lit(5))))
+    assert 0 < plan.pruning.kept < plan.pruning.files / 4
+
+
+@pytest.mark.parametrize(
+    ("type", "literal", "hashed"),
+    [
+        ("int32", "34", 2017239379),
+        ("boolean", "true", 1392991556),
+        ("date", "DATE '2017-11-16'", -653330422),
+        ("timestamp", "TIMESTAMP '2017-11-16 22:31:08'", -2047944441),
+        ("time", "TIME '22:31:08'", -662762989),
+        ("float64", "1.0", -142385009),
+        ("decimal(9,2)", "14.20", -622427183),
+        ("uint32", "34", -427558391),
+        ("uuid", "'f79c3e09-677c-4bbd-a479-3f349cb785e7'", 980414783),
+        ("varchar", "'iceberg'", 1210000089),
+    ],
+)
+def test_buckets_hash_like_the_real_implementation(type: str, literal: str, hashed: int) -> None:
+    expected = (hashed & 0x7FFFFFFF) % 1000
+    assert bucket_of(literal, Column(id=1, name="c", type=type), 1000) == expected
+    assert murmur3(b"") == 0
+
+
+def test_a_constant_of_another_kind_prunes_nothing(table: LakeTable) -> None:
+    files = table.scan().pruning.files
+    for constant in (Constant("x", LogicalType("VARCHAR")), Constant(b"x", LogicalType("BLOB"))):
+        assert table.scan(["i"], col("i") == constant).pruning.kept == files
+
+
+def test_statistics_of_intervals_and_zoned_times_are_ignored(table: LakeTable) -> None:
+    for name in ("iv", "zz"):
+        plan = table.scan(["rowid"], col(name).is_not_null())
+        assert plan.pruning.kept == plan.pruning.files
+
+
+def test_twenty_thousand_files_are_planned_within_a_second(
+    make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    import time
+
+    import psycopg
+
+    lake = make_lake("postgresql")
+    lake.execute(
+        "CREATE TABLE t(id BIGINT, v VARCHAR)", "INSERT INTO t SELECT i, 'x' FROM range(20) r(i)"
+    )
+    lake.detach()
+    with psycopg.connect(lake.uri.removeprefix("ducklake:postgres:")) as database:
+        database.execute(
+            "INSERT INTO ducklake_data_file SELECT 1000 + i, table_id, begin_snapshot, NULL, NULL, 'f' || i || '.parquet',"
+            " true, 'parquet', 1000, 100000, 500, 1000 * i, NULL, NULL, NULL, NULL"
+            " FROM ducklake_data_file, generate_series(1, 20000) g(i)"
+        )
+        database.execute(
+            "INSERT INTO ducklake_file_column_stats SELECT 1000 + i, 1, c, 100, 1000, 0, (1000 * i)::text,"
+            " (1000 * i + 999)::text, NULL, NULL FROM generate_series(1, 20000) g(i), generate_series(1, 2) h(c)"
+        )
+        database.execute("ANALYZE")
+    with lake.open() as ours:
+        ours.table("t").scan(filter=col("id") == 5)
+        best = 9.0
+        for key in (5_000_123, 7_000_001, 123_456):
+            start = time.perf_counter()
+            plan = ours.table("t").scan(filter=col("id") == key)
+            best = min(best, time.perf_counter() - start)
+            assert plan.pruning.kept == 1
+            assert plan.pruning.files == 20_001
+    assert best < 1.0

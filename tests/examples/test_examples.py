@@ -1,0 +1,117 @@
+"""Every script in `examples/` runs, ends, and prints what its readers are told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+EXPECTED = {
+    "auth": """
+        ada sees ['public', 'private']
+        bob sees ['public']
+        you may not read shop.private.salaries
+        the bearer token is not valid
+    """,
+    "basic": """
+        sales.orders(id int64, customer string, price double): Every order
+        Ada paid 9.5
+        Grace paid 20.0
+        Edsger paid 12.0
+        3000 squares
+    """,
+    "dataframe": """
+        pandas ['Ada', 'Edsger']
+        polars ['London', 'Leiden']
+        1 row of the lazy frame
+    """,
+    "ddl": """
+        items(id int32 NOT NULL, name string NOT NULL, price double)
+        items(id int64 NOT NULL, title string NOT NULL, price double, stock int32 DEFAULT 0)
+        [{'id': 1, 'title': 'tea', 'price': 2.5, 'stock': 0}]
+        ['items', 'bargains']
+        schema 'shop' has 2 tables; drop them first, or use CASCADE
+        []
+    """,
+    "dml": """
+        inserted 2
+        refused: a note must have a text
+        updated 1
+        deleted [{'text': 'milk', 'done': True}]
+        left [{'text': 'bread', 'done': False}]
+    """,
+    "filter": """
+        [{'name': 'Grace'}]
+        [{'name': 'Grace'}]
+    """,
+    "functions": """
+        ['HELLO!', 'WORLD!']
+        ['REALLY?']
+        ['double']
+        [{'n': 0, 'word': 'word 0'}, {'n': 1, 'word': 'word 1'}]
+        [{'name': 'Ada'}, {'name': 'Grace'}]
+    """,
+    "multi_catalog": """
+        ['north', 'south']
+        3 orders in the north
+        Hello Ada
+        5 orders in the west
+        there is no catalog 'west'; this server has: 'north', 'south'
+    """,
+    "table_references": """
+        the client reads 2 of 2 files
+        [7.25, 12.5, 30.0]
+        the client reads 1 of 2 files
+        [{'year': 2025, 'minutes': 7.25}]
+    """,
+    "time_travel": """
+        now:       [{'item': 'tea', 'price': 3, 'unit': 'EUR'}]
+        version 1: [{'item': 'tea', 'price': 2.0}]
+        mid 2025:  [{'item': 'tea', 'price': 2.5}, {'item': 'cake', 'price': 4.0}]
+        1999:      table prices has no state TIMESTAMP => 1999-01-01 00:00:00+00
+    """,
+    "tls": """
+        grpc+tls
+        1 row over TLS
+        refused without a certificate
+        1 row over mutual TLS
+    """,
+    "transactions": """
+        inside:  {'ada': 70, 'bob': 30}
+        outside: {'ada': 100, 'bob': 0}
+        after:   {'ada': 70, 'bob': 30}
+        after:   {'ada': 70, 'bob': 30}
+    """,
+}
+
+
+def test_every_example_is_expected() -> None:
+    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == sorted(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_example_runs_and_prints_what_it_promises(name: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py")],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    printed = iter(line.strip() for line in ran.stdout.splitlines())
+    for expected in EXPECTED[name].strip().splitlines():
+        assert expected.strip() in printed, f"{expected.strip()!r} is missing in:\n{ran.stdout}"
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_example_tells_the_sql_for_duckdb(name: str) -> None:
+    docstring = (EXAMPLES / f"{name}.py").read_text().split('"""')[1]
+
+    assert "--serve" in docstring
+    assert "ATTACH '" in docstring

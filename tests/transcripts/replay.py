@@ -1,0 +1,542 @@
+"""Replays a recorded theme against a server, as the client would: each reply is read and compared.
+
+Two ways to address objects are replayed: with the descriptors of the recording, which a person
+could have written, and with those that our own listing publishes, which a client echoes.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import msgpack
+import pyarrow as pa
+from pyarrow import flight
+from tests.transcripts import acceptance, comparison
+from tests.transcripts.acceptance import Entry, Listing, require
+from tests.transcripts.catalog import recorded_listing
+from tests.transcripts.duckdb_side import DuckDBSide, attached_as
+from tests.transcripts.recording import Rpc, Statement
+from tests.transcripts.wire import CallFailedError, OpenExchange, Wire
+
+__all__ = ["Descriptors", "Replay"]
+
+_ROWID_ID = 2**64 - 1
+_DDL_TABLE_ACTIONS = {
+    "create_table",
+    "add_column",
+    "remove_column",
+    "rename_column",
+    "rename_table",
+    "change_column_type",
+    "set_default",
+    "set_not_null",
+    "drop_not_null",
+    "add_field",
+    "remove_field",
+    "rename_field",
+}
+
+Path = tuple[str, ...]
+
+
+class Descriptors(enum.Enum):
+    """Whose descriptors a replay sends."""
+
+    RECORDED = "recorded"
+    PUBLISHED = "published"
+
+
+@dataclass(repr=False)
+class ScanReplay:
+    """A scan as it was asked for, and what came back."""
+
+    catalog: str
+    path: Path
+    bound: pa.Schema
+    column_ids: Sequence[int]
+    has_filter: bool
+    rows: pa.Table
+    recorded: comparison.RecordedRows
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that the client reads."""
+        visible = [f.name for f in self.bound if not _is_rowid(f)]
+        rowid = [f.name for f in self.bound if _is_rowid(f)]
+        names = [rowid[0] if n == _ROWID_ID else visible[n] for n in self.column_ids]
+        return list(dict.fromkeys(names))
+
+
+@dataclass(repr=False)
+class Replay:
+    """The state of a client that plays a theme: what it knows from discovery, its transactions."""
+
+    wire: Wire
+    descriptors: Descriptors = Descriptors.RECORDED
+    default_catalog: str = "db1"
+    first_version: int = 0
+    """The number of the first version of a table on this server; the recordings count from 0."""
+    duckdb: DuckDBSide = field(default_factory=DuckDBSide)
+    _transactions: dict[str, str | None] = field(default_factory=dict)
+    _listings: dict[str, dict[tuple[Any, ...], Entry]] = field(default_factory=dict)
+    _published: dict[tuple[str, Path], flight.FlightDescriptor] = field(default_factory=dict)
+    _bound: dict[tuple[bytes, ...], pa.Schema] = field(default_factory=dict)
+    _aliases: dict[str, str] = field(default_factory=dict)
+    _scans: list[ScanReplay] = field(default_factory=list)
+    _counts: list[int] = field(default_factory=list)
+    failures: list[CallFailedError] = field(default_factory=list)
+    """The error replies of the statement that was run last."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wire.close()
+        self.duckdb.close()
+
+    def run(self, statement: Statement, *, compare: bool = True) -> None:
+        """Send the requests of a statement and check every reply.
+
+        A request that failed when it was recorded must fail now, and the other way round. Without
+        `compare` replies only have to be acceptable: the recording server misbehaved.
+        """
+        self._follow_session(statement)
+        self._scans, self._counts, self.failures = [], [], []
+        exchanges: list[OpenExchange] = []
+        for rpc in statement.rpcs:
+            with self._expected_to_fail(rpc, statement, compare):
+                if rpc.method == "DoExchange":
+                    exchanges.append(self._open_exchange(rpc))
+                else:
+                    self._send(rpc, statement, compare)
+        # Rows flow once the scans that feed them are read, as in the client's pipelines.
+        for exchange in exchanges:
+            with self._expected_to_fail(exchange.rpc, statement, compare, at_end=True):
+                self._finish_exchange(exchange, compare)
+        if compare:
+            comparison.same_failure(self.failures, statement.outcome)
+            self._check_outcome(statement)
+
+    # -- one request ------------------------------------------------------------------------
+
+    def _send(self, rpc: Rpc, statement: Statement, compare: bool) -> None:
+        match rpc.method, rpc.action:
+            case (("HTTP GET" | "DoGet"), _):
+                # Contents come inline here, and a DoGet is read with its endpoints.
+                return
+            case "GetFlightInfo", _:
+                self._get_flight_info(rpc)
+            case "ListFlights", _:
+                self._list_flights(rpc)
+            case _, "endpoints":
+                self._endpoints(rpc, statement, compare)
+            case _, "column_statistics":
+                self._column_statistics(rpc, compare)
+            case _, action if action in _DDL_TABLE_ACTIONS:
+                self._change_table(rpc)
+            case _, action:
+                handlers: dict[str, Callable[[Rpc], object]] = {
+                    "create_transaction": self._create_transaction,
+                    "catalog_version": self._catalog_version,
+                    "list_schemas": self._list_schemas,
+                    "flight_info": self._flight_info,
+                    "table_function_flight_info": self._table_function_flight_info,
+                    "create_schema": self._create_schema,
+                }
+                handlers.get(action, self._results)(rpc)
+
+    def _create_transaction(self, rpc: Rpc) -> None:
+        ours = acceptance.check_transaction(self._result(rpc))
+        if not rpc.results:
+            return
+        recorded = acceptance.check_transaction(rpc.results[0])
+        require((ours is None) == (recorded is None), "create_transaction: support differs")
+        if recorded is not None:
+            self._transactions[recorded] = ours
+
+    def _catalog_version(self, rpc: Rpc) -> None:
+        _, is_fixed = acceptance.check_catalog_version(self._result(rpc))
+        if rpc.results:
+            _, recorded = acceptance.check_catalog_version(rpc.results[0])
+            require(is_fixed == recorded, "catalog_version: is_fixed differs")
+
+    def _list_schemas(self, rpc: Rpc) -> None:
+        catalog = _field(rpc, "catalog_name")
+        ours = acceptance.check_list_schemas(self._result(rpc), catalog)
+        recorded = _recorded_listing(rpc, catalog)
+        comparison.same_listing(ours, recorded)
+        self._know(catalog, ours, recorded)
+        for alias, attached in self._aliases.items():
+            if attached == catalog:
+                self.duckdb.define(alias, ours)
+
+    def _list_flights(self, rpc: Rpc) -> None:
+        catalog = rpc.header("airport-list-flights-filter-catalog")
+        schema = rpc.header("airport-list-flights-filter-schema")
+        infos = self.wire.list_flights(rpc.criteria, self._headers(rpc))
+        if not schema:
+            require(infos, "ListFlights lists nothing")
+            return
+        ours = acceptance.flight_entries(infos, schema, catalog)
+        recorded = acceptance.flight_entries(
+            (flight.FlightInfo.deserialize(info) for info in rpc.reply), schema, catalog
+        )
+        comparison.same_entries(ours, recorded)
+
+    def _get_flight_info(self, rpc: Rpc) -> None:
+        descriptor = flight.FlightDescriptor.deserialize(rpc.descriptor)
+        info = self.wire.flight_info(descriptor, self._headers(rpc))
+        acceptance.check_flight_info(info, rpc.descriptor)
+        recorded = flight.FlightInfo.deserialize(rpc.reply[0]) if rpc.reply else None
+        if recorded is not None:
+            comparison.has_columns(info.schema, recorded.schema)
+        self._bound[rpc.descriptor, b"", b"", b""] = info.schema
+
+    def _flight_info(self, rpc: Rpc) -> None:
+        request = self._request(rpc)
+        schema, _ = self._path(rpc)
+        info = acceptance.check_flight_info(
+            self._result(rpc), request[b"descriptor"], as_table=(self._catalog(rpc), schema)
+        )
+        if rpc.results:
+            recorded = flight.FlightInfo.deserialize(rpc.results[0])
+            comparison.same_columns(info.schema, recorded.schema)
+        key = (request[b"descriptor"], request[b"at_unit"], request[b"at_value"], b"")
+        self._bound[key] = info.schema
+
+    def _table_function_flight_info(self, rpc: Rpc) -> None:
+        request = self._request(rpc)
+        info = acceptance.check_flight_info(self._result(rpc), request[b"descriptor"])
+        if rpc.results:
+            recorded = flight.FlightInfo.deserialize(rpc.results[0])
+            comparison.same_columns(info.schema, comparison.without_dictionaries(recorded.schema))
+        key = (request[b"descriptor"], b"", b"", request[b"parameters"])
+        self._bound[key] = info.schema
+
+    def _endpoints(self, rpc: Rpc, statement: Statement, compare: bool) -> None:
+        endpoints = acceptance.check_endpoints(self._result(rpc))
+        if rpc.results and compare:
+            comparison.same_endpoints(endpoints, acceptance.check_endpoints(rpc.results[0]))
+        bound = self._bound_schema(rpc)
+        gets = _gets_of(rpc, statement)
+        headers = self._headers(gets[0] if gets else rpc)
+        streams = [
+            self.wire.get(endpoint.ticket, headers)
+            for endpoint in endpoints
+            if not endpoint.locations[0].uri.startswith(b"data:")
+        ]
+        tables = [acceptance.check_stream(stream, bound) for stream in streams]
+        parameters = _texts(self._request(rpc)[b"parameters"])
+        scan = ScanReplay(
+            catalog=self._catalog(rpc),
+            path=self._path(rpc),
+            bound=bound,
+            column_ids=parameters["column_ids"],
+            has_filter=comparison.has_filter(parameters["json_filters"]),
+            rows=pa.concat_tables([_no_rows(bound), *tables]),
+            recorded=comparison.RecordedRows.of(gets),
+        )
+        self._scans.append(scan)
+        if gets and compare:
+            comparison.same_scan(
+                scan.rows, scan.recorded, scan.columns, json_filters=parameters["json_filters"]
+            )
+
+    def _column_statistics(self, rpc: Rpc, compare: bool) -> None:
+        entry = self._table_entry(rpc)
+        column = _field(rpc, "column_name")
+        type = entry.schema.field(column).type
+        ours = acceptance.check_statistics(self._result(rpc), type)
+        if compare and rpc.results:
+            with pa.ipc.open_stream(rpc.results[0]) as stream:
+                comparison.same_statistics(ours, stream.read_next_batch().to_pylist()[0])
+
+    # -- definitions ------------------------------------------------------------------------
+
+    def _create_schema(self, rpc: Rpc) -> None:
+        catalog, name = _field(rpc, "catalog_name"), _field(rpc, "schema")
+        reply = msgpack.unpackb(self._result(rpc), strict_map_key=True)
+        entries = acceptance.check_contents(reply, name, catalog, {})
+        require(not entries, f"create_schema: {name} is not empty")
+        for alias, attached in self._aliases.items():
+            if attached == catalog:
+                self.duckdb.create_schema(alias, name)
+
+    def _change_table(self, rpc: Rpc) -> None:
+        request = _texts(self._request(rpc))
+        catalog = str(request.get("catalog_name", request.get("catalog")))
+        schema = str(request.get("schema_name", request.get("schema")))
+        info = flight.FlightInfo.deserialize(self._result(rpc))
+        (entry,) = acceptance.flight_entries([info], schema, catalog)
+        recorded = replace(entry, descriptor=flight.FlightDescriptor.for_path(schema, entry.name))
+        if rpc.results:
+            recorded_info = flight.FlightInfo.deserialize(rpc.results[0])
+            (recorded,) = acceptance.flight_entries([recorded_info], schema, catalog)
+            comparison.same_entries([entry], [recorded], any_layout=True)
+        self._learn(catalog, entry, recorded)
+        for alias, attached in self._aliases.items():
+            if attached == catalog:
+                self.duckdb.define_table(alias, entry)
+
+    # -- exchanges --------------------------------------------------------------------------
+
+    def _open_exchange(self, rpc: Rpc) -> OpenExchange:
+        recorded = flight.FlightDescriptor.deserialize(rpc.descriptor)
+        descriptor = self._address(self._catalog(rpc), recorded)
+        return self.wire.exchange(rpc, descriptor, self._headers(rpc))
+
+    def _finish_exchange(self, exchange: OpenExchange, compare: bool) -> None:
+        answers = exchange.finish()
+        rpc = exchange.rpc
+        operation = rpc.header("airport-operation")
+        if operation == "scalar_function":
+            declared = self._function(rpc)
+            comparison.same_scalar_answers(answers, rpc, declared, values=compare)
+        elif operation == "table_function_in_out":
+            comparison.same_in_out_answers(answers, rpc, values=compare)
+        else:
+            returning = rpc.header("return-chunks") == "1"
+            changed = comparison.same_changes(answers, rpc, operation, returning=returning)
+            self._counts.append(changed)
+
+    def _function(self, rpc: Rpc) -> Entry | None:
+        """The scalar function that an exchange calls, as it was listed."""
+        known = self._listings.get(self._catalog(rpc), {})
+        sent = self._address(
+            self._catalog(rpc), flight.FlightDescriptor.deserialize(rpc.descriptor)
+        )
+        schema, name = rpc.path[:2]
+        named = [
+            entry
+            for entry in known.values()
+            if entry.kind == "scalar_function" and (entry.schema_name, entry.name) == (schema, name)
+        ]
+        exact = [e for e in named if e.descriptor.serialize() == sent.serialize()]
+        return next(iter(exact or named), None)
+
+    # -- what the user sees -----------------------------------------------------------------
+
+    def _check_outcome(self, statement: Statement) -> None:
+        outcome = statement.outcome
+        if outcome.error or any(rpc.error for rpc in statement.rpcs):
+            return
+        if self._counts and outcome.columns[:1] == (("Count", "BIGINT"),):
+            require(self._counts == [outcome.rows[0][0]], f"{statement.sql}: {self._counts} rows")
+            return
+        if not self._is_comparable(statement):
+            return
+        with_rowid = "rowid" in statement.sql.replace("rowid_", "").replace("_rowid", "")
+        for scan in self._scans:
+            for alias in self._aliases_of(scan.catalog):
+                self.duckdb.fill((alias, *scan.path), scan.rows, with_rowid=with_rowid)
+        self.duckdb.check(statement)
+
+    def _is_comparable(self, statement: Statement) -> bool:
+        """Whether running the statement over the received rows must give the recorded ones."""
+        paths = [(scan.catalog, scan.path) for scan in self._scans]
+        scanned_once = len(set(paths)) == len(paths)
+        on_client = any(_has_data_uris(rpc) for rpc in statement.rpcs if rpc.action == "endpoints")
+        known = all(self._entry_of(scan) is not None for scan in self._scans)
+        return bool(self._scans) and scanned_once and known and not on_client and not self._counts
+
+    def _entry_of(self, scan: ScanReplay) -> Entry | None:
+        return self._listings.get(scan.catalog, {}).get(("table", *scan.path[:2], ()))
+
+    def _aliases_of(self, catalog: str) -> list[str]:
+        return [alias for alias, attached in self._aliases.items() if attached == catalog]
+
+    def _follow_session(self, statement: Statement) -> None:
+        if statement.outcome.error:
+            return
+        attached = attached_as(statement.sql)
+        if attached is not None:
+            self._aliases[attached[1]] = attached[0]
+            self.duckdb.attach(attached[1])
+        elif statement.sql.startswith("DETACH "):
+            del self._aliases[statement.sql.split()[1]]
+            self.duckdb.detach(statement.sql.split()[1])
+        elif statement.sql.startswith(("USE ", "PREPARE ")) and "utils" not in statement.sql:
+            self.duckdb.prepare(statement)
+
+    # -- addresses, headers, bodies ---------------------------------------------------------
+
+    def _know(self, catalog: str, ours: Listing, recorded: Listing) -> None:
+        known = ours.entries
+        for key, entry in recorded.entries.items():
+            self._learn(catalog, known[key], entry)
+
+    def _learn(self, catalog: str, entry: Entry, recorded: Entry) -> None:
+        self._listings.setdefault(catalog, {})[entry.key] = entry
+        self._published[catalog, _parts(recorded.descriptor)] = entry.descriptor
+
+    def _address(self, catalog: str, recorded: flight.FlightDescriptor) -> flight.FlightDescriptor:
+        path = _parts(recorded)
+        # A path of the recording tells overloads apart by a number that means nothing to us.
+        if self.descriptors is Descriptors.RECORDED and len(path) < 3:
+            return recorded
+        return self._published.get((catalog, path), recorded)
+
+    def _request(self, rpc: Rpc) -> dict[bytes, Any]:
+        """The body of a request with the descriptor that we send."""
+        request: dict[bytes, Any] = msgpack.unpackb(rpc.body, raw=True)
+        for name in (b"descriptor", b"flight_descriptor"):
+            if name in request:
+                recorded = flight.FlightDescriptor.deserialize(request[name])
+                request[name] = self._address(self._catalog(rpc), recorded).serialize()
+        for fields in (request, request.get(b"parameters")):
+            if isinstance(fields, dict) and fields.get(b"at_unit") == b"VERSION":
+                fields[b"at_value"] = str(int(fields[b"at_value"]) + self.first_version).encode()
+        return request
+
+    def _results(self, rpc: Rpc) -> list[bytes]:
+        body = rpc.body
+        if b"descriptor" in body:
+            request = self._request(rpc)
+            if request != msgpack.unpackb(body, raw=True):
+                # As the client packs: every string, raw bytes included, is msgpack text.
+                body = msgpack.packb(request, use_bin_type=False)
+        return self.wire.action(rpc.action, body, self._headers(rpc))
+
+    def _result(self, rpc: Rpc) -> bytes:
+        return acceptance.check_one_result(self._results(rpc), rpc.action)
+
+    def _headers(self, rpc: Rpc) -> Mapping[str, Sequence[str]]:
+        headers = dict(rpc.headers)
+        recorded = rpc.header("airport-transaction-id")
+        if recorded:
+            ours = self._transactions.get(recorded)
+            headers["airport-transaction-id"] = [ours] if ours else []
+        return headers
+
+    def _catalog(self, rpc: Rpc) -> str:
+        return rpc.header("airport-catalog") or self.default_catalog
+
+    def _path(self, rpc: Rpc) -> Path:
+        request = msgpack.unpackb(rpc.body, raw=True)
+        raw = request.get(b"descriptor") or request[b"flight_descriptor"]
+        return _parts(flight.FlightDescriptor.deserialize(raw))
+
+    def _table_entry(self, rpc: Rpc) -> Entry:
+        return self._listings[self._catalog(rpc)]["table", *self._path(rpc), ()]
+
+    def _bound_schema(self, rpc: Rpc) -> pa.Schema:
+        """What the client has bound for a scan: from a reply about it, else from the listing."""
+        request = self._request(rpc)
+        parameters = request[b"parameters"]
+        descriptor = request[b"descriptor"]
+        at = (parameters[b"at_unit"], parameters[b"at_value"])
+        arguments = parameters[b"table_function_parameters"]
+        for key in ((descriptor, *at, arguments), (descriptor, b"", b"", b"")):
+            if key in self._bound:
+                return self._bound[key]
+        return self._table_entry(rpc).schema
+
+    def _expected_to_fail(
+        self, rpc: Rpc, statement: Statement, compare: bool, *, at_end: bool = False
+    ) -> _ExpectedToFail:
+        return _ExpectedToFail(self, rpc, statement, compare, at_end=at_end)
+
+
+class _ExpectedToFail:
+    """Lets a request fail exactly if it failed when it was recorded."""
+
+    def __init__(
+        self, replay: Replay, rpc: Rpc, statement: Statement, strict: bool, *, at_end: bool
+    ) -> None:
+        self._replay, self._rpc, self._strict = replay, rpc, strict
+        self._where = f"{statement.number}: {statement.sql[:80]}: {rpc}"
+        self._errors = [rpc.error] if rpc.error else []
+        if rpc.action == "endpoints":
+            self._errors += [get.error for get in _gets_of(rpc, statement) if get.error]
+        # A DoGet is read with its endpoints, and an exchange may fail until its end.
+        self._may_pass = rpc.method == "DoGet" or (rpc.method == "DoExchange" and not at_end)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if isinstance(error, CallFailedError):
+            comparison.clean_failure(error)
+            self._replay.failures.append(error)
+            if self._strict:
+                self._check(error)
+            return True
+        if error is not None:
+            error.add_note(self._where)
+        elif self._strict and self._errors and not self._may_pass:
+            raise AssertionError(f"{self._where}: did not fail")
+        return False
+
+    def _check(self, failure: CallFailedError) -> None:
+        if not self._errors:
+            raise AssertionError(f"{self._where}: failed: {failure.message}") from None
+        raised = re.search(r"'(boom \w+)'", self._errors[0])
+        if raised is not None and raised[1] not in failure.message:
+            raise AssertionError(f"{self._where}: {failure.message} instead of {raised[1]}")
+
+
+def _recorded_listing(rpc: Rpc, catalog: str) -> Listing:
+    """The recorded reply; contents that came in another way, or not at all, are those of `db1`."""
+    full = recorded_listing("db1")
+    if not rpc.results:
+        return full
+    recorded = acceptance.check_list_schemas(rpc.results[0], catalog)
+    if any(schema.entries for schema in recorded.schemas):
+        return recorded
+    by_name = {schema.name: schema for schema in full.schemas}
+    return replace(
+        recorded,
+        schemas=tuple(
+            replace(schema, entries=by_name[schema.name].entries) for schema in recorded.schemas
+        ),
+    )
+
+
+def _gets_of(rpc: Rpc, statement: Statement) -> list[Rpc]:
+    """The DoGets that belong to an `endpoints` call."""
+    trace = rpc.header("airport-trace-id")
+    return [
+        other
+        for other in statement.rpcs
+        if other.method == "DoGet" and other.header("airport-trace-id") == trace
+    ]
+
+
+def _has_data_uris(rpc: Rpc) -> bool:
+    parts = msgpack.unpackb(rpc.results[0]) if rpc.results else []
+    endpoints = [flight.FlightEndpoint.deserialize(part) for part in parts]
+    return any(e.locations and e.locations[0].uri.startswith(b"data:") for e in endpoints)
+
+
+def _field(rpc: Rpc, name: str) -> str:
+    value: bytes = msgpack.unpackb(rpc.body, raw=True)[name.encode()]
+    return value.decode()
+
+
+def _texts(fields: Mapping[bytes, Any]) -> dict[str, Any]:
+    texts: dict[str, Any] = {}
+    for name, value in fields.items():
+        texts[name.decode()] = value
+        if isinstance(value, bytes):
+            with suppress(UnicodeDecodeError):
+                texts[name.decode()] = value.decode()
+    return texts
+
+
+def _parts(descriptor: flight.FlightDescriptor) -> Path:
+    if descriptor.descriptor_type != flight.DescriptorType.PATH:
+        return ()
+    return tuple(part.decode() for part in descriptor.path)
+
+
+def _no_rows(schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches([], schema)
+
+
+def _is_rowid(field: pa.Field) -> bool:
+    return bool((field.metadata or {}).get(b"is_rowid"))
