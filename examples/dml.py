@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 import lakeport
-from lakeport.errors import ConstraintError, NullRowIdError
+from lakeport.errors import ConstraintError
 
 COLUMNS = pa.schema([("text", pa.string()), ("done", pa.bool_())])
 SCHEMA = COLUMNS.append(lakeport.rowid_field())  # the rowid comes last
@@ -70,10 +70,7 @@ class Notes:
         changes: dict[int, dict[str, Any]] = {}
         for batch in rows:
             for row in batch.to_pylist():
-                rowid = row.pop("rowid")
-                if rowid is None:
-                    raise NullRowIdError
-                changes[rowid] = row
+                changes[row.pop("rowid")] = row
             options.emit(batch)
         with self._lock:
             found = [rowid for rowid in changes if rowid in self._rows]

@@ -6,10 +6,13 @@ import hashlib
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import msgpack
 import pyarrow as pa
 import pytest
+from tests.client.conftest import Attach
+from tests.client.wire import NO_CONTENTS, WireServer, catalog_root, flight_info, packed
 
 from lakeport.catalog import (
     ANY,
@@ -30,8 +33,6 @@ from lakeport.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from tests.client.conftest import Attach
-from tests.client.wire import NO_CONTENTS, WireServer, catalog_root, flight_info, packed
 
 
 @pytest.fixture
@@ -180,7 +181,7 @@ def test_threads_may_share_a_client(client: Client) -> None:
 
 
 def _serve_contents(
-    wire: WireServer, contents: dict[str, object], bundle: dict[str, object] | None = None
+    wire: WireServer, contents: dict[str, Any], bundle: dict[str, Any] | None = None
 ) -> None:
     schema = {"name": "w", "contents": {**NO_CONTENTS, **contents}}
     wire.replies["list_schemas"] = catalog_root([schema], contents=bundle)
@@ -195,13 +196,17 @@ def test_a_bundle_of_all_schemas(wire: WireServer, hand_client: Client) -> None:
     blob = wire.contents()
     digest = hashlib.sha256(blob).hexdigest()
     bundle = packed([[digest, blob]])
-    outer = {"sha256": hashlib.sha256(bundle).hexdigest(), "url": None, "serialized": bundle}
+    outer: dict[str, Any] = {
+        "sha256": hashlib.sha256(bundle).hexdigest(),
+        "url": None,
+        "serialized": bundle,
+    }
     _serve_contents(wire, {"sha256": digest}, bundle=outer)
     assert hand_client.table("w.t").comment == "by hand"
 
 
 def test_a_digest_without_a_bundle_is_tolerated(wire: WireServer, hand_client: Client) -> None:
-    outer = {"sha256": "0" * 64, "url": None, "serialized": None}
+    outer: dict[str, Any] = {"sha256": "0" * 64, "url": None, "serialized": None}
     _serve_contents(wire, {"serialized": wire.contents()}, bundle=outer)
     assert hand_client.table("w.t").comment == "by hand"
 
@@ -260,9 +265,7 @@ def test_a_download_with_another_digest_is_refused(
         hand_client.tables()
 
 
-def test_a_failing_download_says_so(
-    wire: WireServer, hand_client: Client, web: HTTPServer
-) -> None:
+def test_a_failing_download_says_so(wire: WireServer, hand_client: Client, web: HTTPServer) -> None:
     _serve_contents(wire, {"sha256": "0" * 64, "url": _url(web)})
     with pytest.raises(UnavailableError, match="cannot be downloaded"):
         hand_client.tables()
@@ -289,7 +292,11 @@ def test_contents_that_cannot_be_had(
 
 def test_a_bundle_that_does_not_match_is_refused(wire: WireServer, hand_client: Client) -> None:
     bundle = packed([["0" * 64, b"other"]])
-    outer = {"sha256": hashlib.sha256(bundle).hexdigest(), "url": None, "serialized": bundle}
+    outer: dict[str, Any] = {
+        "sha256": hashlib.sha256(bundle).hexdigest(),
+        "url": None,
+        "serialized": bundle,
+    }
     _serve_contents(wire, {"sha256": "0" * 64}, bundle=outer)
     with pytest.raises(InternalError, match="does not match its digests"):
         hand_client.schemas()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import msgpack
+import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.client.conftest import Attach
+from tests.client.wire import WireServer
 
 from lakeport import errors
 from lakeport.airport import Server
 from lakeport.catalog import Action, CatalogBuilder, ScanOptions
 from lakeport.client import Client, connect
-from tests.client.conftest import Attach
-from tests.client.wire import WireServer
-
-import pyarrow as pa  # isort: skip
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -61,7 +60,7 @@ def test_errors_of_an_action(
         arriving = errors.InvalidArgumentError
     catalog = CatalogBuilder().schema("s").build()
     client = attach(catalog, actions=[Action("fail", fail)])
-    with pytest.raises(arriving, match="^one clear sentence$"):
+    with pytest.raises(arriving, match=r"^one clear sentence$"):
         client.action("fail")
 
 
@@ -112,8 +111,9 @@ def test_errors_of_other_servers_lose_their_noise(
 
 
 def test_a_server_that_is_not_there_is_unavailable() -> None:
-    with connect("grpc://127.0.0.1:1") as client, pytest.raises(
-        errors.UnavailableError, match="onnect"
+    with (
+        connect("grpc://127.0.0.1:1") as client,
+        pytest.raises(errors.UnavailableError, match="onnect"),
     ):
         client.schemas()
 
@@ -124,8 +124,9 @@ def test_tokens_open_the_door(attach: Attach) -> None:
         with connect(server.location, token="good") as client:
             assert client.table("s.t").scan().count() == 1
         for token in (None, "bad"):
-            with connect(server.location, token=token) as client, pytest.raises(
-                errors.UnauthenticatedError
+            with (
+                connect(server.location, token=token) as client,
+                pytest.raises(errors.UnauthenticatedError),
             ):
                 client.schemas()
 

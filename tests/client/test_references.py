@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import flight
+from tests.client.conftest import Attach
+from tests.client.wire import WireServer, endpoints, packed
 
 from lakeport.catalog import (
     CatalogBuilder,
@@ -22,8 +24,6 @@ from lakeport.catalog import (
 from lakeport.client import Client, RemoteTable
 from lakeport.errors import InternalError, UnavailableError, UnsupportedError
 from lakeport.filters import col
-from tests.client.conftest import Attach
-from tests.client.wire import WireServer, endpoints, packed
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
 MORE = pa.table({"id": [4], "name": ["d"]})
@@ -34,20 +34,20 @@ def folder(tmp_path: Path) -> Path:
     pq.write_table(ROWS, tmp_path / "a.parquet")
     pq.write_table(MORE, tmp_path / "b.parquet")
     (tmp_path / "a.csv").write_text("id|name\n1|a\n2|b\n3|\n")
-    with pa.OSFile(str(tmp_path / "a.arrows"), "wb") as sink, pa.ipc.new_stream(
-        sink, ROWS.schema
-    ) as stream:
+    with (
+        pa.OSFile(str(tmp_path / "a.arrows"), "wb") as sink,
+        pa.ipc.new_stream(sink, ROWS.schema) as stream,
+    ):
         stream.write_table(ROWS)
-    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, pa.ipc.new_file(
-        sink, ROWS.schema
-    ) as file:
+    with (
+        pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, ROWS.schema) as file,
+    ):
         file.write_table(ROWS)
     return tmp_path
 
 
-def _table(
-    attach: Attach, *references: Endpoint, schema: pa.Schema | None = None
-) -> RemoteTable:
+def _table(attach: Attach, *references: Endpoint, schema: pa.Schema | None = None) -> RemoteTable:
     builder = CatalogBuilder().schema("s")
     builder.reference_table("t", references, schema=schema or ROWS.schema)
     return attach(builder.build()).table("s.t")
@@ -72,15 +72,15 @@ def test_csv_with_named_arguments(attach: Attach, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "format"),
+    ("name", "kind"),
     [
         ("a.parquet", FileFormat.PARQUET),
         ("a.arrows", FileFormat.IPC_STREAM),
         ("a.arrow", FileFormat.IPC_FILE),
     ],
 )
-def test_files_by_format(attach: Attach, folder: Path, name: str, format: FileFormat) -> None:
-    table = _table(attach, FileReference(str(folder / name), format))
+def test_files_by_format(attach: Attach, folder: Path, name: str, kind: FileFormat) -> None:
+    table = _table(attach, FileReference(str(folder / name), kind))
     assert table.scan().to_arrow().equals(ROWS)
     assert table.scan(["id"], where=col("name") == "b").to_arrow().to_pydict() == {"id": [2]}
 

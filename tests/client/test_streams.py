@@ -9,7 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.client.conftest import Attach
+from tests.client.wire import REUSE, WireServer, endpoints
 
+from lakeport.airport import Server
 from lakeport.catalog import CatalogBuilder, Partition, ScanOptions
 from lakeport.client import Client, connect
 from lakeport.errors import (
@@ -19,8 +22,6 @@ from lakeport.errors import (
     UnavailableError,
 )
 from lakeport.filters import col
-from tests.client.conftest import Attach
-from tests.client.wire import WireServer
 
 SCHEMA = pa.schema([("x", pa.int64())])
 BATCH = pa.record_batch({"x": range(1000)})
@@ -104,9 +105,7 @@ def test_a_reader_that_is_never_read_starts_nothing(client: Client, endless: End
     del reader
 
 
-def test_a_server_that_stops_ends_the_stream(attach: Attach, endless: Endless) -> None:
-    from lakeport.airport import Server
-
+def test_a_server_that_stops_ends_the_stream(endless: Endless) -> None:
     server = Server(CatalogBuilder().schema("s").table(endless).build()).start()
     with connect(server.location) as client:
         reader = client.table("s.endless").scan().to_reader()
@@ -127,7 +126,7 @@ def test_a_failure_in_the_middle_reaches_the_reader(attach: Attach) -> None:
 
     catalog = CatalogBuilder().schema("s").table("t", rows, schema=SCHEMA).build()
     reader = attach(catalog).table("s.t").scan().to_reader()
-    with pytest.raises(ConstraintError, match="^row 1001 is broken$"):
+    with pytest.raises(ConstraintError, match=r"^row 1001 is broken$"):
         reader.read_all()
     assert not _scan_threads()
 
@@ -177,9 +176,7 @@ def test_a_stream_that_is_still_opening_does_not_hold_up_the_rest(wire: WireServ
         return flight.GeneratorStream(schema, iter([batch] * 3))
 
     wire.stream = stream
-    endpoint = flight.FlightEndpoint(b"t", ["arrow-flight-reuse-connection://?"])
-    from tests.client.wire import endpoints
-
+    endpoint = flight.FlightEndpoint(b"t", [REUSE])
     wire.replies["endpoints"] = endpoints(endpoint, endpoint)
     with connect(wire.location, catalog="db") as client:
         reader = client.table("w.t").scan().to_reader()

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.client.conftest import Attach
+from tests.client.wire import WireServer, flight_info
 
 from lakeport.catalog import CatalogBuilder, ScanOptions, TimePoint
 from lakeport.client import Client
 from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 from lakeport.filters import col
-from tests.client.conftest import Attach
-from tests.client.wire import WireServer, flight_info
 
 
 class History:

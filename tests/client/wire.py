@@ -105,7 +105,7 @@ class WireServer(flight.FlightServerBase):  # type: ignore[misc]
     def table_info(self, name: str) -> flight.FlightInfo:
         table = self.tables[name]
         metadata = {"type": "table", "schema": "w", "catalog": self.catalog, "name": name}
-        metadata |= {"comment": table.comment}
+        metadata["comment"] = table.comment or ""
         return flight_info(table.full_schema, ["w", name], metadata)
 
     def contents(self) -> bytes:
@@ -263,7 +263,7 @@ class WireServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _insert(self, table: HandTable, batch: pa.RecordBatch) -> list[dict[str, Any]]:
         assert batch.schema.names == table.schema.names
-        added = batch.to_pylist()
+        added: list[dict[str, Any]] = batch.to_pylist()
         with self._lock:
             for row in added:
                 row["rowid"] = self._next_rowid

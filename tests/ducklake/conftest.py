@@ -1,4 +1,4 @@
-"""The real implementation beside ours: lakes made by DuckDB's own extension, compared row by row."""
+"""The real implementation beside ours: lakes made by DuckDB's own extension, then compared."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ class RealLake:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         self.attach()
-        return self.connection.execute(sql).fetchall()
+        rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
+        return rows
 
     def open(self, **options: Any) -> Lake:
         """Our lake. The real one lets go of the database first."""
@@ -147,6 +148,11 @@ def _all(lake: Lake, key: tuple[int, str, str]) -> list[str]:
 def reference() -> Iterator[duckdb.DuckDBPyConnection]:
     with closing(connect()) as connection:
         yield connection
+
+
+@pytest.fixture(scope="session")
+def lake_class() -> type[RealLake]:
+    return RealLake
 
 
 LakeMaker = Callable[..., RealLake]
@@ -234,8 +240,8 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[]
     subprocess.run(run, check=True, capture_output=True, cwd=folder)
     server = subprocess.Popen(
         [
-            *user, str(binaries / "postgres"), "-D", str(folder / "data"), "-p", str(port), "-k", str(folder),
-            "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "full_page_writes=off",
+            *user, str(binaries / "postgres"), "-D", str(folder / "data"), "-p", str(port),
+            "-k", str(folder), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "full_page_writes=off",
         ],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
     )  # fmt: skip
@@ -277,7 +283,8 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], s
     server = subprocess.Popen(
         [
             str(daemon), "--no-defaults", data, f"--port={port}", f"--socket={folder / 'socket'}",
-            f"--pid-file={folder / 'pid'}", "--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0", *user,
+            f"--pid-file={folder / 'pid'}", "--bind-address=127.0.0.1",
+            "--innodb-flush-log-at-trx-commit=0", *user,
         ],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip

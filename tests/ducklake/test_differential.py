@@ -1,8 +1,11 @@
 """Every table at every snapshot of many lakes, row by row against the real implementation."""
+# ruff: noqa: E501 - SQL is easier to read on one line
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -488,8 +491,8 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_every_table_at_every_snapshot_is_read_as_the_real_implementation_reads_it(
-    name, kind, make_lake
-) -> None:  # type: ignore[no-untyped-def]
+    name: str, kind: str, make_lake: Callable[..., Any]
+) -> None:
     scenario = SCENARIOS[name]
     lake = make_lake(kind, scenario.options)
     lake.execute(*scenario.statements)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.memory.values import SAMPLES, Sample
+from tests.memory.workbench import Workbench, delete, ids, insert, read, update
 
 from lakeport.catalog import CreateTableOptions, DMLOptions, ScanOptions
 from lakeport.errors import ConstraintError, InvalidInputError
 from lakeport.memory import MemoryCatalog
-from tests.memory.values import SAMPLES, Sample
-from tests.memory.workbench import Workbench, delete, ids, insert, read, update
 
 TWO = pa.schema([("a", pa.int64()), ("b", pa.string())])
 KEYS = [
@@ -61,7 +61,7 @@ def test_a_check_may_be_a_number(bench: Workbench) -> None:
 def test_a_check_that_cannot_be_evaluated_fails_the_statement(bench: Workbench) -> None:
     table = bench.create(TWO, check_constraints=("CAST(b AS INTEGER) > 1",))
     insert(table, pa.table({"b": ["2"]}))
-    with pytest.raises(InvalidInputError, match="(?i)convert"):
+    with pytest.raises(InvalidInputError, match=r"(?i)convert"):
         insert(table, pa.table({"b": ["two"]}))
     assert len(read(table)) == 1
 

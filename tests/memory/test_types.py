@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.memory.values import SAMPLES, Sample
+from tests.memory.workbench import Workbench, at_version, delete, insert, returning, update
 
 from lakeport.catalog import (
     AddColumnOptions,
@@ -12,8 +14,6 @@ from lakeport.catalog import (
     ScanOptions,
 )
 from lakeport.memory import MemoryTable
-from tests.memory.values import SAMPLES, Sample
-from tests.memory.workbench import Workbench, at_version, delete, insert, returning, update
 
 every_type = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 other_layouts = pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def column(table: MemoryTable, name: str = "v", **options: object) -> pa.Array:
 
 
 def same(left: pa.Array, right: pa.Array) -> bool:
-    return left.type == right.type and left.to_pylist() == right.to_pylist()
+    return bool(left.type == right.type and left.to_pylist() == right.to_pylist())
 
 
 @pytest.fixture

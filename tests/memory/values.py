@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 __all__ = ["SAMPLES", "Sample"]
 
-_UTC = datetime.UTC
+_UTC = dt.UTC
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ _UUID = pa.ExtensionArray.from_storage(
 _TEXTS = pa.array(["a", "é", "", None])
 _BLOBS = pa.array([b"a", b"\x00\xff", b"", None])
 _BOOLS = pa.array([True, False, True, None])
-_MOMENTS = [datetime.datetime(2024, 1, day, 1, 2, 3) for day in (1, 2, 3)]  # noqa: DTZ001
+_MOMENTS = [dt.datetime(2024, 1, day, 1, 2, 3) for day in (1, 2, 3)]  # noqa: DTZ001
 _INSTANTS = pa.array([m.replace(tzinfo=_UTC) for m in _MOMENTS] + [None], pa.timestamp("us", "UTC"))
 _LISTS = [[1, None], [], [3], None]
 _STRUCTS = [{"a": 1, "b": ["x"]}, {"a": None, "b": None}, {"a": 3, "b": []}, None]
@@ -99,7 +99,7 @@ SAMPLES = [
         _opaque(pa.array([b"\x80\x00\x01\x05", b"\x80\x00\x01\x06", None, None]), "bignum"),
     ),
     _plain("date", pa.date32(), *(m.date() for m in _MOMENTS)),
-    _plain("time", pa.time64("us"), *(datetime.time(m.day, 2, 3) for m in _MOMENTS)),
+    _plain("time", pa.time64("us"), *(dt.time(m.day, 2, 3) for m in _MOMENTS)),
     _plain("time_ns", pa.time64("ns"), 1, 2, 86_399_999_999_999),
     Sample("time_tz", _opaque(_bytes(8, 1 << 24, 5 << 24, 7), "time_tz")),
     *[_plain(f"timestamp_{u}", pa.timestamp(u), *_MOMENTS) for u in ("s", "ms", "us")],

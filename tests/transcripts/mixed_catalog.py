@@ -1,7 +1,7 @@
-"""The catalogs of the recording server with tables that can be changed: `MemoryCatalog`, and a few others.
+"""The catalogs of the recording server with tables that can be changed.
 
-Tables with a row identifier of their own kind, and tables that fail or have endpoints of their own,
-stand beside those of the memory catalog in the same schemas.
+Most are in a `MemoryCatalog`. Tables with a row identifier of their own kind, and tables that fail
+or have endpoints of their own, stand beside them in the same schemas.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ TABLE_ACTIONS = (
 
 
 class MixedCatalog:
-    """A memory catalog together with tables and functions that cannot be in one. No transactions."""
+    """A memory catalog, and tables and functions that cannot be in one. No transactions."""
 
     def __init__(self, name: str = "db1", *, location: Callable[[], str] = lambda: "") -> None:
         self.name = name

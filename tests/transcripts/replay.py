@@ -6,20 +6,19 @@ could have written, and with those that our own listing publishes, which a clien
 
 from __future__ import annotations
 
-import enum
-import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import msgpack
 import pyarrow as pa
 from pyarrow import flight
-from tests.transcripts import acceptance, comparison
-from tests.transcripts.acceptance import Entry, Listing, require
-from tests.transcripts.catalog import recorded_listing
+from tests.transcripts import acceptance, comparison, exchanges
+from tests.transcripts.acceptance import Listing, require
+from tests.transcripts.catalog import recorded_listing, recorded_rows
 from tests.transcripts.duckdb_side import DuckDBSide, attached_as
+from tests.transcripts.failures import ExpectedToFail, gets_of, same_failure
+from tests.transcripts.knowledge import Descriptors, Knowledge, Path, texts
 from tests.transcripts.recording import Rpc, Statement
 from tests.transcripts.wire import CallFailedError, OpenExchange, Wire
 
@@ -40,15 +39,6 @@ _DDL_TABLE_ACTIONS = {
     "remove_field",
     "rename_field",
 }
-
-Path = tuple[str, ...]
-
-
-class Descriptors(enum.Enum):
-    """Whose descriptors a replay sends."""
-
-    RECORDED = "recorded"
-    PUBLISHED = "published"
 
 
 @dataclass(repr=False)
@@ -72,25 +62,25 @@ class ScanReplay:
         return list(dict.fromkeys(names))
 
 
-@dataclass(repr=False)
 class Replay:
-    """The state of a client that plays a theme: what it knows from discovery, its transactions."""
+    """A client that plays a theme statement by statement."""
 
-    wire: Wire
-    descriptors: Descriptors = Descriptors.RECORDED
-    default_catalog: str = "db1"
-    first_version: int = 0
-    """The number of the first version of a table on this server; the recordings count from 0."""
-    duckdb: DuckDBSide = field(default_factory=DuckDBSide)
-    _transactions: dict[str, str | None] = field(default_factory=dict)
-    _listings: dict[str, dict[tuple[Any, ...], Entry]] = field(default_factory=dict)
-    _published: dict[tuple[str, Path], flight.FlightDescriptor] = field(default_factory=dict)
-    _bound: dict[tuple[bytes, ...], pa.Schema] = field(default_factory=dict)
-    _aliases: dict[str, str] = field(default_factory=dict)
-    _scans: list[ScanReplay] = field(default_factory=list)
-    _counts: list[int] = field(default_factory=list)
-    failures: list[CallFailedError] = field(default_factory=list)
-    """The error replies of the statement that was run last."""
+    def __init__(
+        self,
+        wire: Wire,
+        descriptors: Descriptors = Descriptors.RECORDED,
+        *,
+        default_catalog: str = "db1",
+        first_version: int = 0,
+    ) -> None:
+        self.wire = wire
+        self.duckdb = DuckDBSide()
+        self.failures: list[CallFailedError] = []
+        """The error replies of the statement that was run last."""
+        self._known = Knowledge(descriptors, default_catalog, first_version)
+        self._aliases: dict[str, str] = {}
+        self._scans: list[ScanReplay] = []
+        self._counts: list[int] = []
 
     def __enter__(self) -> Self:
         return self
@@ -107,19 +97,19 @@ class Replay:
         """
         self._follow_session(statement)
         self._scans, self._counts, self.failures = [], [], []
-        exchanges: list[OpenExchange] = []
+        opened: list[OpenExchange] = []
         for rpc in statement.rpcs:
             with self._expected_to_fail(rpc, statement, compare):
                 if rpc.method == "DoExchange":
-                    exchanges.append(self._open_exchange(rpc))
+                    opened.append(self._open_exchange(rpc))
                 else:
                     self._send(rpc, statement, compare)
         # Rows flow once the scans that feed them are read, as in the client's pipelines.
-        for exchange in exchanges:
+        for exchange in opened:
             with self._expected_to_fail(exchange.rpc, statement, compare, at_end=True):
                 self._finish_exchange(exchange, compare)
         if compare:
-            comparison.same_failure(self.failures, statement.outcome)
+            same_failure(self.failures, statement.outcome)
             self._check_outcome(statement)
 
     # -- one request ------------------------------------------------------------------------
@@ -157,7 +147,7 @@ class Replay:
         recorded = acceptance.check_transaction(rpc.results[0])
         require((ours is None) == (recorded is None), "create_transaction: support differs")
         if recorded is not None:
-            self._transactions[recorded] = ours
+            self._known.transactions[recorded] = ours
 
     def _catalog_version(self, rpc: Rpc) -> None:
         _, is_fixed = acceptance.check_catalog_version(self._result(rpc))
@@ -170,7 +160,7 @@ class Replay:
         ours = acceptance.check_list_schemas(self._result(rpc), catalog)
         recorded = _recorded_listing(rpc, catalog)
         comparison.same_listing(ours, recorded)
-        self._know(catalog, ours, recorded)
+        self._known.learn_listing(catalog, ours, recorded)
         for alias, attached in self._aliases.items():
             if attached == catalog:
                 self.duckdb.define(alias, ours)
@@ -178,7 +168,7 @@ class Replay:
     def _list_flights(self, rpc: Rpc) -> None:
         catalog = rpc.header("airport-list-flights-filter-catalog")
         schema = rpc.header("airport-list-flights-filter-schema")
-        infos = self.wire.list_flights(rpc.criteria, self._headers(rpc))
+        infos = self.wire.list_flights(rpc.criteria, self._known.headers(rpc))
         if not schema:
             require(infos, "ListFlights lists nothing")
             return
@@ -190,51 +180,51 @@ class Replay:
 
     def _get_flight_info(self, rpc: Rpc) -> None:
         descriptor = flight.FlightDescriptor.deserialize(rpc.descriptor)
-        info = self.wire.flight_info(descriptor, self._headers(rpc))
+        info = self.wire.flight_info(descriptor, self._known.headers(rpc))
         acceptance.check_flight_info(info, rpc.descriptor)
         recorded = flight.FlightInfo.deserialize(rpc.reply[0]) if rpc.reply else None
         if recorded is not None:
             comparison.has_columns(info.schema, recorded.schema)
-        self._bound[rpc.descriptor, b"", b"", b""] = info.schema
+        self._known.bound[rpc.descriptor, b"", b"", b""] = info.schema
 
     def _flight_info(self, rpc: Rpc) -> None:
-        request = self._request(rpc)
-        schema, _ = self._path(rpc)
+        request = self._known.request(rpc)
+        schema, _ = self._known.path(rpc)
         info = acceptance.check_flight_info(
-            self._result(rpc), request[b"descriptor"], as_table=(self._catalog(rpc), schema)
+            self._result(rpc), request[b"descriptor"], as_table=(self._known.catalog(rpc), schema)
         )
         if rpc.results:
             recorded = flight.FlightInfo.deserialize(rpc.results[0])
             comparison.same_columns(info.schema, recorded.schema)
         key = (request[b"descriptor"], request[b"at_unit"], request[b"at_value"], b"")
-        self._bound[key] = info.schema
+        self._known.bound[key] = info.schema
 
     def _table_function_flight_info(self, rpc: Rpc) -> None:
-        request = self._request(rpc)
+        request = self._known.request(rpc)
         info = acceptance.check_flight_info(self._result(rpc), request[b"descriptor"])
         if rpc.results:
             recorded = flight.FlightInfo.deserialize(rpc.results[0])
             comparison.same_columns(info.schema, comparison.without_dictionaries(recorded.schema))
         key = (request[b"descriptor"], b"", b"", request[b"parameters"])
-        self._bound[key] = info.schema
+        self._known.bound[key] = info.schema
 
     def _endpoints(self, rpc: Rpc, statement: Statement, compare: bool) -> None:
         endpoints = acceptance.check_endpoints(self._result(rpc))
         if rpc.results and compare:
             comparison.same_endpoints(endpoints, acceptance.check_endpoints(rpc.results[0]))
-        bound = self._bound_schema(rpc)
-        gets = _gets_of(rpc, statement)
-        headers = self._headers(gets[0] if gets else rpc)
+        bound = self._known.bound_schema(rpc)
+        gets = gets_of(rpc, statement)
+        headers = self._known.headers(gets[0] if gets else rpc)
         streams = [
             self.wire.get(endpoint.ticket, headers)
             for endpoint in endpoints
             if not endpoint.locations[0].uri.startswith(b"data:")
         ]
         tables = [acceptance.check_stream(stream, bound) for stream in streams]
-        parameters = _texts(self._request(rpc)[b"parameters"])
+        parameters = texts(self._known.request(rpc)[b"parameters"])
         scan = ScanReplay(
-            catalog=self._catalog(rpc),
-            path=self._path(rpc),
+            catalog=self._known.catalog(rpc),
+            path=self._known.path(rpc),
             bound=bound,
             column_ids=parameters["column_ids"],
             has_filter=comparison.has_filter(parameters["json_filters"]),
@@ -248,10 +238,14 @@ class Replay:
             )
 
     def _column_statistics(self, rpc: Rpc, compare: bool) -> None:
-        entry = self._table_entry(rpc)
+        entry = self._known.table(self._known.catalog(rpc), self._known.path(rpc))
+        assert entry is not None
         column = _field(rpc, "column_name")
         type = entry.schema.field(column).type
         ours = acceptance.check_statistics(self._result(rpc), type)
+        rows = recorded_rows().get((entry.schema_name, entry.name))
+        if rows is not None:
+            comparison.true_statistics(ours, rows.column(column))
         if compare and rpc.results:
             with pa.ipc.open_stream(rpc.results[0]) as stream:
                 comparison.same_statistics(ours, stream.read_next_batch().to_pylist()[0])
@@ -268,7 +262,7 @@ class Replay:
                 self.duckdb.create_schema(alias, name)
 
     def _change_table(self, rpc: Rpc) -> None:
-        request = _texts(self._request(rpc))
+        request = texts(self._known.request(rpc))
         catalog = str(request.get("catalog_name", request.get("catalog")))
         schema = str(request.get("schema_name", request.get("schema")))
         info = flight.FlightInfo.deserialize(self._result(rpc))
@@ -278,7 +272,7 @@ class Replay:
             recorded_info = flight.FlightInfo.deserialize(rpc.results[0])
             (recorded,) = acceptance.flight_entries([recorded_info], schema, catalog)
             comparison.same_entries([entry], [recorded], any_layout=True)
-        self._learn(catalog, entry, recorded)
+        self._known.learn(catalog, entry, recorded)
         for alias, attached in self._aliases.items():
             if attached == catalog:
                 self.duckdb.define_table(alias, entry)
@@ -287,37 +281,22 @@ class Replay:
 
     def _open_exchange(self, rpc: Rpc) -> OpenExchange:
         recorded = flight.FlightDescriptor.deserialize(rpc.descriptor)
-        descriptor = self._address(self._catalog(rpc), recorded)
-        return self.wire.exchange(rpc, descriptor, self._headers(rpc))
+        descriptor = self._known.address(self._known.catalog(rpc), recorded)
+        return self.wire.exchange(rpc, descriptor, self._known.headers(rpc))
 
     def _finish_exchange(self, exchange: OpenExchange, compare: bool) -> None:
         answers = exchange.finish()
         rpc = exchange.rpc
         operation = rpc.header("airport-operation")
         if operation == "scalar_function":
-            declared = self._function(rpc)
-            comparison.same_scalar_answers(answers, rpc, declared, values=compare)
+            declared = self._known.scalar_function(rpc)
+            exchanges.same_scalar_answers(answers, rpc, declared, values=compare)
         elif operation == "table_function_in_out":
-            comparison.same_in_out_answers(answers, rpc, values=compare)
+            exchanges.same_in_out_answers(answers, rpc, values=compare)
         else:
             returning = rpc.header("return-chunks") == "1"
-            changed = comparison.same_changes(answers, rpc, operation, returning=returning)
+            changed = exchanges.same_changes(answers, rpc, operation, returning=returning)
             self._counts.append(changed)
-
-    def _function(self, rpc: Rpc) -> Entry | None:
-        """The scalar function that an exchange calls, as it was listed."""
-        known = self._listings.get(self._catalog(rpc), {})
-        sent = self._address(
-            self._catalog(rpc), flight.FlightDescriptor.deserialize(rpc.descriptor)
-        )
-        schema, name = rpc.path[:2]
-        named = [
-            entry
-            for entry in known.values()
-            if entry.kind == "scalar_function" and (entry.schema_name, entry.name) == (schema, name)
-        ]
-        exact = [e for e in named if e.descriptor.serialize() == sent.serialize()]
-        return next(iter(exact or named), None)
 
     # -- what the user sees -----------------------------------------------------------------
 
@@ -341,11 +320,8 @@ class Replay:
         paths = [(scan.catalog, scan.path) for scan in self._scans]
         scanned_once = len(set(paths)) == len(paths)
         on_client = any(_has_data_uris(rpc) for rpc in statement.rpcs if rpc.action == "endpoints")
-        known = all(self._entry_of(scan) is not None for scan in self._scans)
+        known = all(self._known.table(*path) is not None for path in paths)
         return bool(self._scans) and scanned_once and known and not on_client and not self._counts
-
-    def _entry_of(self, scan: ScanReplay) -> Entry | None:
-        return self._listings.get(scan.catalog, {}).get(("table", *scan.path[:2], ()))
 
     def _aliases_of(self, catalog: str) -> list[str]:
         return [alias for alias, attached in self._aliases.items() if attached == catalog]
@@ -363,121 +339,18 @@ class Replay:
         elif statement.sql.startswith(("USE ", "PREPARE ")) and "utils" not in statement.sql:
             self.duckdb.prepare(statement)
 
-    # -- addresses, headers, bodies ---------------------------------------------------------
-
-    def _know(self, catalog: str, ours: Listing, recorded: Listing) -> None:
-        known = ours.entries
-        for key, entry in recorded.entries.items():
-            self._learn(catalog, known[key], entry)
-
-    def _learn(self, catalog: str, entry: Entry, recorded: Entry) -> None:
-        self._listings.setdefault(catalog, {})[entry.key] = entry
-        self._published[catalog, _parts(recorded.descriptor)] = entry.descriptor
-
-    def _address(self, catalog: str, recorded: flight.FlightDescriptor) -> flight.FlightDescriptor:
-        path = _parts(recorded)
-        # A path of the recording tells overloads apart by a number that means nothing to us.
-        if self.descriptors is Descriptors.RECORDED and len(path) < 3:
-            return recorded
-        return self._published.get((catalog, path), recorded)
-
-    def _request(self, rpc: Rpc) -> dict[bytes, Any]:
-        """The body of a request with the descriptor that we send."""
-        request: dict[bytes, Any] = msgpack.unpackb(rpc.body, raw=True)
-        for name in (b"descriptor", b"flight_descriptor"):
-            if name in request:
-                recorded = flight.FlightDescriptor.deserialize(request[name])
-                request[name] = self._address(self._catalog(rpc), recorded).serialize()
-        for fields in (request, request.get(b"parameters")):
-            if isinstance(fields, dict) and fields.get(b"at_unit") == b"VERSION":
-                fields[b"at_value"] = str(int(fields[b"at_value"]) + self.first_version).encode()
-        return request
+    # -- requests ---------------------------------------------------------------------------
 
     def _results(self, rpc: Rpc) -> list[bytes]:
-        body = rpc.body
-        if b"descriptor" in body:
-            request = self._request(rpc)
-            if request != msgpack.unpackb(body, raw=True):
-                # As the client packs: every string, raw bytes included, is msgpack text.
-                body = msgpack.packb(request, use_bin_type=False)
-        return self.wire.action(rpc.action, body, self._headers(rpc))
+        return self.wire.action(rpc.action, self._known.body(rpc), self._known.headers(rpc))
 
     def _result(self, rpc: Rpc) -> bytes:
         return acceptance.check_one_result(self._results(rpc), rpc.action)
 
-    def _headers(self, rpc: Rpc) -> Mapping[str, Sequence[str]]:
-        headers = dict(rpc.headers)
-        recorded = rpc.header("airport-transaction-id")
-        if recorded:
-            ours = self._transactions.get(recorded)
-            headers["airport-transaction-id"] = [ours] if ours else []
-        return headers
-
-    def _catalog(self, rpc: Rpc) -> str:
-        return rpc.header("airport-catalog") or self.default_catalog
-
-    def _path(self, rpc: Rpc) -> Path:
-        request = msgpack.unpackb(rpc.body, raw=True)
-        raw = request.get(b"descriptor") or request[b"flight_descriptor"]
-        return _parts(flight.FlightDescriptor.deserialize(raw))
-
-    def _table_entry(self, rpc: Rpc) -> Entry:
-        return self._listings[self._catalog(rpc)]["table", *self._path(rpc), ()]
-
-    def _bound_schema(self, rpc: Rpc) -> pa.Schema:
-        """What the client has bound for a scan: from a reply about it, else from the listing."""
-        request = self._request(rpc)
-        parameters = request[b"parameters"]
-        descriptor = request[b"descriptor"]
-        at = (parameters[b"at_unit"], parameters[b"at_value"])
-        arguments = parameters[b"table_function_parameters"]
-        for key in ((descriptor, *at, arguments), (descriptor, b"", b"", b"")):
-            if key in self._bound:
-                return self._bound[key]
-        return self._table_entry(rpc).schema
-
     def _expected_to_fail(
         self, rpc: Rpc, statement: Statement, compare: bool, *, at_end: bool = False
-    ) -> _ExpectedToFail:
-        return _ExpectedToFail(self, rpc, statement, compare, at_end=at_end)
-
-
-class _ExpectedToFail:
-    """Lets a request fail exactly if it failed when it was recorded."""
-
-    def __init__(
-        self, replay: Replay, rpc: Rpc, statement: Statement, strict: bool, *, at_end: bool
-    ) -> None:
-        self._replay, self._rpc, self._strict = replay, rpc, strict
-        self._where = f"{statement.number}: {statement.sql[:80]}: {rpc}"
-        self._errors = [rpc.error] if rpc.error else []
-        if rpc.action == "endpoints":
-            self._errors += [get.error for get in _gets_of(rpc, statement) if get.error]
-        # A DoGet is read with its endpoints, and an exchange may fail until its end.
-        self._may_pass = rpc.method == "DoGet" or (rpc.method == "DoExchange" and not at_end)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        if isinstance(error, CallFailedError):
-            comparison.clean_failure(error)
-            self._replay.failures.append(error)
-            if self._strict:
-                self._check(error)
-            return True
-        if error is not None:
-            error.add_note(self._where)
-        elif self._strict and self._errors and not self._may_pass:
-            raise AssertionError(f"{self._where}: did not fail")
-        return False
-
-    def _check(self, failure: CallFailedError) -> None:
-        if not self._errors:
-            raise AssertionError(f"{self._where}: failed: {failure.message}") from None
-        raised = re.search(r"'(boom \w+)'", self._errors[0])
-        if raised is not None and raised[1] not in failure.message:
-            raise AssertionError(f"{self._where}: {failure.message} instead of {raised[1]}")
+    ) -> ExpectedToFail:
+        return ExpectedToFail(rpc, statement, self.failures, strict=compare, at_end=at_end)
 
 
 def _recorded_listing(rpc: Rpc, catalog: str) -> Listing:
@@ -497,16 +370,6 @@ def _recorded_listing(rpc: Rpc, catalog: str) -> Listing:
     )
 
 
-def _gets_of(rpc: Rpc, statement: Statement) -> list[Rpc]:
-    """The DoGets that belong to an `endpoints` call."""
-    trace = rpc.header("airport-trace-id")
-    return [
-        other
-        for other in statement.rpcs
-        if other.method == "DoGet" and other.header("airport-trace-id") == trace
-    ]
-
-
 def _has_data_uris(rpc: Rpc) -> bool:
     parts = msgpack.unpackb(rpc.results[0]) if rpc.results else []
     endpoints = [flight.FlightEndpoint.deserialize(part) for part in parts]
@@ -516,22 +379,6 @@ def _has_data_uris(rpc: Rpc) -> bool:
 def _field(rpc: Rpc, name: str) -> str:
     value: bytes = msgpack.unpackb(rpc.body, raw=True)[name.encode()]
     return value.decode()
-
-
-def _texts(fields: Mapping[bytes, Any]) -> dict[str, Any]:
-    texts: dict[str, Any] = {}
-    for name, value in fields.items():
-        texts[name.decode()] = value
-        if isinstance(value, bytes):
-            with suppress(UnicodeDecodeError):
-                texts[name.decode()] = value.decode()
-    return texts
-
-
-def _parts(descriptor: flight.FlightDescriptor) -> Path:
-    if descriptor.descriptor_type != flight.DescriptorType.PATH:
-        return ()
-    return tuple(part.decode() for part in descriptor.path)
 
 
 def _no_rows(schema: pa.Schema) -> pa.Table:

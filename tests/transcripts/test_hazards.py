@@ -1,4 +1,4 @@
-"""Replies that crash, hang or mislead the client: the server sends none, whatever a catalog does."""
+"""Replies that crash, hang or mislead the client: the server sends none, whatever catalogs do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.transcripts import acceptance, comparison, recording
+from tests.transcripts import acceptance, exchanges, recording
 from tests.transcripts.recording import Message, Rpc, Theme
 from tests.transcripts.replay import Replay
 from tests.transcripts.scenes import Backend, serve
@@ -21,12 +21,17 @@ from lakeport.catalog import (
     Catalog,
     CatalogBuilder,
     ColumnStats,
+    FunctionReference,
     ScanOptions,
     project_schema,
 )
+from lakeport.errors import DefinitionError
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])
 ROWS = pa.table([[1, 2, 3], ["a", "b", None], [0.5, 1.5, None]], schema=COLUMNS)
+OTHER_LAYOUTS = pa.schema(
+    [("id", pa.int32()), ("name", pa.large_string()), ("amount", pa.float32())]
+)
 NUMBERS = pa.schema([("i", pa.int64())])
 
 Rows = Callable[[ScanOptions], Any]
@@ -34,19 +39,20 @@ Rows = Callable[[ScanOptions], Any]
 
 @pytest.mark.parametrize("case", recording.load("hazards"), ids=lambda case: case.note)
 def test_a_recorded_hazard_is_answered_acceptably(case: Theme) -> None:
-    with serve("hazards", Backend.MEMORY) as server:
-        with Replay(Wire(server.location), first_version=1) as replay:
-            for statement in case.statements:
-                replay.run(statement, compare=False)
+    with (
+        serve("hazards", Backend.MEMORY) as server,
+        Replay(Wire(server.location), first_version=1) as replay,
+    ):
+        for statement in case.statements:
+            replay.run(statement, compare=False)
 
 
 def test_every_recorded_crash_and_hang_is_replayed() -> None:
     cases = recording.load("hazards")
 
     assert len(cases) == 35
-    dead = [
-        c.note for c in cases for s in c.statements if s.outcome.error.startswith(("client", "no"))
-    ]
+    outcomes = [statement.outcome for case in cases for statement in case.statements]
+    dead = [o for o in outcomes if o.error.startswith(("client process ended", "no answer"))]
     assert len(dead) == 12
 
 
@@ -56,11 +62,7 @@ def test_every_recorded_crash_and_hang_is_replayed() -> None:
         pytest.param(lambda options: ROWS.select(["id"]), id="narrower"),
         pytest.param(lambda options: ROWS.select(["amount", "name", "id"]), id="another order"),
         pytest.param(
-            lambda options: ROWS.cast(
-                pa.schema(
-                    [("id", pa.int32()), ("name", pa.large_string()), ("amount", pa.float32())]
-                )
-            ),
+            lambda options: ROWS.cast(OTHER_LAYOUTS),
             id="other layouts",
         ),
         pytest.param(
@@ -152,10 +154,22 @@ def test_statistics_are_not_offered_where_the_client_would_fail() -> None:
                 acceptance.check_statistics(_statistics(wire, ["s", "t"], "a"), pa.string())
 
 
+def test_a_reference_cannot_have_a_row_identifier() -> None:
+    """The client fails for good when it counts the rows of such a table."""
+    rowid = pa.field("rowid", pa.int64(), metadata={"is_rowid": "1"})
+    builder = CatalogBuilder()
+    builder.schema("s").reference_table(
+        "t", FunctionReference("read_parquet", ("a.parquet",)), schema=COLUMNS.append(rowid)
+    )
+
+    with pytest.raises(DefinitionError, match="rowid"):
+        builder.build()
+
+
 @pytest.mark.parametrize("rows", [0, 1, 2047, 2048, 2049, 4096])
 def test_an_in_out_answer_never_ends_on_a_full_chunk(rows: int) -> None:
-    def count(input: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        for _ in input:
+    def count(received: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        for _ in received:
             yield pa.RecordBatch.from_arrays([pa.array(range(rows))], schema=NUMBERS)
         yield pa.RecordBatch.from_arrays([pa.array(range(rows))], schema=NUMBERS)
 
@@ -166,7 +180,7 @@ def test_an_in_out_answer_never_ends_on_a_full_chunk(rows: int) -> None:
     with _served(builder.build()) as wire:
         answers, rpc = _call_in_out(wire, ["s", "f"], [one, one])
 
-    comparison.same_in_out_answers(answers, rpc, values=False)
+    exchanges.same_in_out_answers(answers, rpc, values=False)
     assert [sum(c.batch.num_rows for c in chunks if c.batch) for chunks in answers.per_batch] == [
         rows,
         rows,
@@ -200,7 +214,7 @@ def test_a_scalar_function_answers_in_the_declared_type() -> None:
         answers, rpc = _call_scalar(wire, ["s", "f"], rows)
         (declared,) = _listing(wire).entries.values()
 
-    comparison.same_scalar_answers(answers, rpc, declared, values=False)
+    exchanges.same_scalar_answers(answers, rpc, declared, values=False)
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,14 @@ from tests.transcripts.wire import Wire
 @pytest.mark.parametrize("name", READ_THEMES)
 def test_a_built_catalog_answers_the_read_side(name: str, descriptors: Descriptors) -> None:
     skipped = NOT_ON_BUILDER.get(name, {})
-    with serve(name, Backend.BUILDER) as server:
-        with Replay(Wire(server.location), descriptors) as replay:
-            for statement in recording.load(name)[0].statements:
-                if statement.number not in skipped:
-                    different = statement.number in DIFFERENT.get(name, {})
-                    replay.run(statement, compare=not different)
+    with (
+        serve(name, Backend.BUILDER) as server,
+        Replay(Wire(server.location), descriptors) as replay,
+    ):
+        for statement in recording.load(name)[0].statements:
+            if statement.number not in skipped:
+                different = statement.number in DIFFERENT.get(name, {})
+                replay.run(statement, compare=not different)
 
 
 @pytest.mark.parametrize("descriptors", Descriptors, ids=lambda d: d.value)
@@ -57,8 +59,10 @@ def test_every_exception_names_a_statement() -> None:
 
 
 def _replay_on_memory(name: str, descriptors: Descriptors) -> None:
-    with serve(name, Backend.MEMORY) as server:
-        with Replay(Wire(server.location), descriptors, first_version=1) as replay:
-            for statement in recording.load(name)[0].statements:
-                different = statement.number in DIFFERENT.get(name, {})
-                replay.run(statement, compare=not different)
+    with (
+        serve(name, Backend.MEMORY) as server,
+        Replay(Wire(server.location), descriptors, first_version=1) as replay,
+    ):
+        for statement in recording.load(name)[0].statements:
+            different = statement.number in DIFFERENT.get(name, {})
+            replay.run(statement, compare=not different)

@@ -77,4 +77,4 @@ DIFFERENT: dict[str, dict[int, str]] = {
         14: "the recording server does not check constraints on UPDATE; MemoryCatalog does",
     },
 }
-"""Statements whose replies have to be acceptable, but not equal to those of the recording server."""
+"""Statements whose replies must be acceptable, but not equal to those of the recording server."""

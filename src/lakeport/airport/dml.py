@@ -102,6 +102,7 @@ class _Statement:
         self._cast = LayoutCast(received, into, f"table {exchange.address}")
         # Every batch of a statement with RETURNING has to be answered before the next one comes.
         self._batches = exchange.batches() if exchange.returns_rows else exchange.large_batches()
+        self._rowid = [index for index, field in enumerate(into) if field_is_rowid(field)]
         self._unanswered: pa.RecordBatch | None = None
         self._emitted: list[pa.RecordBatch] = []
 
@@ -137,7 +138,7 @@ class _Statement:
         for batch in self._batches:
             self._unanswered = batch
             rows = self._cast(batch)
-            if _ROWID in batch.schema.names and batch.column(_ROWID).null_count:
+            if any(rows.column(position).null_count for position in self._rowid):
                 raise NullRowIdError
             yield rows
             self._answer()

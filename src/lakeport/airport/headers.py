@@ -54,7 +54,9 @@ class Call:
         return RequestContext(
             identity=self.identity,
             catalog=self.catalog,
-            transaction_id=transactions.current(self.owner, served_as, given),
+            transaction_id=transactions.current(
+                self.owner, served_as, given, identity=self.identity
+            ),
             session_id=self.header("airport-client-session-id"),
             trace_id=self.header("airport-trace-id"),
             peer=peer,

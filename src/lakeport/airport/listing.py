@@ -53,8 +53,13 @@ class Listings:
         """The compressed listing of a catalog."""
         version = catalog_version(routed)
         request = current_request()
-        # A transaction may see changes of its own, which are in no version yet.
-        if not isinstance(routed.catalog, VersionedCatalog) or request.transaction_id is not None:
+        # A transaction may see changes of its own, which are in no version yet; and what an
+        # authorizer allows may change without the catalog changing.
+        if (
+            not isinstance(routed.catalog, VersionedCatalog)
+            or request.transaction_id is not None
+            or routed.authorizer is not None
+        ):
             return _list_schemas(routed, version)
         key = (id(routed.catalog), routed.name, request.identity, version.version)
         with self._lock:

@@ -18,6 +18,7 @@ from lakeport.airport.host import REUSE_CONNECTION, Host
 from lakeport.airport.limits import DEFAULT_LIMITS, Limits
 from lakeport.airport.registry import CatalogSource, Registry
 from lakeport.airport.service import FlightService
+from lakeport.airport.transactions import Transactions
 from lakeport.auth import Authorizer, AuthSource, TlsConfig, authenticator_of
 from lakeport.catalog import Action, Catalog
 from lakeport.errors import DefinitionError, UnavailableError
@@ -51,6 +52,7 @@ class Server:
         max_message_size: The most bytes in a batch, either way.
         compression: Compress batches with `"lz4"` or `"zstd"`; worth it on slow networks only.
         limits: Bounds on requests.
+        transaction_timeout: After how many seconds without a call a transaction is rolled back.
         log_level: Set the level of the `lakeport` logger, such as `"DEBUG"`.
 
     """
@@ -69,6 +71,7 @@ class Server:
         max_message_size: int = 64 * 1024 * 1024,
         compression: Literal["lz4", "zstd"] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        transaction_timeout: float = 600.0,
         log_level: int | str | None = None,
     ) -> None:
         if batch_rows < 1 or max_message_size < 1:
@@ -85,6 +88,7 @@ class Server:
         self._max_message_size = max_message_size
         self._write_options = ipc.IpcWriteOptions(compression=compression)
         self._limits = limits
+        self._transaction_timeout = transaction_timeout
         self._lock = threading.Lock()
         self._host: Host | None = None
         self._service: FlightService | None = None
@@ -175,6 +179,7 @@ class Server:
             write_options=self._write_options,
             public_location=self._public_location,
             actions=self._actions,
+            transactions=Transactions(idle_seconds=self._transaction_timeout),
         )
 
     def _tls_options(self) -> dict[str, Any]:

@@ -126,14 +126,15 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     @contextmanager
     def _answer(self, context: Any, what: str, *, typed: bool) -> Iterator[Call]:
         call = call_of(context)
-        request = call.request(
-            self._host.transactions,
-            served_as=self._host.registry.served_name(call.catalog),
-            peer=context.peer(),
-        )
-        with request_scope(request), answering(what, typed=typed):
-            self._host.check_running()
-            yield call
+        with answering(what, typed=typed):
+            request = call.request(
+                self._host.transactions,
+                served_as=self._host.registry.served_name(call.catalog),
+                peer=context.peer(),
+            )
+            with request_scope(request):
+                self._host.check_running()
+                yield call
 
 
 def _results(reply: bytes | str | Iterable[bytes | str] | None) -> list[bytes]:

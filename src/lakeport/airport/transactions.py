@@ -28,7 +28,12 @@ from lakeport.catalog import (
     current_request,
     request_scope,
 )
-from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from lakeport.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnsupportedError,
+)
 
 __all__ = ["Transactions"]
 
@@ -39,6 +44,7 @@ class _Open:
     catalog: str
     explicit: bool
     owner: str | None
+    identity: str
     used: float
 
 
@@ -70,20 +76,27 @@ class Transactions:
                 raise UnsupportedError(f"catalog {name!r} has no transactions")
             return None
         identifier = catalog.begin_transaction()
-        if not self._keep(identifier, _Open(catalog, name, explicit, owner, self._clock())):
+        identity = current_request().identity
+        opened = _Open(catalog, name, explicit, owner, identity, self._clock())
+        if not self._keep(identifier, opened):
             catalog.rollback_transaction(identifier)
             raise InvalidArgumentError(
                 f"a transaction is open on catalog {name!r}: commit it or roll it back first"
             )
         return identifier
 
-    def current(self, owner: str | None, catalog: str, given: str | None) -> str | None:
+    def current(
+        self, owner: str | None, catalog: str, given: str | None, *, identity: str
+    ) -> str | None:
         """The transaction of a call: the one its owner began, else the one it names."""
+        self.expire()
         with self._lock:
             bound = self._by_owner.get((owner, catalog)) if owner else None
             identifier = bound or given
-            if identifier is not None and identifier in self._open:
-                self._open[identifier].used = self._clock()
+            opened = self._open.get(identifier) if identifier is not None else None
+            if identifier is not None and opened is not None:
+                _check_identity(opened, identity)
+                opened.used = self._clock()
                 self._open.move_to_end(identifier)
         return identifier
 
@@ -101,11 +114,11 @@ class Transactions:
         with request_scope(request):
             try:
                 yield
+                if not self._is_explicit(identifier):
+                    catalog.commit_transaction(identifier)
             except BaseException:
                 catalog.rollback_transaction(identifier)
                 raise
-            if not self._is_explicit(identifier):
-                catalog.commit_transaction(identifier)
 
     def commit(self, identifier: str) -> None:
         """Commit an explicit transaction."""
@@ -166,6 +179,7 @@ class Transactions:
             opened = self._open.get(identifier)
             if opened is None or not opened.explicit:
                 raise NotFoundError(f"there is no open transaction {identifier[:80]!r}")
+            _check_identity(opened, current_request().identity)
             return self._forget(identifier)
 
     def _forget(self, identifier: str) -> _Open:
@@ -173,3 +187,8 @@ class Transactions:
         if opened.owner is not None:
             self._by_owner.pop((opened.owner, opened.catalog), None)
         return opened
+
+
+def _check_identity(opened: _Open, identity: str) -> None:
+    if opened.identity != identity:
+        raise PermissionDeniedError("the transaction belongs to somebody else")

@@ -19,7 +19,15 @@ from lakeport.client.statements import Statement
 from lakeport.errors import InvalidArgumentError, NotFoundError
 from lakeport.filters.types import quote_identifier
 
-__all__ = ["alter", "create_schema", "create_table", "drop_schema", "drop_table", "one_field"]
+__all__ = [
+    "alter",
+    "conflict_mode",
+    "create_schema",
+    "create_table",
+    "drop_schema",
+    "drop_table",
+    "one_field",
+]
 
 ColumnSets: TypeAlias = Sequence[str | Sequence[str]]
 """Columns by name, and sets of columns."""
@@ -81,14 +89,16 @@ def create_table(
     fields = [field for field in columns if not field_is_rowid(field)]
     key = [primary_key] if isinstance(primary_key, str) else list(primary_key)
     sets = [[each] if isinstance(each, str) else list(each) for each in unique]
+    if not all(sets):
+        raise InvalidArgumentError("a UNIQUE constraint needs columns")
     required = {*not_null, *key, *(field.name for field in fields if not field.nullable)}
     request = {
         "catalog_name": catalog.name,
         "schema_name": known.name,
         "table_name": name,
         "arrow_schema": write_schema(as_sent(fields)),
-        "on_conflict": OnConflict(on_conflict).value,
-        "not_null_constraints": sorted(_position(fields, each) for each in required),
+        "on_conflict": conflict_mode(on_conflict).value,
+        "not_null_constraints": sorted({_position(fields, each) for each in required}),
         "unique_constraints": [],
         "check_constraints": list(check),
         "primary_key_columns": key if len(key) == 1 else [],
@@ -130,6 +140,16 @@ def alter(catalog: AttachedCatalog, entry: TableEntry, action: str, **fields: An
     return catalog.put_table(read_described(body), entry.schema_name, instead_of=entry.name)
 
 
+def conflict_mode(on_conflict: OnConflict | str) -> OnConflict:
+    """What CREATE TABLE does when the table exists."""
+    try:
+        return OnConflict(on_conflict)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"on_conflict must be error, ignore or replace, not {on_conflict!r}"
+        ) from None
+
+
 def one_field(name: str, type: pa.DataType) -> bytes:
     """A column as ALTER sends it."""
     return write_schema(pa.schema([pa.field(name, type)]))
@@ -143,6 +163,4 @@ def _position(fields: Sequence[pa.Field], name: str) -> int:
 
 
 def _unique_constraint(columns: Sequence[str]) -> str:
-    if not columns:
-        raise InvalidArgumentError("a UNIQUE constraint needs columns")
     return f"UNIQUE({', '.join(quote_identifier(column) for column in columns)})"

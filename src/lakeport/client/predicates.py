@@ -35,7 +35,15 @@ from lakeport.filters import (
     bind,
 )
 
-__all__ = ["ROWID", "SAFE_DUCKDB", "Predicate", "Where", "as_filter", "column_positions"]
+__all__ = [
+    "ROWID",
+    "SAFE_DUCKDB",
+    "Predicate",
+    "Where",
+    "as_filter",
+    "column_positions",
+    "taken",
+]
 
 Where: TypeAlias = Filter | Expression | Term
 """A filter: `col("id") > 5`, several joined by `&` and `|`, or a `Filter`."""
@@ -99,14 +107,25 @@ class Predicate:
         """Where the columns of the filter are in the schema."""
         return tuple(self._columns.values())
 
-    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that pass, of a batch with all columns of the table."""
+    def passing(self, batch: pa.RecordBatch) -> pa.Array | None:
+        """The numbers of the rows that pass, of a batch with all columns; None for all of them."""
         if self._evaluate is None or batch.num_rows == 0:
-            return batch
+            return None
         tested = pa.RecordBatch.from_arrays(
             [batch.column(index) for index in self._columns.values()], names=list(self._columns)
         )
-        return batch.take(self._evaluate(tested))
+        numbers = self._evaluate(tested)
+        return None if len(numbers) == batch.num_rows else numbers
+
+
+def taken(array: pa.Array, numbers: pa.Array) -> pa.Array:
+    """The rows of these numbers, which grow."""
+    try:
+        return array.take(numbers)
+    except pa.ArrowNotImplementedError:
+        # Arrow can slice every type, but not pick from all.
+        pieces = [array.slice(start, length) for start, length in _runs(numbers.to_pylist())]
+        return pa.concat_arrays(pieces) if pieces else array.slice(0, 0)
 
 
 Evaluator: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
@@ -158,6 +177,17 @@ def _arrow_evaluator(filter: Filter, schema: pa.Schema) -> Evaluator:
         return numbered.filter(condition).column(_ROW_NUMBER)
 
     return evaluate
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    """Consecutive numbers as starts and lengths."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and sum(runs[-1]) == number:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((number, 1))
+    return runs
 
 
 def _query_name(field: pa.Field) -> str:

@@ -11,7 +11,14 @@ from pyarrow import flight
 
 from lakeport.catalog.schemas import field_is_rowid
 from lakeport.client.connection import Connection, Headers
-from lakeport.client.predicates import ROWID, Predicate, Where, as_filter, column_positions
+from lakeport.client.predicates import (
+    ROWID,
+    Predicate,
+    Where,
+    as_filter,
+    column_positions,
+    taken,
+)
 from lakeport.client.replies import read_endpoints as decode_endpoints
 from lakeport.client.streams import ScanSource, read_endpoints
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
@@ -81,9 +88,8 @@ class Scan:
         """The rows as they arrive, from all endpoints; dropping the reader cancels the rest."""
         bound = self._bind()
         projection = _Projection(bound.schema, self.columns, self.where)
-        batches = self._read(bound, projection)
         return pa.RecordBatchReader.from_batches(
-            projection.schema, (projection.output(batch) for batch in batches)
+            projection.schema, map(projection.output, self._read(bound, projection))
         )
 
     def to_arrow(self) -> pa.Table:
@@ -104,10 +110,10 @@ class Scan:
         """How many rows there are, without reading more columns than the filter needs."""
         bound = self._bind()
         projection = _Projection(bound.schema, (), self.where)
-        return sum(batch.num_rows for batch in self._read(bound, projection))
+        return sum(rows.count for rows in self._read(bound, projection))
 
-    def _read(self, bound: Bound, projection: _Projection) -> Iterator[pa.RecordBatch]:
-        """The batches that pass the filter, with all columns; the endpoints are asked at once."""
+    def _read(self, bound: Bound, projection: _Projection) -> Iterator[_Rows]:
+        """The rows that pass the filter, with all columns; the endpoints are asked at once."""
         parameters = {
             "json_filters": projection.json_filters(),
             "column_ids": projection.column_ids(),
@@ -120,7 +126,28 @@ class Scan:
         reply = self._connection.request("endpoints", request, bound.headers)
         source = ScanSource(self._connection, bound.headers, bound.schema, projection.positions)
         batches = read_endpoints(source, decode_endpoints(reply))
-        return _limited(map(projection.predicate.apply, batches), batches, self.row_limit)
+        return _passing(batches, projection.predicate, self.row_limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of a batch: all of them, or those of the given numbers."""
+
+    batch: pa.RecordBatch
+    numbers: pa.Array | None
+
+    @property
+    def count(self) -> int:
+        return self.batch.num_rows if self.numbers is None else len(self.numbers)
+
+    def first(self, count: int) -> _Rows:
+        if self.numbers is None:
+            return _Rows(self.batch.slice(0, count), None)
+        return _Rows(self.batch, self.numbers.slice(0, count))
+
+    def column(self, index: int) -> pa.Array:
+        array = self.batch.column(index)
+        return array if self.numbers is None else taken(array, self.numbers)
 
 
 class _Projection:
@@ -150,28 +177,29 @@ class _Projection:
         """The filter as the client's JSON."""
         return to_json(self.predicate.filter)
 
-    def output(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def output(self, rows: _Rows) -> pa.RecordBatch:
         """The columns to give out."""
-        arrays = [batch.column(index) for index in self._outputs]
+        arrays = [rows.column(index) for index in self._outputs]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _limited(
-    batches: Iterator[pa.RecordBatch], source: Iterator[pa.RecordBatch], limit: int | None
-) -> Iterator[pa.RecordBatch]:
+def _passing(
+    batches: Iterator[pa.RecordBatch], predicate: Predicate, limit: int | None
+) -> Iterator[_Rows]:
     left = limit
     try:
         while left is None or left > 0:
             batch = next(batches, None)
             if batch is None:
                 return
+            rows = _Rows(batch, predicate.passing(batch))
             if left is not None:
-                batch = batch.slice(0, left)
-                left -= batch.num_rows
-            if batch.num_rows:
-                yield batch
+                rows = rows.first(left)
+                left -= rows.count
+            if rows.count:
+                yield rows
     finally:
-        source.close()  # type: ignore[attr-defined]
+        batches.close()  # type: ignore[attr-defined]
 
 
 def _visible(schema: pa.Schema) -> list[int]:

@@ -66,7 +66,7 @@ def read_inlined(
     if catalog.database.kind == "duckdb":
         raw = _read_native(catalog, connection, tables, snapshot, since)
     else:
-        raw = _read_text(catalog, connection, tables, snapshot, since)
+        raw = _read_text(catalog, connection, tables, columns, snapshot, since)
     found = []
     for table, arrays in zip(tables, raw, strict=True):
         if len(arrays[0]):
@@ -160,9 +160,12 @@ def _read_text(
     catalog: Catalog,
     connection: sa.Connection,
     tables: Sequence[InlinedTable],
+    wanted: Sequence[Column],
     snapshot: int,
     since: int | None,
 ) -> list[list[pa.Array]]:
+    """One bundle with a part for each inlined table; only columns that are wanted are decoded."""
+    ids = {column.id for column in wanted}
     bundle = Bundle()
     for index, table in enumerate(tables):
         source = sa.table(
@@ -175,7 +178,8 @@ def _read_text(
             for i, (name, _) in enumerate(table.physical[:3])
         }
         for i, (name, type) in enumerate(table.physical[3:]):
-            columns[f"c{i}"] = _as_text(catalog.database.kind, source.c[name], type)
+            if table.columns[i].id in ids:
+                columns[f"c{i}"] = _as_text(catalog.database.kind, source.c[name], type)
         bundle.add_select(f"i{index}", columns, source, _condition(table, snapshot, since))
     answer = bundle.prepare(catalog.database.engine.dialect).run(connection)
     found = []
@@ -183,10 +187,12 @@ def _read_text(
         rows = answer[f"i{index}"]
         numbers = [pa.array([row[f"n{i}"] for row in rows], pa.int64()) for i in range(3)]
         decoded = [
-            _decode([row[f"c{i}"] for row in rows], column, is_hex=_is_binary(type))
-            for i, (column, (_, type)) in enumerate(
-                zip(table.columns, table.physical[3:], strict=True)
+            _decode(
+                [row[f"c{i}"] for row in rows], column, is_hex=_is_binary(table.physical[3 + i][1])
             )
+            if rows and column.id in ids
+            else pa.nulls(len(rows))
+            for i, column in enumerate(table.columns)
         ]
         found.append(numbers + decoded)
     return found

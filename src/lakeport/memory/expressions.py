@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from lakeport.errors import InvalidArgumentError, InvalidInputError
@@ -129,6 +128,8 @@ def convert(values: pa.Array, type: pa.DataType) -> pa.Array:
 
 
 def _run(sql: str, rows: pa.Table) -> pa.Array:
+    import duckdb
+
     try:
         with _cursor() as cursor:
             cursor.register("rows", rows)
@@ -146,6 +147,9 @@ def _cursor() -> Any:
 
 @cache
 def _database() -> Any:
+    # Imported where it is used: most catalogs have neither a CHECK nor a change of type.
+    import duckdb
+
     database = duckdb.connect(":memory:", config=_CONFIG)
     database.execute("SET arrow_lossless_conversion = true")
     database.execute("SET TimeZone = 'UTC'")

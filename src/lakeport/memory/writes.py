@@ -82,7 +82,7 @@ def prepare_update(
         for index, array in patch.values.items():
             table.envelope.note_column(definition.columns.field(index), [array])
     touched = [patch.touched.rowids for patch in patches]
-    return change, len(pc.unique(concat(touched))) if touched else 0
+    return change, len(_last_of_each(concat(touched))) if touched else 0
 
 
 def prepare_delete(

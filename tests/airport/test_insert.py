@@ -1,0 +1,348 @@
+"""INSERT over DoExchange: handshake, counts, RETURNING, all rows or none."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from lakeport.catalog import (
+    CatalogBuilder,
+    DMLOptions,
+    DMLResult,
+    ScanOptions,
+    column,
+    with_check_constraints,
+)
+from lakeport.errors import ConstraintError
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, extra_info, path
+
+COLUMNS = pa.schema([column("x", pa.int64(), nullable=False, comment="c"), ("name", pa.string())])
+SENT = pa.schema([("x", pa.int64()), ("name", pa.string())])
+HERE = path("s", "t")
+
+
+@pytest.fixture
+def table() -> MutableTable:
+    return MutableTable("t", with_check_constraints(COLUMNS, ["x > 0"]))
+
+
+@pytest.fixture
+def wire(serving: Serving, table: MutableTable) -> Wire:
+    catalog = MutableCatalog()
+    catalog.with_table(table)
+    return serving(catalog)
+
+
+def rows(*names: str | None, start: int = 1) -> pa.Table:
+    return pa.table({"x": range(start, start + len(names)), "name": list(names)}, schema=SENT)
+
+
+def stored(table: MutableTable) -> list[Any]:
+    return [row["name"] for row in table.rows.values()]
+
+
+def test_rows_are_inserted_and_counted(wire: Wire, table: MutableTable) -> None:
+    done = wire.change("insert", HERE, rows("a", None, "c"))
+
+    assert done.total_changed == 3
+    assert done.replies == []
+    assert stored(table) == ["a", None, "c"]
+
+
+def test_the_schema_of_the_answer_comes_before_any_row_is_sent(wire: Wire) -> None:
+    with wire.open_exchange(HERE, "insert", return_chunks="1") as (writer, reader):
+        writer.begin(SENT)
+        assert reader.schema.names == ["x", "name"]
+        writer.done_writing()
+        reader.read_chunk()
+
+
+def test_a_statement_without_rows_changes_nothing(wire: Wire, table: MutableTable) -> None:
+    done = wire.change("insert", HERE, [], schema=SENT)
+
+    assert done.total_changed == 0
+    assert stored(table) == []
+
+
+def test_returning_answers_every_batch_with_what_was_stored(wire: Wire) -> None:
+    batches = [*rows("a", "b").to_batches(), *rows().to_batches(), *rows("c", start=3).to_batches()]
+
+    done = wire.change("insert", HERE, batches, schema=SENT, returning=True)
+
+    assert [reply.num_rows for reply in done.replies] == [b.num_rows for b in batches]
+    assert done.schema.names == ["x", "name"]
+    assert [row["name"] for row in done.rows] == ["a", "b", "c"]
+    assert done.total_changed == 3
+
+
+def test_many_batches_arrive_in_order(wire: Wire, table: MutableTable) -> None:
+    names = [str(n) for n in range(10_000)]
+    done = wire.change("insert", HERE, rows(*names).to_batches(max_chunksize=2048))
+
+    assert done.total_changed == 10_000
+    assert stored(table) == names
+
+
+def test_columns_are_found_by_name_and_missing_ones_are_null(
+    wire: Wire, table: MutableTable
+) -> None:
+    wire.change("insert", HERE, pa.table({"name": ["a"], "x": [1]}))
+    wire.change("insert", HERE, pa.table({"name": ["b"]}))
+
+    assert list(table.rows.values()) == [{"x": 1, "name": "a"}, {"x": None, "name": "b"}]
+
+
+def test_the_table_sees_its_own_types(wire: Wire, table: MutableTable) -> None:
+    sent = pa.table({"x": pa.array([1], pa.int8()), "name": pa.array(["a"], pa.string_view())})
+
+    wire.change("insert", HERE, sent)
+
+    (batch,) = table.batches_seen
+    assert batch.schema.types == SENT.types
+    assert not (batch.schema.metadata or {})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pa.array(["a", None]),
+        pa.array(["a", None], pa.large_string()),
+        pa.array(["a", None], pa.string_view()),
+        pa.array(["a", None]).dictionary_encode(),
+    ],
+    ids=lambda names: str(names.type),
+)
+def test_every_layout_of_a_text_is_taken(
+    wire: Wire, table: MutableTable, names: pa.Array
+) -> None:
+    wire.change("insert", HERE, pa.table({"x": [1, 2], "name": names}))
+
+    assert stored(table) == ["a", None]
+
+
+def test_dictionaries_that_differ_between_batches_are_taken(
+    wire: Wire, table: MutableTable
+) -> None:
+    type = pa.dictionary(pa.uint8(), pa.string())
+    parts = [["a", "b"], ["c", "a"]]
+    batches = [
+        pa.record_batch({"x": [1, 2], "name": pa.array(part).dictionary_encode().cast(type)})
+        for part in parts
+    ]
+
+    wire.change("insert", HERE, batches)
+
+    assert stored(table) == ["a", "b", "c", "a"]
+
+
+def test_a_uuid_is_taken_as_text_or_bytes(serving: Serving) -> None:
+    key = uuid.uuid4()
+    catalog = MutableCatalog()
+    table = catalog.with_table(MutableTable("t", pa.schema([("id", pa.uuid())])))
+    wire = serving(catalog)
+
+    wire.change("insert", HERE, pa.table({"id": [str(key)]}))
+    wire.change("insert", HERE, pa.table({"id": pa.array([key.bytes], pa.uuid())}))
+
+    assert [row["id"] for row in table.rows.values()] == [key, key]
+
+
+def test_a_failing_statement_stores_nothing_and_tells_duckdb_the_type(
+    wire: Wire, table: MutableTable
+) -> None:
+    names = ["a"] * 5000 + ["forbidden"] + ["b"] * 5000
+
+    with pytest.raises(flight.FlightServerError, match="'forbidden' is not allowed") as told:
+        wire.change("insert", HERE, rows(*names).to_batches(max_chunksize=2048))
+
+    assert extra_info(told.value) == {
+        "exception_type": "ConstraintException",
+        "message": "the name 'forbidden' is not allowed",
+    }
+    assert stored(table) == []
+
+
+def test_a_failing_statement_with_returning_ends_at_once(wire: Wire, table: MutableTable) -> None:
+    # The client waits for the answer to its batch, and sends nothing more.
+    with pytest.raises(flight.FlightServerError, match="'forbidden' is not allowed") as told:
+        wire.change("insert", HERE, rows("a", "forbidden", "b"), returning=True)
+
+    assert extra_info(told.value)["exception_type"] == "ConstraintException"
+    assert stored(table) == []
+
+
+@pytest.mark.parametrize("returning", [False, True])
+def test_a_value_that_does_not_fit_is_an_invalid_input(
+    wire: Wire, table: MutableTable, returning: bool
+) -> None:
+    sent = pa.table({"x": ["many"], "name": ["a"]})
+
+    with pytest.raises(flight.FlightServerError, match="column 'x' cannot take these") as told:
+        wire.change("insert", HERE, sent, returning=returning)
+
+    assert extra_info(told.value)["exception_type"] == "InvalidInputException"
+    assert stored(table) == []
+
+
+def test_an_unknown_column_is_refused(wire: Wire) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=r"table s\.t has no column 'y'"):
+        wire.change("insert", HERE, pa.table({"x": [1], "y": [2]}))
+
+
+def test_a_table_that_takes_no_rows_says_so(serving: Serving) -> None:
+    wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+
+    with pytest.raises(pa.ArrowNotImplementedError, match=r"table s\.t does not take new rows"):
+        wire.change("insert", HERE, pa.table({"x": [1]}))
+
+
+def test_an_unknown_table_is_not_found(wire: Wire) -> None:
+    with pytest.raises(KeyError, match=r"there is no table s\.nope"):
+        wire.change("insert", path("s", "nope"), rows("a"))
+
+
+def test_a_batch_beyond_the_limit_is_refused(serving: Serving, table: MutableTable) -> None:
+    catalog = MutableCatalog()
+    catalog.with_table(table)
+    wire = serving(catalog, max_message_size=1000)
+
+    with pytest.raises(pa.ArrowInvalid, match="this server takes 1000"):
+        wire.change("insert", HERE, rows("x" * 2000))
+    assert stored(table) == []
+
+
+class Inserting:
+    """A table with an insert of one's own."""
+
+    name = "t"
+    comment = ""
+
+    def __init__(self, insert: Any) -> None:
+        self.insert = insert
+
+    def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        return SENT
+
+    def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
+        return SENT.empty_table().to_reader()
+
+
+def serve_insert(serving: Serving, insert: Any) -> Wire:
+    return serving(CatalogBuilder().schema("s").table(Inserting(insert)).build())
+
+
+def test_a_table_that_reads_no_row_is_answered_all_the_same(serving: Serving) -> None:
+    def ignore(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        return DMLResult(0)
+
+    wire = serve_insert(serving, ignore)
+
+    assert wire.change("insert", HERE, rows("a", "b")).total_changed == 0
+    done = wire.change("insert", HERE, rows("a", "b").to_batches(max_chunksize=1), returning=True)
+    assert [reply.num_rows for reply in done.replies] == [0, 0]
+
+
+def test_a_table_is_told_what_to_return(serving: Serving) -> None:
+    seen: list[DMLOptions] = []
+
+    def look(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        seen.append(options)
+        return DMLResult(0)
+
+    wire = serve_insert(serving, look)
+    wire.change("insert", HERE, rows("a"), returning=True)
+    wire.change("insert", HERE, rows("a"))
+
+    assert [(o.returning, o.returning_columns) for o in seen] == [(True, ("x", "name")), (False, ())]
+
+
+def test_returned_rows_may_be_fewer_and_in_several_parts(serving: Serving) -> None:
+    def odd_ones(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        for batch in rows:
+            options.emit(batch.slice(0, 1))
+            options.emit(batch.slice(2, 1))
+        return DMLResult(2)
+
+    wire = serve_insert(serving, odd_ones)
+
+    done = wire.change("insert", HERE, rows("a", "b", "c"), returning=True)
+
+    assert [row["name"] for row in done.rows] == ["a", "c"]
+
+
+def test_rows_that_are_returned_too_late_are_an_error(serving: Serving) -> None:
+    def late(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        read = rows.read_all()
+        options.emit(read.to_batches()[0])
+        return DMLResult(read.num_rows)
+
+    wire = serve_insert(serving, late)
+
+    with pytest.raises(flight.FlightInternalError, match="after asking for the next"):
+        wire.change("insert", HERE, rows("a"), returning=True)
+
+
+def test_too_many_returned_rows_are_an_error(serving: Serving) -> None:
+    def many(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        for _ in rows:
+            options.emit(pa.record_batch({"x": [1] * 2049, "name": ["a"] * 2049}))
+        return DMLResult(1)
+
+    with pytest.raises(flight.FlightInternalError, match="returned 2049 rows for one batch"):
+        serve_insert(serving, many).change("insert", HERE, rows("a"), returning=True)
+
+
+def test_an_error_after_the_last_row_is_typed(serving: Serving) -> None:
+    def fail(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        rows.read_all()
+        raise ConstraintError("duplicate key")
+
+    for returning in (False, True):
+        with pytest.raises(flight.FlightServerError, match="duplicate key") as told:
+            serve_insert(serving, fail).change("insert", HERE, rows("a"), returning=returning)
+        assert extra_info(told.value)["message"] == "duplicate key"
+
+
+def test_a_connection_that_breaks_stores_nothing(wire: Wire, table: MutableTable) -> None:
+    import threading
+
+    failed = threading.Event()
+    insert = table.insert
+
+    def watched(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        try:
+            return insert(rows, options)
+        except BaseException:
+            failed.set()
+            raise
+
+    table.insert = watched  # type: ignore[method-assign]
+    options = wire.options(airport_operation="insert", return_chunks="1")
+    writer, reader = wire.client.do_exchange(HERE, options)
+    writer.begin(SENT)
+    writer.write_batch(rows("a").to_batches()[0])
+    reader.read_chunk()
+
+    reader.cancel()
+
+    assert failed.wait(30)
+    assert stored(table) == []
+
+
+def test_a_column_that_is_merely_called_rowid_may_be_null(serving: Serving) -> None:
+    class Keyless(Inserting):
+        def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+            return pa.schema([("rowid", pa.int64())])
+
+    def count(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        return DMLResult(rows.read_all().num_rows)
+
+    wire = serving(CatalogBuilder().schema("s").table(Keyless(count)).build())
+
+    assert wire.change("insert", HERE, pa.table({"rowid": [1, None]})).total_changed == 2
