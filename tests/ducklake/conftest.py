@@ -49,6 +49,7 @@ class RealLake:
         self._options = (
             f"DATA_PATH '{data_path}', METADATA_CATALOG 'meta'{options and ', ' + options}"
         )
+        self.meta = "meta"
         self.attached = False
 
     def attach(self) -> None:
@@ -89,8 +90,8 @@ class RealLake:
             f"begin_snapshot <= {snapshot} AND (end_snapshot IS NULL OR end_snapshot > {snapshot})"
         )
         rows = self.query(
-            f"SELECT schema_name, table_name FROM (FROM meta.ducklake_table WHERE {visible}) "
-            f"JOIN (FROM meta.ducklake_schema WHERE {visible}) USING (schema_id) ORDER BY ALL"
+            f"SELECT schema_name, table_name FROM (FROM {self.meta}.ducklake_table WHERE {visible}) "
+            f"JOIN (FROM {self.meta}.ducklake_schema WHERE {visible}) USING (schema_id) ORDER BY ALL"
         )
         return [(row[0], row[1]) for row in rows]
 

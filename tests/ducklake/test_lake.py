@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from lakeport.ducklake import Lake
+from lakeport.ducklake import Lake, SnapshotCache
 from lakeport.ducklake.database import Database
 from lakeport.ducklake.errors import LakeVersionError, MissingFileError, SnapshotNotFoundError
 from lakeport.ducklake.uri import parse_location
@@ -133,6 +133,32 @@ def test_what_another_writer_commits_is_seen_at_the_next_lookup(
         lake.detach()
         assert before.scan().to_table().num_rows == 0
         assert ours.table("t").scan().to_table().num_rows == 1
+
+
+def test_a_cache_saves_lookups_and_is_never_stale(make_lake: LakeMaker) -> None:
+    lake = make_lake("sqlite")
+    lake.execute("CREATE TABLE t(id INTEGER)", "INSERT INTO t VALUES (1)")
+    cache = SnapshotCache(max_entries=2)
+    with lake.open(cache=cache) as ours:
+        assert ours.table("t") is ours.table("T")
+        lake.execute("ALTER TABLE t ADD COLUMN v INTEGER DEFAULT 3", "INSERT INTO t VALUES (2, 4)")
+        lake.detach()
+        assert ours.table("t").scan().to_table().to_pylist() == [
+            {"id": 1, "v": 3},
+            {"id": 2, "v": 4},
+        ]
+        old = ours.table("t", version=2)
+        lake.execute("CALL ducklake_flush_inlined_data('lake')")
+        lake.detach()
+        assert old.scan().to_table().to_pylist() == [{"id": 1}]
+        ours.table("t")
+        assert len(cache) == 2
+        lake.execute("CALL ducklake_expire_snapshots('lake', versions => [2])")
+        lake.detach()
+        with pytest.raises(SnapshotNotFoundError, match="expired"):
+            old.scan()
+    with pytest.raises(InvalidArgumentError):
+        SnapshotCache(max_entries=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

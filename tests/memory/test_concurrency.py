@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pyarrow as pa
+import pytest
 from tests.memory.workbench import Workbench, delete, ids, insert, read, rowids, update
 
 from lakeport.catalog import (
@@ -16,7 +17,7 @@ from lakeport.catalog import (
     RemoveColumnOptions,
     ScanOptions,
 )
-from lakeport.errors import NotFoundError, UnavailableError
+from lakeport.errors import ConstraintError, NotFoundError, UnavailableError
 from lakeport.memory import MemoryTable
 
 GROUP = 7
@@ -146,6 +147,25 @@ def test_ddl_and_rows_of_many_threads_get_along(bench: Workbench) -> None:
     )
     assert len(ids(shared)) == 110
     assert len(bench.schema.tables()) == 1 + 4 * 5
+
+
+def test_expressions_of_many_threads_do_not_mix(bench: Workbench) -> None:
+    tables = [
+        bench.create(name=f"t{limit}", check_constraints=(f"id % 8 = {limit}",))
+        for limit in range(8)
+    ]
+
+    def writer(limit: int) -> Callable[[], None]:
+        def work() -> None:
+            for number in range(10):
+                insert(tables[limit], [{"id": 8 * number + limit}])
+                with pytest.raises(ConstraintError):
+                    insert(tables[limit], [{"id": 8 * number + limit + 1}])
+
+        return work
+
+    run(*(writer(limit) for limit in range(8)))
+    assert [len(ids(table)) for table in tables] == [10] * 8
 
 
 def create_and_drop(bench: Workbench, prefix: str) -> None:

@@ -11,25 +11,38 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
 from pyarrow import flight
 
 from lakeport.airport.addresses import Address, parse_descriptor
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
 from lakeport.airport.registry import RoutedCatalog
-from lakeport.errors import InvalidArgumentError, MessageTooLargeError, UnsupportedError
+from lakeport.errors import (
+    CancelledError,
+    InvalidArgumentError,
+    InvalidInputError,
+    MessageTooLargeError,
+    UnsupportedError,
+)
 
 __all__ = ["Exchange", "OperationHandler", "run_exchange"]
+
+_DAY = {"us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
 class Exchange:
     """One exchange: what the client sends, and how it is answered."""
 
-    def __init__(self, host: Host, call: Call, address: Address, reader: Any, writer: Any) -> None:
+    def __init__(
+        self, host: Host, call: Call, address: Address, context: Any, reader: Any, writer: Any
+    ) -> None:
         self.host = host
         self.call = call
         self.address = address
         self.returns_rows = call.header("return-chunks") == "1"
+        self._context = context
         self._reader = reader
         self._writer = writer
 
@@ -57,9 +70,11 @@ class Exchange:
             try:
                 chunk = self._reader.read_chunk()
             except StopIteration:
+                self._check_complete()
                 return
             if chunk.data is not None:
                 self._check_size(chunk.data)
+                _check_times(chunk.data)
                 yield chunk.data
 
     def large_batches(self) -> Iterator[pa.RecordBatch]:
@@ -107,6 +122,11 @@ class Exchange:
         """Commit what happens inside when it succeeds, roll it back when it fails."""
         return self.host.transactions.statement(self.routed().catalog)
 
+    def _check_complete(self) -> None:
+        """Tell the end of the input from a client that was cancelled, killed or cut off."""
+        if self._context.is_cancelled():
+            raise CancelledError("the client went away before it had sent everything")
+
     def _check_size(self, batch: pa.RecordBatch) -> None:
         size = batch.get_total_buffer_size()
         if size > self.host.max_message_size:
@@ -115,12 +135,25 @@ class Exchange:
             )
 
 
+def _check_times(batch: pa.RecordBatch) -> None:
+    """Refuse times beyond a day, which crash the client when it reads them back."""
+    for column in batch.columns:
+        if pt.is_time64(column.type):
+            latest = pc.max(column.cast(pa.int64())).as_py()
+            if latest is not None and latest > _DAY[column.type.unit]:
+                raise InvalidInputError(
+                    "a time lies beyond 24:00: DuckDB sends TIME WITH TIME ZONE in a usable form "
+                    "only after SET arrow_lossless_conversion = true"
+                )
+
+
 OperationHandler: TypeAlias = Callable[[Exchange], None]
 
 
 def run_exchange(
     host: Host,
     call: Call,
+    context: flight.ServerCallContext,
     descriptor: flight.FlightDescriptor,
     reader: Any,
     writer: Any,
@@ -133,6 +166,5 @@ def run_exchange(
     operation = operations.get(name)
     if operation is None:
         raise UnsupportedError(f"the operation {name[:80]!r} is not supported")
-    operation(
-        Exchange(host, call, parse_descriptor(descriptor, limits=host.limits), reader, writer)
-    )
+    address = parse_descriptor(descriptor, limits=host.limits)
+    operation(Exchange(host, call, address, context, reader, writer))

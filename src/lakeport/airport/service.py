@@ -88,7 +88,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         """Call a function, or change rows."""
         with self._answer(context, "DoExchange", typed=True) as call:
-            run_exchange(self._host, call, descriptor, reader, writer, _OPERATIONS)
+            run_exchange(self._host, call, context, descriptor, reader, writer, _OPERATIONS)
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
         """Name every action with a line on what it does."""

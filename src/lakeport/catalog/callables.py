@@ -179,7 +179,7 @@ def default_scalar(parameter: Parameter) -> pa.Scalar:
         ) from None
 
 
-def _schema(source: SchemaSource, name: str, *args: Any, **kwargs: Any) -> pa.Schema:
+def _schema(source: SchemaSource, name: str, /, *args: Any, **kwargs: Any) -> pa.Schema:
     if isinstance(source, pa.Schema):
         return source
     schema = source(*args, **kwargs)

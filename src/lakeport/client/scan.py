@@ -62,6 +62,8 @@ class Scan:
     """What rows must satisfy."""
     row_limit: int | None = None
     """The most rows to read."""
+    _known_schema: pa.Schema | None = field(default=None, repr=False)
+    """The schema that binding will find, where that is known without asking."""
 
     def select(self, *columns: str) -> Scan:
         """Only these columns, in this order; `rowid` is the row identifier."""
@@ -82,7 +84,8 @@ class Scan:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the result."""
-        return _Projection(self._bind().schema, self.columns, self.where).schema
+        bound = self._bind().schema if self._known_schema is None else self._known_schema
+        return _Projection(bound, self.columns, self.where).schema
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as they arrive, from all endpoints; dropping the reader cancels the rest."""

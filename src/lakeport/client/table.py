@@ -98,7 +98,11 @@ class RemoteTable:
             limit: At most so many rows.
         """
         unit, value = _time_point(at_version, at_timestamp)
-        scan = Scan(self._catalog.connection, lambda: self._bind(unit, value))
+        scan = Scan(
+            self._catalog.connection,
+            lambda: self._bind(unit, value),
+            _known_schema=None if unit else self._entry.schema,
+        )
         if columns is not None:
             scan = scan.select(*columns)
         if limit is not None:

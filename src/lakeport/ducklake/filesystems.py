@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -154,10 +155,11 @@ def _s3(secret: S3Secret) -> fs.FileSystem:
         "session_token": secret.session_token,
         "region": secret.region,
     }
-    if secret.endpoint:
-        options["endpoint_override"] = re.sub(r"^https?://", "", secret.endpoint)
+    environment = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    endpoint = secret.endpoint or environment or ""
+    if endpoint:
+        options["endpoint_override"] = re.sub(r"^https?://", "", endpoint)
         options["force_virtual_addressing"] = secret.url_style == "vhost"
-    options["scheme"] = (
-        "https" if secret.use_ssl and not (secret.endpoint or "").startswith("http://") else "http"
-    )
+    plain = endpoint.startswith("http://") or not secret.use_ssl
+    options["scheme"] = "http" if plain else "https"
     return fs.S3FileSystem(**{key: value for key, value in options.items() if value is not None})

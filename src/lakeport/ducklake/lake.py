@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 
+from lakeport.ducklake.cache import SnapshotCache
 from lakeport.ducklake.database import Database
 from lakeport.ducklake.describe import table_state
 from lakeport.ducklake.errors import SnapshotNotFoundError
@@ -38,12 +39,18 @@ class Lake:
     """
 
     def __init__(
-        self, catalog: Catalog, *, data_path: str | None, storage: Storage, snapshot: int | None
+        self,
+        catalog: Catalog,
+        *,
+        data_path: str | None = None,
+        storage: Storage | None = None,
+        cache: SnapshotCache | None = None,
     ) -> None:
         self._catalog = catalog
         self._data_path = data_path
-        self._storage = storage
-        self._pinned = snapshot
+        self._storage = storage or Storage()
+        self._cache = cache
+        self._pinned: int | None = None
 
     @classmethod
     def open(
@@ -54,6 +61,7 @@ class Lake:
         metadata_schema: str | None = None,
         snapshot: int | datetime | None = None,
         storage: StorageLike = None,
+        cache: SnapshotCache | None = None,
         lock_timeout: float = 30.0,
     ) -> Self:
         """Open a lake by any spelling of its catalog database.
@@ -66,6 +74,7 @@ class Lake:
             metadata_schema: The database schema of the catalog's tables.
             snapshot: Read everything at this snapshot, by id or by time.
             storage: Credentials of object stores; the environment's when left out.
+            cache: Remembers descriptions of tables by snapshot; none when left out.
             lock_timeout: Seconds to wait for a writer that holds a database file.
         """
         location = parse_location(uri)
@@ -73,7 +82,7 @@ class Lake:
         try:
             catalog = open_catalog(database)
             check_version(catalog.version)
-            lake = cls(catalog, data_path=data_path, storage=Storage.of(storage), snapshot=None)
+            lake = cls(catalog, data_path=data_path, storage=Storage.of(storage), cache=cache)
             if snapshot is not None:
                 pinned = snapshot if isinstance(snapshot, int) else None
                 moment = snapshot if isinstance(snapshot, datetime) else None
@@ -199,8 +208,18 @@ class Lake:
     ) -> LakeTable:
         """A table at a snapshot: the newest one unless a version or a moment is given."""
         wanted = self._version(version, timestamp)
-        rows = self._read(lambda connection: self._catalog.table(connection, schema, name, wanted))
-        return self._table(rows, wanted, f"{schema}.{name}")
+
+        def look_up() -> LakeTable:
+            rows = self._read(
+                lambda connection: self._catalog.table(connection, schema, name, wanted)
+            )
+            return self._table(rows, wanted, f"{schema}.{name}")
+
+        if self._cache is None:
+            return look_up()
+        if wanted is None:
+            wanted = self._read(self._catalog.newest_snapshot)
+        return self._cache.remembered((wanted, ascii_lower(schema), ascii_lower(name)), look_up)
 
     def _table(self, rows: dict[str, list[Row]], wanted: int | None, name: str) -> LakeTable:
         """A table from the rows of its lookup."""

@@ -109,6 +109,12 @@ class Catalog:
 
         return self._run(connection, "snapshot_times", build)["snapshot"]
 
+    def newest_snapshot(self, connection: sa.Connection) -> int | None:
+        """The id of the newest snapshot."""
+        snapshot = self.tables["snapshot"]
+        newest = connection.execute(sa.select(sa.func.max(snapshot.c.snapshot_id))).scalar()
+        return None if newest is None else int(newest)
+
     def names(self, connection: sa.Connection, version: int | None) -> dict[str, list[Row]]:
         """Schemas, tables, views and their tags at a snapshot."""
         t = self.tables

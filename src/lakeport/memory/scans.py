@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ def scan(
     """The rows of a version, or of a part of it."""
     schema = version.definition.published()
     if options.columns is not None:
-        schema = _projected(schema, {*options.columns, *options.filter.columns})
+        schema = _projected(schema, options.columns, options.filter.columns)
     batches = _batches(version, schema, _within(version.rows, part), options)
     return pa.RecordBatchReader.from_batches(schema, batches)
 
@@ -77,10 +77,13 @@ def _within(rows: Rows, part: Part | None) -> Rows:
     return rows if part is None else Rows.of(rows.chunks[part[0] : part[1]])
 
 
-def _projected(schema: pa.Schema, wanted: set[str]) -> pa.Schema:
-    missing = wanted.difference(schema.names)
+def _projected(
+    schema: pa.Schema, columns: Sequence[str], filter_columns: Collection[str]
+) -> pa.Schema:
+    missing = set(columns).difference(schema.names)
     if missing:
         raise NotFoundError(f"there is no column {min(missing)!r}")
+    wanted = {*columns, *filter_columns}
     # A scan of no columns still has to say how many rows there are.
     fields = [field for field in schema if field.name in wanted] or [schema.field(len(schema) - 1)]
     return pa.schema(fields, metadata=schema.metadata)

@@ -25,8 +25,10 @@ __all__ = ["Store"]
 # After so many lost races a writer prepares under the lock, so that nobody starves.
 _OPTIMISTIC_TRIES = 4
 _MAX_TRANSACTIONS = 10_000
-# A pin keeps old versions alive, which costs nothing as long as the history keeps them anyway.
+# A pin keeps old versions alive, which costs little as long as the history keeps them anyway.
+_MAX_PINS = 4_000
 _MAX_PINS_OF_BOUNDED_HISTORY = 1_000
+_NOTHING = CatalogState()
 _ROLLED_BACK = (
     "the transaction was rolled back, because a statement failed or nobody used it for too long; "
     "begin a new one"
@@ -40,7 +42,7 @@ class _Transaction:
     base: CatalogState | None
     """What it began with, and what it has committed since; None reads the state of all."""
     view: CatalogState
-    """The base with the changes that are not committed."""
+    """The base with the changes that are not committed; of no meaning without a base."""
     pending: tuple[Change, ...] = ()
     state: TransactionState = TransactionState.ACTIVE
 
@@ -59,9 +61,7 @@ class Store:
     def __init__(self, *, clock: Callable[[], datetime], keep_versions: int | None) -> None:
         self._clock = clock
         self._keep_versions = keep_versions
-        self._max_pins = (
-            _MAX_TRANSACTIONS if keep_versions is None else _MAX_PINS_OF_BOUNDED_HISTORY
-        )
+        self._max_pins = _MAX_PINS if keep_versions is None else _MAX_PINS_OF_BOUNDED_HISTORY
         # Guards everything below. Nothing that reads or writes rows of a client happens under it.
         self._lock = threading.Lock()
         self._head = CatalogState()
@@ -150,7 +150,7 @@ class Store:
             if transaction.pending or transaction.state is TransactionState.ACTIVE:
                 transaction.state = TransactionState.ABORTED
             transaction.pending = ()
-            transaction.base, transaction.view = None, self._head
+            transaction.base, transaction.view = None, _NOTHING
             self._pins.pop(identifier, None)
         for table in touched:
             table.envelope.settle()
@@ -290,7 +290,7 @@ class Store:
             oldest, _ = self._pins.popitem(last=False)
             idle = self._transactions.get(oldest)
             if idle is not None and not idle.pending:
-                idle.base, idle.view = None, self._head
+                idle.base, idle.view = None, _NOTHING
 
     def _forget(self) -> None:
         excess = len(self._transactions) - _MAX_TRANSACTIONS

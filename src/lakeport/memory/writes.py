@@ -138,8 +138,11 @@ class _Run:
             return
         rowids = concat(self._rowids)
         last = _last_of_each(rowids)
-        touched: Stamps = self._rows.stamps(rowids.take(last))
-        order = last.take(pc.index_in(touched.rowids, value_set=rowids.take(last)))
+        ascending = rowids.take(last)
+        touched: Stamps = self._rows.stamps(ascending)
+        order = last
+        if len(touched.rowids) < len(last):
+            order = last.take(pc.index_in(touched.rowids, value_set=ascending))
         if len(touched.rowids):
             columns = zip(*self._values, strict=True)
             self._patches.append(

@@ -1,0 +1,114 @@
+"""Values that are fitted to the columns of a table."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.client.wire import HandTable, WireServer, flight_info
+
+from lakeport.client import Client
+from lakeport.client.rows import fit, reader_of
+from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputError
+
+UUIDS = [uuid.UUID(int=1), uuid.UUID(int=2**127)]
+BINARY = pa.array([each.bytes for each in UUIDS], pa.binary(16))
+
+
+@pytest.mark.parametrize(
+    ("array", "type", "values"),
+    [
+        (pa.array([1, 2]), pa.int8(), [1, 2]),
+        (BINARY, pa.uuid(), UUIDS),
+        (pa.ExtensionArray.from_storage(pa.uuid(), BINARY), pa.binary(16), BINARY.to_pylist()),
+        (pa.array(["a", "b"]).dictionary_encode(), pa.large_string(), ["a", "b"]),
+        (pa.array(["a", "b"]), pa.dictionary(pa.uint8(), pa.string()), ["a", "b"]),
+        (
+            pa.array(["a", "b"]).dictionary_encode(),
+            pa.dictionary(pa.uint8(), pa.large_string()),
+            ["a", "b"],
+        ),
+        (pa.array(['{"a": 1}']), pa.json_(), ['{"a": 1}']),
+    ],
+)
+def test_values_are_converted_without_loss(
+    array: pa.Array, type: pa.DataType, values: list[Any]
+) -> None:
+    fitted = fit(array, type, "it")
+    assert fitted.type == type
+    assert fitted.to_pylist() == values
+
+
+@pytest.mark.parametrize(
+    ("array", "type"),
+    [
+        (pa.array([300]), pa.int8()),
+        (pa.array(["x"]), pa.int64()),
+        (pa.array([1.5]), pa.int64()),
+        (pa.array([[1]]), pa.string()),
+        (pa.array(["text"]), pa.uuid()),
+    ],
+)
+def test_loss_is_refused(array: pa.Array, type: pa.DataType) -> None:
+    with pytest.raises(InvalidInputError, match=r"^it cannot become"):
+        fit(array, type, "it")
+
+
+def test_missing_keys_are_null_and_types_come_from_the_table() -> None:
+    schema = pa.schema([("a", pa.int8()), ("b", pa.string())])
+    rows = reader_of([{"A": 1}, {"b": "x"}], schema).read_all()
+    assert rows.to_pydict() == {"A": [1, None], "b": [None, "x"]}
+    assert rows.schema.field("A").type == pa.int8()
+    assert reader_of([], schema).schema == schema
+
+
+def test_a_list_must_be_of_one_kind() -> None:
+    with pytest.raises(InvalidArgumentError, match="dicts or record batches"):
+        reader_of([{"a": 1}, pa.record_batch({"a": [1]})])
+
+
+def test_dictionary_columns_are_inserted_and_returned(
+    wire: WireServer, hand_client: Client
+) -> None:
+    schema = pa.schema([("d", pa.dictionary(pa.int8(), pa.string()))])
+    wire.tables["d"] = HandTable(schema)
+    result = hand_client.table("w.d").insert({"d": ["a", "b", "a", None] * 1000}, returning=True)
+    assert result.returning is not None
+    assert result.returning.column("d").to_pylist() == ["a", "b", "a", None] * 1000
+    assert [row["d"] for row in wire.tables["d"].rows[:4]] == ["a", "b", "a", None]
+
+
+def test_statistics_must_be_complete(wire: WireServer, hand_client: Client) -> None:
+    table = wire.tables["t"]
+    table.schema = table.schema.with_metadata({"can_produce_statistics": "1"})
+    sink = pa.BufferOutputStream()
+    row = pa.RecordBatch.from_pylist([{"min": 1, "max": 2}])
+    with pa.ipc.new_stream(sink, row.schema) as stream:
+        stream.write_batch(row)
+    wire.replies["column_statistics"] = sink.getvalue().to_pybytes()
+    with pytest.raises(InternalError, match="there is no distinct_count"):
+        hand_client.table("w.t").statistics("id")
+    seen = wire.last("column_statistics")
+    assert (seen.request["column_name"], seen.request["type"]) == (b"id", b"INTEGER")
+    assert seen.headers["airport-action-name"] == ["column_statistics"] * 2
+    assert seen.header("airport-flight-path") is None
+    assert seen.header("airport-transaction-id") == "tx1"
+
+
+def test_the_server_must_describe_the_flight_asked_for(
+    wire: WireServer, hand_client: Client
+) -> None:
+    wire.replies["GetFlightInfo"] = lambda _: flight_info(pa.schema([]), ["other"], None)
+    with pytest.raises(InternalError, match="another flight"):
+        hand_client.take_flight(["w", "t"]).to_arrow()
+
+
+def test_the_columns_of_a_scan_are_known_without_asking(
+    wire: WireServer, hand_client: Client
+) -> None:
+    table = hand_client.table("w.t")
+    wire.seen.clear()
+    assert table.scan(["rowid", "name"]).schema.names == ["rowid", "name"]
+    assert wire.seen == []

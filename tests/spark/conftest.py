@@ -1,0 +1,27 @@
+"""One Spark session for all tests of the pipeline."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXECUTOR_SIDE = str(Path(__file__).parent / "executor_side")
+sys.path.insert(0, EXECUTOR_SIDE)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A session on two cores that tries a task four times."""
+    from lakeport.spark import session
+
+    # Workers inherit it, and import the tasks of the tests by name.
+    os.environ["PYTHONPATH"] = os.pathsep.join([EXECUTOR_SIDE, os.environ.get("PYTHONPATH", "")])
+    spark = session("local[2,4]")
+    spark.sparkContext.setLogLevel("OFF")
+    yield spark
+    spark.stop()
