@@ -64,6 +64,24 @@ def test_a_transaction_that_is_rolled_back_meanwhile_takes_no_more(store: Store)
     assert not store.head.schemas
 
 
+def test_a_transaction_that_is_rolled_back_during_its_commit_commits_nothing(
+    store: Store,
+) -> None:
+    identifier = store.begin()
+
+    def give_up(tries: int) -> None:
+        # The first time it is prepared for the transaction, the second time for all.
+        if tries == 2:
+            store.rollback(identifier)
+
+    with request_scope(RequestContext(transaction_id=identifier)):
+        store.write(interrupted("mine", give_up, 2))
+    with pytest.raises(InvalidInputError, match="rolled back"):
+        store.commit(identifier)
+    assert not store.head.schemas
+    assert store.status(identifier) is TransactionState.ABORTED
+
+
 def test_a_statement_that_comes_during_a_commit_waits_for_the_next(store: Store) -> None:
     identifier = store.begin()
 

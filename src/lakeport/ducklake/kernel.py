@@ -49,17 +49,20 @@ def cast(array: pa.Array, column: Column) -> pa.Array:
     duck = connection()
     source = pa.table({"v": array})
     try:
-        result = (
-            duck.from_arrow(source)
-            .project(f"CAST(v AS {duckdb_type(column)}) AS v")
-            .to_arrow_table()
-        )
+        result = duck.from_arrow(source).project(f"{_cast_sql(column)} AS v").to_arrow_table()
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise CorruptLakeError(
             f"a value of column {column.name!r} is not a {column.type}: {reason}"
         ) from None
     return retype(whole(result.column(0)), arrow_type(column))
+
+
+def _cast_sql(column: Column) -> str:
+    """A variant is shown as JSON, but text that becomes a variant is a string, not a document."""
+    if column.type == "variant":
+        return "CAST(CAST(v AS VARIANT) AS JSON)"
+    return f"CAST(v AS {duckdb_type(column)})"
 
 
 def literal(text: str | None, column: Column) -> pa.Array:

@@ -62,7 +62,7 @@ class Store:
         self._clock = clock
         self._keep_versions = keep_versions
         self._max_pins = _MAX_PINS if keep_versions is None else _MAX_PINS_OF_BOUNDED_HISTORY
-        # Guards everything below. Nothing that reads or writes rows of a client happens under it.
+        # Guards everything below. Nobody waits for a client while holding it.
         self._lock = threading.Lock()
         self._head = CatalogState()
         self._last_commit: datetime | None = None
@@ -95,8 +95,8 @@ class Store:
     def write(self, change: Change) -> None:
         """Apply a change to the transaction of the current request, else commit it at once."""
         identifier = current_request().transaction_id
-        transaction = self._writable(identifier) if identifier is not None else None
-        if transaction is None:
+        transaction = None if identifier is None else self._writable(identifier)
+        if identifier is None or transaction is None:
             self._commit((change,))
             return
         for attempt in itertools.count():
@@ -109,8 +109,7 @@ class Store:
                     continue
                 transaction.view = prepared or change.apply(transaction.view)
                 transaction.pending = (*transaction.pending, change)
-                if identifier is not None:
-                    self._pins.pop(identifier, None)
+                self._pins.pop(identifier, None)
                 return
 
     def begin(self) -> str:
@@ -172,6 +171,8 @@ class Store:
             may_race = attempt < _OPTIMISTIC_TRIES
             prepared = self._prepare(head, changes, transaction) if may_race else None
             with self._lock:
+                if transaction is not None and transaction.state is TransactionState.ABORTED:
+                    raise InvalidInputError(_ROLLED_BACK)
                 if prepared is None:
                     prepared = self._prepare(self._head, changes, transaction)
                 elif self._head is not head:
@@ -234,8 +235,7 @@ class Store:
         before: CatalogState,
     ) -> None:
         """Let a transaction go on from what it committed, still seeing nothing of others."""
-        if transaction.base is None:
-            return
+        assert transaction.base is not None  # noqa: S101 - what has changes is pinned
         later = transaction.pending[len(changes) :]
         base = transaction.view
         if later:
