@@ -18,6 +18,7 @@ import os
 
 from lakeport._version import __version__
 from lakeport.airport import Limits, Server, serve
+from lakeport.airport.client import Client, connect
 from lakeport.auth import Access, BearerAuth, Operation, TlsConfig, TokenTable
 from lakeport.catalog import (
     ANY,
@@ -49,7 +50,6 @@ from lakeport.catalog import (
     project_schema,
     rowid_field,
 )
-from lakeport.client import Client, connect
 from lakeport.errors import LakeportError
 from lakeport.filters import Filter, col
 from lakeport.memory import MemoryCatalog

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-
 from tests.airport.rig import Serving, started
 
 

@@ -9,10 +9,10 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-
-from lakeport.catalog import CatalogBuilder, ScanOptions, StaticCatalog, current_request
 from tests.airport.rig import CHUNK_CONTINUES, CHUNK_FINISHED, Serving, Wire, path
 from tests.airport.test_table_functions import ipc, one_row
+
+from lakeport.catalog import CatalogBuilder, ScanOptions, StaticCatalog, current_request
 
 COLUMNS = pa.schema([("x", pa.int64())])
 

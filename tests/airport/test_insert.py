@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, extra_info, path
 
 from lakeport.catalog import (
     CatalogBuilder,
@@ -19,8 +21,6 @@ from lakeport.catalog import (
     with_check_constraints,
 )
 from lakeport.errors import ConstraintError
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, extra_info, path
 
 COLUMNS = pa.schema([column("x", pa.int64(), nullable=False, comment="c"), ("name", pa.string())])
 SENT = pa.schema([("x", pa.int64()), ("name", pa.string())])

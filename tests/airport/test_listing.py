@@ -9,6 +9,8 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, open_container
 
 from lakeport.airport.listing import Listings
 from lakeport.airport.registry import RoutedCatalog
@@ -17,15 +19,13 @@ from lakeport.catalog import (
     CatalogBuilder,
     CatalogVersion,
     RequestContext,
-    StaticCatalog,
     Stability,
+    StaticCatalog,
     column,
     request_scope,
     rowid_field,
     with_check_constraints,
 )
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, open_container
 
 COLUMNS = pa.schema([("x", pa.int64())])
 

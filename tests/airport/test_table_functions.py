@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.airport.rig import Serving, Wire, path
 
 from lakeport.catalog import ANY, CatalogBuilder, ScanOptions, StaticCatalog
-from tests.airport.rig import Serving, Wire, path
 
 NUMBERS = pa.schema([("n", pa.int64()), ("label", pa.string())])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.catalog.reading import rows_of
 
 from lakeport.catalog import (
     ArrowTable,
@@ -22,7 +23,6 @@ from lakeport.catalog import (
 from lakeport.catalog.sources import StatisticsArrowTable, statistics_of
 from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.filters import parse_filter
-from tests.catalog.reading import rows_of
 
 
 @pytest.fixture

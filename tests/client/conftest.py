@@ -11,8 +11,8 @@ import pytest
 from tests.client.wire import HandTable, WireServer
 
 from lakeport.airport import Server
+from lakeport.airport.client import Client, connect
 from lakeport.catalog import Catalog
-from lakeport.client import Client, connect
 
 Attach: TypeAlias = Callable[..., Client]
 

@@ -10,8 +10,8 @@ import pytest
 from tests.client.conftest import Attach
 from tests.client.wire import WireServer, flight_info
 
+from lakeport.airport.client import Client, RemoteTable
 from lakeport.catalog import OnConflict, column, rowid_field
-from lakeport.client import Client, RemoteTable
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,

@@ -14,6 +14,7 @@ import pytest
 from tests.client.conftest import Attach
 from tests.client.wire import NO_CONTENTS, WireServer, catalog_root, flight_info, packed
 
+from lakeport.airport.client import Client, FunctionKind
 from lakeport.catalog import (
     ANY,
     CatalogBuilder,
@@ -25,7 +26,6 @@ from lakeport.catalog import (
     rowid_field,
     with_check_constraints,
 )
-from lakeport.client import Client, FunctionKind
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,

@@ -11,8 +11,8 @@ from tests.client.wire import WireServer
 
 from lakeport import errors
 from lakeport.airport import Server
+from lakeport.airport.client import Client, connect
 from lakeport.catalog import Action, CatalogBuilder, ScanOptions
-from lakeport.client import Client, connect
 
 SCHEMA = pa.schema([("x", pa.int64())])
 

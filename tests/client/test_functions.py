@@ -16,8 +16,8 @@ import pytest
 from tests.client.conftest import Attach
 from tests.client.wire import WireServer, flight_info
 
+from lakeport.airport.client import Client
 from lakeport.catalog import ANY, CatalogBuilder, ScanOptions, StaticCatalog
-from lakeport.client import Client
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyarrow import flight
 from tests.client.wire import WireServer, catalog_root, container, packed
 
-from lakeport.client import Client
-from lakeport.client.replies import (
+from lakeport.airport.client import Client
+from lakeport.airport.client.replies import (
     read_bundle,
     read_catalog_root,
     read_contents,

@@ -14,6 +14,7 @@ from pyarrow import flight
 from tests.client.conftest import Attach
 from tests.client.wire import WireServer, endpoints, packed
 
+from lakeport.airport.client import Client, RemoteTable
 from lakeport.catalog import (
     CatalogBuilder,
     Endpoint,
@@ -21,7 +22,6 @@ from lakeport.catalog import (
     FileReference,
     FunctionReference,
 )
-from lakeport.client import Client, RemoteTable
 from lakeport.errors import InternalError, UnavailableError, UnsupportedError
 from lakeport.filters import col
 

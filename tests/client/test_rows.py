@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from tests.client.wire import HandTable, WireServer, flight_info
 
-from lakeport.client import Client
-from lakeport.client.rows import fit, reader_of
+from lakeport.airport.client import Client
+from lakeport.airport.client.rows import fit, reader_of
 from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputError
 
 UUIDS = [uuid.UUID(int=1), uuid.UUID(int=2**127)]

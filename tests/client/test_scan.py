@@ -14,8 +14,8 @@ from tests.client.conftest import Attach
 from tests.client.wire import WireServer, endpoints
 
 from lakeport.airport import Server
+from lakeport.airport.client import Client, RemoteTable
 from lakeport.catalog import CatalogBuilder, Partition, ScanOptions, StaticCatalog, rowid_field
-from lakeport.client import Client, RemoteTable
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,
@@ -282,7 +282,7 @@ def test_flights_are_taken_by_path_and_by_command(attach: Attach, numbers: pa.Ta
 
 
 def test_a_token_is_not_sent_where_it_could_be_read() -> None:
-    from lakeport.client.connection import Connection, Security
+    from lakeport.airport.client.connection import Connection, Security
 
     connection = Connection("grpc+tls://127.0.0.1:1", security=Security(token="t"))
     with pytest.raises(PermissionDeniedError, match="not encrypted"):

@@ -13,8 +13,8 @@ from tests.client.conftest import Attach
 from tests.client.wire import REUSE, WireServer, endpoints
 
 from lakeport.airport import Server
+from lakeport.airport.client import Client, connect
 from lakeport.catalog import CatalogBuilder, Partition, ScanOptions
-from lakeport.client import Client, connect
 from lakeport.errors import (
     CancelledError,
     ConstraintError,

@@ -10,8 +10,8 @@ import pytest
 from tests.client.conftest import Attach
 from tests.client.wire import WireServer, flight_info
 
+from lakeport.airport.client import Client
 from lakeport.catalog import CatalogBuilder, ScanOptions, TimePoint
-from lakeport.client import Client
 from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 from lakeport.filters import col
 

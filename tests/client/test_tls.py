@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from lakeport.airport import Server
+from lakeport.airport.client import connect
 from lakeport.auth import TlsConfig
 from lakeport.catalog import CatalogBuilder, StaticCatalog
-from lakeport.client import connect
 from lakeport.errors import UnavailableError
 
 

@@ -9,8 +9,8 @@ import pytest
 from tests.client.conftest import Attach
 from tests.client.wire import WireServer, packed
 
+from lakeport.airport.client import Client
 from lakeport.catalog import CatalogBuilder
-from lakeport.client import Client
 from lakeport.errors import (
     InvalidArgumentError,
     NotFoundError,

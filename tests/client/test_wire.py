@@ -11,7 +11,7 @@ from pyarrow import flight
 from tests.client.wire import ROWID_COLUMN, Seen, WireServer, endpoints
 
 from lakeport._version import __version__
-from lakeport.client import Client, connect
+from lakeport.airport.client import Client, connect
 from lakeport.errors import InvalidArgumentError
 from lakeport.filters import col
 

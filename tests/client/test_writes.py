@@ -13,8 +13,8 @@ import pytest
 from tests.client.conftest import Attach
 from tests.client.wire import HandTable, WireServer, packed
 
+from lakeport.airport.client import Client, RemoteTable
 from lakeport.catalog import CatalogBuilder, column
-from lakeport.client import Client, RemoteTable
 from lakeport.errors import (
     ConstraintError,
     InternalError,

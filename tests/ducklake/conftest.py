@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -90,8 +91,10 @@ class RealLake:
             f"begin_snapshot <= {snapshot} AND (end_snapshot IS NULL OR end_snapshot > {snapshot})"
         )
         rows = self.query(
-            f"SELECT schema_name, table_name FROM (FROM {self.meta}.ducklake_table WHERE {visible}) "
-            f"JOIN (FROM {self.meta}.ducklake_schema WHERE {visible}) USING (schema_id) ORDER BY ALL"
+            f"SELECT schema_name, table_name"
+            f" FROM (FROM {self.meta}.ducklake_table WHERE {visible})"
+            f" JOIN (FROM {self.meta}.ducklake_schema WHERE {visible}) USING (schema_id)"
+            f" ORDER BY ALL"
         )
         return [(row[0], row[1]) for row in rows]
 
@@ -242,7 +245,8 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[]
     server = subprocess.Popen(
         [
             *user, str(binaries / "postgres"), "-D", str(folder / "data"), "-p", str(port),
-            "-k", str(folder), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "full_page_writes=off",
+            "-k", str(folder), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off",
+            "-c", "full_page_writes=off",
         ],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
     )  # fmt: skip
@@ -260,7 +264,7 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[]
         _wait(lambda: psycopg.connect(f"{address} dbname=postgres").close(), "PostgreSQL")
         yield create
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGINT)  # does not wait for connections
         server.wait(30)
 
 

@@ -477,10 +477,10 @@ SCENARIOS: dict[str, Scenario] = {
         "INSERT INTO t SELECT i, repeat(chr(97 + (i % 26)::INT), 300) FROM range(20) r(i)",
     ),
     "every scalar in lists inlined": lake(
-        "CREATE TABLE t(b BOOLEAN[], d DATE[], ts TIMESTAMP[], tz TIMESTAMPTZ[], f DOUBLE[], c DECIMAL(9,2)[], u UUID[], bl BLOB[], tm TIME[], iv INTERVAL[], j JSON[], h HUGEINT[], tt TIMETZ[])",
+        "CREATE TABLE t(b BOOLEAN[], d DATE[], ts TIMESTAMP[], tz TIMESTAMPTZ[], f DOUBLE[], c DECIMAL(9,2)[], u UUID[], bl BLOB[], tm TIME[], iv INTERVAL[], h HUGEINT[], tt TIMETZ[])",
         r"""INSERT INTO t VALUES ([true, NULL], ['2024-01-02', 'infinity', '0044-03-15 (BC)'], ['2024-01-02 03:04:05.5', 'infinity'], ['2024-01-02 03:04:05+00'],
             ['nan', '-inf', 1e300, -0.0], [1.50, NULL], ['00000000-0000-0000-0000-000000000001'], ['\x00\xAA'::BLOB, ''::BLOB, 'a''b'::BLOB],
-            ['24:00:00', '01:02:03.5'], [INTERVAL '1 month 2 days 3 seconds', INTERVAL '-1 day'], ['{"a": "b, c"}', '[1]', '"x"'], [170141183460469231731687303715884105727], ['01:02:03+02'])""",
+            ['24:00:00', '01:02:03.5'], [INTERVAL '1 month 2 days 3 seconds', INTERVAL '-1 day'], [170141183460469231731687303715884105727], ['01:02:03+02'])""",
         "INSERT INTO t (b) VALUES ([])",
     ),
     "every scalar in maps and structs of lists inlined": lake(

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lakeport.airport import Server
+from lakeport.airport.client import Client, connect
 from lakeport.catalog import CatalogBuilder, Stability, StaticCatalog, column
-from lakeport.client import Client, connect
 from lakeport.filters import col
 
 __all__ = ["demo", "demo_catalog"]

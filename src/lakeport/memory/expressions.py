@@ -48,10 +48,10 @@ _CLASSES = frozenset(
         "OPERATOR",
     }
 )
-# They answer from the session, not from their arguments.
+# They answer from the connection, not from their arguments.
 _NOT_SCALAR = frozenset({"current_setting", "getvariable", "getenv", "query", "query_table"})
-_SESSION_PREFIXES = ("current_", "has_", "inet_", "pg_", "session_")
-_SESSION_MACROS = frozenset(
+_CONNECTION_PREFIXES = ("current_", "has_", "inet_", "pg_", "session_")
+_CONNECTION_MACROS = frozenset(
     {"ago", "col_description", "get_block_size", "obj_description", "shobj_description", "user"}
 )
 # DuckDB's memory limit does not count the texts and lists that these make out of a number.
@@ -170,8 +170,8 @@ def _functions() -> frozenset[str]:
         name
         for name, kind in found
         if name not in _NOT_SCALAR | _UNBOUNDED
-        and not name.startswith(_SESSION_PREFIXES)
-        and not (kind == "macro" and name in _SESSION_MACROS)
+        and not name.startswith(_CONNECTION_PREFIXES)
+        and not (kind == "macro" and name in _CONNECTION_MACROS)
     )
 
 

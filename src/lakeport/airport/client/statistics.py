@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.airport.client.attached import AttachedCatalog
+from lakeport.airport.client.entries import TableEntry
+from lakeport.airport.client.replies import REPLY_LIMITS, understanding
 from lakeport.airport.codec import read_one_row
 from lakeport.catalog import ColumnStats
-from lakeport.client.attached import AttachedCatalog
-from lakeport.client.entries import TableEntry
-from lakeport.client.replies import REPLY_LIMITS, understanding
 from lakeport.errors import InvalidArgumentError, UnsupportedError
 from lakeport.filters import from_arrow_type
 

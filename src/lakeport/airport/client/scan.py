@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.catalog.schemas import field_is_rowid
-from lakeport.client.connection import Connection, Headers
-from lakeport.client.predicates import (
+from lakeport.airport.client.connection import Connection, Headers
+from lakeport.airport.client.predicates import (
     ROWID,
     Predicate,
     Where,
@@ -19,8 +18,9 @@ from lakeport.client.predicates import (
     column_positions,
     taken,
 )
-from lakeport.client.replies import read_endpoints as decode_endpoints
-from lakeport.client.streams import ScanSource, read_endpoints
+from lakeport.airport.client.replies import read_endpoints as decode_endpoints
+from lakeport.airport.client.streams import ScanSource, read_endpoints
+from lakeport.catalog.schemas import field_is_rowid
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from lakeport.filters import Filter, to_json
 

@@ -23,17 +23,17 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lakeport.airport.addresses import DATABASES
+from lakeport.airport.client import ddl, functions
+from lakeport.airport.client.attached import AttachedCatalog
+from lakeport.airport.client.connection import Connection, Security
+from lakeport.airport.client.entries import RemoteFunction, RemoteSchema
+from lakeport.airport.client.replies import described
+from lakeport.airport.client.rows import RowSource, reader_of
+from lakeport.airport.client.scan import Bound, Scan
+from lakeport.airport.client.statements import Statement, Transaction
+from lakeport.airport.client.table import RemoteTable
+from lakeport.airport.client.writes import insert_rows
 from lakeport.catalog import CatalogVersion, OnConflict
-from lakeport.client import ddl, functions
-from lakeport.client.attached import AttachedCatalog
-from lakeport.client.connection import Connection, Security
-from lakeport.client.entries import RemoteFunction, RemoteSchema
-from lakeport.client.replies import described
-from lakeport.client.rows import RowSource, reader_of
-from lakeport.client.scan import Bound, Scan
-from lakeport.client.statements import Statement, Transaction
-from lakeport.client.table import RemoteTable
-from lakeport.client.writes import insert_rows
 from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError
 
 __all__ = ["Client", "connect"]

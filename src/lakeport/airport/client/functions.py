@@ -7,17 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.airport.client.attached import AttachedCatalog
+from lakeport.airport.client.connection import pack
+from lakeport.airport.client.entries import FunctionKind, RemoteFunction
+from lakeport.airport.client.exchange import Exchange
+from lakeport.airport.client.overloads import BoundCall, choose, column_argument, value_argument
+from lakeport.airport.client.replies import Described, read_described
+from lakeport.airport.client.rows import CHUNK_ROWS, RowSource, chunks, reader_of
+from lakeport.airport.client.scan import Bound, Scan
+from lakeport.airport.client.statements import Statement
 from lakeport.airport.codec import write_batch, write_schema
 from lakeport.catalog import AnyType, ParameterKind
-from lakeport.client.attached import AttachedCatalog
-from lakeport.client.connection import pack
-from lakeport.client.entries import FunctionKind, RemoteFunction
-from lakeport.client.exchange import Exchange
-from lakeport.client.overloads import BoundCall, choose, column_argument, value_argument
-from lakeport.client.replies import Described, read_described
-from lakeport.client.rows import CHUNK_ROWS, RowSource, chunks, reader_of
-from lakeport.client.scan import Bound, Scan
-from lakeport.client.statements import Statement
 from lakeport.errors import InternalError, InvalidArgumentError
 
 __all__ = ["call_in_out", "call_scalar", "call_table"]

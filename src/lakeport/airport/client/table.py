@@ -8,17 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.airport.client.attached import AttachedCatalog
+from lakeport.airport.client.ddl import alter, one_field
+from lakeport.airport.client.entries import Column, TableEntry, columns_of
+from lakeport.airport.client.predicates import Where, as_filter
+from lakeport.airport.client.replies import Described, read_described, understanding
+from lakeport.airport.client.rows import RowSource
+from lakeport.airport.client.scan import Bound, Scan
+from lakeport.airport.client.statements import Statement
+from lakeport.airport.client.statistics import CAN_PRODUCE_STATISTICS, column_statistics
+from lakeport.airport.client.writes import WriteResult, delete_rows, insert_rows, update_rows
 from lakeport.catalog import ColumnStats, check_constraints, without_rowid
-from lakeport.client.attached import AttachedCatalog
-from lakeport.client.ddl import alter, one_field
-from lakeport.client.entries import Column, TableEntry, columns_of
-from lakeport.client.predicates import Where, as_filter
-from lakeport.client.replies import Described, read_described, understanding
-from lakeport.client.rows import RowSource
-from lakeport.client.scan import Bound, Scan
-from lakeport.client.statements import Statement
-from lakeport.client.statistics import CAN_PRODUCE_STATISTICS, column_statistics
-from lakeport.client.writes import WriteResult, delete_rows, insert_rows, update_rows
 from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError
 from lakeport.filters import from_arrow_type
 from lakeport.filters.types import quote_identifier

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyarrow import flight, ipc
 
 from lakeport._version import __version__
-from lakeport.client.failures import calling
-from lakeport.client.replies import REPLY_LIMITS
+from lakeport.airport.client.failures import calling
+from lakeport.airport.client.replies import REPLY_LIMITS
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,

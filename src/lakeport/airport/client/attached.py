@@ -12,17 +12,16 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from lakeport.catalog import CatalogVersion
-from lakeport.client.connection import Connection, pack
-from lakeport.client.contents import bundled_contents, schema_contents
-from lakeport.client.entries import (
+from lakeport.airport.client.connection import Connection, pack
+from lakeport.airport.client.contents import bundled_contents, schema_contents
+from lakeport.airport.client.entries import (
     FunctionOverload,
     RemoteFunction,
     RemoteSchema,
     TableEntry,
     read_entry,
 )
-from lakeport.client.replies import (
+from lakeport.airport.client.replies import (
     ContentsRef,
     Described,
     SchemaRef,
@@ -30,7 +29,8 @@ from lakeport.client.replies import (
     read_transaction,
     read_version,
 )
-from lakeport.client.statements import Statement, Transaction
+from lakeport.airport.client.statements import Statement, Transaction
+from lakeport.catalog import CatalogVersion
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,

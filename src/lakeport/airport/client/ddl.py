@@ -7,15 +7,15 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lakeport.airport.client.attached import AttachedCatalog
+from lakeport.airport.client.connection import pack
+from lakeport.airport.client.entries import RemoteSchema, TableEntry
+from lakeport.airport.client.replies import read_contents_ref, read_described
+from lakeport.airport.client.rows import as_sent
+from lakeport.airport.client.statements import Statement
 from lakeport.airport.codec import write_schema
 from lakeport.catalog import OnConflict
 from lakeport.catalog.schemas import field_is_rowid
-from lakeport.client.attached import AttachedCatalog
-from lakeport.client.connection import pack
-from lakeport.client.entries import RemoteSchema, TableEntry
-from lakeport.client.replies import read_contents_ref, read_described
-from lakeport.client.rows import as_sent
-from lakeport.client.statements import Statement
 from lakeport.errors import InvalidArgumentError, NotFoundError
 from lakeport.filters.types import quote_identifier
 

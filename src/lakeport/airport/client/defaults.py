@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from lakeport.client.predicates import SAFE_DUCKDB
-from lakeport.client.rows import fit
+from lakeport.airport.client.predicates import SAFE_DUCKDB
+from lakeport.airport.client.rows import fit
 from lakeport.errors import InvalidInputError, UnsupportedError
 from lakeport.filters import from_arrow_type
 from lakeport.filters.types import UNKNOWN

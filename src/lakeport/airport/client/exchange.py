@@ -10,9 +10,9 @@ from typing import Self
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.client.connection import Connection, Headers
-from lakeport.client.failures import calling
-from lakeport.client.replies import understanding
+from lakeport.airport.client.connection import Connection, Headers
+from lakeport.airport.client.failures import calling
+from lakeport.airport.client.replies import understanding
 from lakeport.errors import InternalError, LakeportError
 
 __all__ = ["Exchange", "Message"]

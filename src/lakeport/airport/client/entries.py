@@ -9,10 +9,10 @@ from enum import Enum
 import pyarrow as pa
 from pyarrow import flight
 
+from lakeport.airport.client.replies import REPLY_LIMITS, Described, Reply, read_map, understanding
 from lakeport.airport.codec import read_schema
 from lakeport.catalog import ANY, Parameter, ParameterKind, Stability
 from lakeport.catalog.schemas import field_is_rowid
-from lakeport.client.replies import REPLY_LIMITS, Described, Reply, read_map, understanding
 from lakeport.errors import InvalidArgumentError
 
 __all__ = [

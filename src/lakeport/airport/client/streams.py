@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.client.connection import Connection, Headers
-from lakeport.client.failures import calling
-from lakeport.client.references import DATA_SCHEME, open_reference
-from lakeport.client.replies import understanding
+from lakeport.airport.client.connection import Connection, Headers
+from lakeport.airport.client.failures import calling
+from lakeport.airport.client.references import DATA_SCHEME, open_reference
+from lakeport.airport.client.replies import understanding
 from lakeport.errors import InternalError
 
 __all__ = ["ScanSource", "read_endpoints"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pyarrow import flight
 
-from lakeport.client.connection import Headers, flight_path
+from lakeport.airport.client.connection import Headers, flight_path
 
 __all__ = ["Statement", "Transaction"]
 

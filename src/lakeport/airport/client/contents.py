@@ -8,8 +8,8 @@ from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from lakeport.client.connection import USER_AGENT, Connection, Headers
-from lakeport.client.replies import (
+from lakeport.airport.client.connection import USER_AGENT, Connection, Headers
+from lakeport.airport.client.replies import (
     REPLY_LIMITS,
     ContentsRef,
     Described,

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.types as pt
 
+from lakeport.airport.client.entries import FunctionKind, FunctionOverload, RemoteFunction
+from lakeport.airport.client.rows import fit
 from lakeport.catalog import AnyType, Parameter, ParameterKind
-from lakeport.client.entries import FunctionKind, FunctionOverload, RemoteFunction
-from lakeport.client.rows import fit
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 
 __all__ = ["BoundCall", "choose", "column_argument", "value_argument"]

@@ -3,18 +3,18 @@
 This room knows the wire only by `lakeport.airport.codec`, and nothing of the server's insides.
 """
 
-from lakeport.client.client import Client, connect
-from lakeport.client.entries import (
+from lakeport.airport.client.client import Client, connect
+from lakeport.airport.client.entries import (
     Column,
     FunctionKind,
     FunctionOverload,
     RemoteFunction,
     RemoteSchema,
 )
-from lakeport.client.scan import Scan
-from lakeport.client.statements import Transaction
-from lakeport.client.table import RemoteTable
-from lakeport.client.writes import WriteResult
+from lakeport.airport.client.scan import Scan
+from lakeport.airport.client.statements import Transaction
+from lakeport.airport.client.table import RemoteTable
+from lakeport.airport.client.writes import WriteResult
 
 __all__ = [
     "Client",

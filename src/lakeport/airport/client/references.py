@@ -13,9 +13,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import fs
 
+from lakeport.airport.client.replies import REPLY_LIMITS, Reply, read_map, understanding
+from lakeport.airport.client.rows import fit
 from lakeport.airport.codec import read_one_row
-from lakeport.client.replies import REPLY_LIMITS, Reply, read_map, understanding
-from lakeport.client.rows import fit
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,

@@ -12,15 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.airport.client.attached import AttachedCatalog
+from lakeport.airport.client.defaults import default_values
+from lakeport.airport.client.entries import TableEntry
+from lakeport.airport.client.exchange import Exchange
+from lakeport.airport.client.predicates import ROWID
+from lakeport.airport.client.replies import read_map, understanding
+from lakeport.airport.client.rows import RowSource, as_sent, chunks, fit, reader_of
+from lakeport.airport.client.statements import Statement
 from lakeport.catalog.schemas import find_rowid_column, without_rowid
-from lakeport.client.attached import AttachedCatalog
-from lakeport.client.defaults import default_values
-from lakeport.client.entries import TableEntry
-from lakeport.client.exchange import Exchange
-from lakeport.client.predicates import ROWID
-from lakeport.client.replies import read_map, understanding
-from lakeport.client.rows import RowSource, as_sent, chunks, fit, reader_of
-from lakeport.client.statements import Statement
 from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 
 __all__ = ["WriteResult", "delete_rows", "insert_rows", "update_rows"]
