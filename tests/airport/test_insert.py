@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -310,8 +311,6 @@ def test_an_error_after_the_last_row_is_typed(serving: Serving) -> None:
 
 
 def test_a_connection_that_breaks_stores_nothing(wire: Wire, table: MutableTable) -> None:
-    import threading
-
     failed = threading.Event()
     insert = table.insert
 

@@ -135,7 +135,7 @@ REFUSED: dict[str, tuple[pa.Array, pa.DataType]] = {
     "text that is no number": (pa.array(["x"]), pa.int64()),
     "a number that is too large": (pa.array([300]), pa.int8()),
     "text that is no uuid": (pa.array(["not a uuid"]), pa.uuid()),
-    "a hugeint that no decimal holds": (little(2**126), pa.decimal128(38, 0)),
+    "a hugeint that no decimal holds": (little(2**127 - 1), pa.decimal128(38, 0)),
     "a fraction": (pa.array([1.5]), pa.int64()),
     "a time that needs more digits": (pa.array([1], pa.timestamp("us")), pa.timestamp("ms")),
     "a list for a number": (pa.array([[1]]), pa.int64()),

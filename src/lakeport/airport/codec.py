@@ -85,7 +85,7 @@ class Struct:
 
     def text_map(self, name: str) -> dict[str, str]:
         """A field that maps texts to texts; empty when it is missing."""
-        fields = _text_keys(self._fields.get(name) or {}, self._what)
+        fields = _text_keys(self._get(name, dict, {}), self._what)
         return {key: Struct(fields, self._what).text(key) for key in fields}
 
     def struct(self, name: str) -> Struct:

@@ -17,10 +17,10 @@ from lakeport.airport.host import Host
 from lakeport.airport.listing import catalog_version, table_info
 from lakeport.airport.scans import column_names, resolve_scan, scan_options
 from lakeport.airport.signatures import decode_arguments, result_schema
-from lakeport.airport.statistics import encode_statistics
+from lakeport.airport.statistics import arrow_type_of, encode_statistics, is_duckdb_type
 from lakeport.airport.tickets import ScanTicket
 from lakeport.auth import Operation
-from lakeport.catalog import StatisticsTable, TableFunction
+from lakeport.catalog import ColumnStats, StatisticsTable, TableFunction
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 __all__ = ["METADATA_ACTIONS"]
@@ -114,12 +114,16 @@ def column_statistics(host: Host, call: Call, request: Struct) -> bytes:
     table = host.route(call, address.catalog).table(address, Operation.READ)
     if not isinstance(table, StatisticsTable):
         raise UnsupportedError(f"table {address} has no statistics")
-    name = request.text("column_name")
-    position = table.arrow_schema().get_field_index(name)
-    if position < 0:
+    name, asked_type = request.text("column_name"), request.text("type", "")
+    columns = table.arrow_schema()
+    position = columns.get_field_index(name)
+    if position >= 0 and is_duckdb_type(columns.field(position).type, asked_type):
+        stats = table.column_statistics(name, asked_type)
+        return encode_statistics(stats, columns.field(position).type)
+    if not asked_type:
         raise NotFoundError(f"table {address} has no column {name!r}")
-    stats = table.column_statistics(name, request.text("type", ""))
-    return encode_statistics(stats, table.arrow_schema().field(position).type)
+    # A query AT an earlier time may ask for a column that has another name or type by now.
+    return encode_statistics(ColumnStats(), arrow_type_of(asked_type))
 
 
 def descriptor_of(raw: bytes) -> flight.FlightDescriptor:

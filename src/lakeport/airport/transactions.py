@@ -29,6 +29,7 @@ from lakeport.catalog import (
     request_scope,
 )
 from lakeport.errors import (
+    InternalError,
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
@@ -161,6 +162,10 @@ class Transactions:
     def _keep(self, identifier: str, opened: _Open) -> bool:
         """Remember a transaction; False when its owner has one on the same catalog."""
         with self._lock:
+            if identifier in self._open:
+                raise InternalError(
+                    f"catalog {opened.catalog!r} gave a transaction the identifier of another one"
+                )
             if opened.owner is not None:
                 key = (opened.owner, opened.catalog)
                 if self._by_owner.setdefault(key, identifier) != identifier:

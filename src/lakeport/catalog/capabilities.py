@@ -269,7 +269,7 @@ class TransactionManager(Protocol):
     """
 
     def begin_transaction(self) -> str:
-        """Start a transaction and return its identifier."""
+        """Start a transaction and return its identifier, which nobody can guess: a UUID, say."""
         ...
 
     def commit_transaction(self, transaction_id: str) -> None:

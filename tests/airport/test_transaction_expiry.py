@@ -1,0 +1,167 @@
+"""Transactions that nobody uses any more are rolled back; the clock is ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakeport.airport.transactions import Transactions
+from lakeport.catalog import RequestContext, TransactionState, current_request, request_scope
+from lakeport.errors import NotFoundError
+from tests.airport.staging import StagingCatalog
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def transactions(clock: Clock) -> Transactions:
+    return Transactions(idle_seconds=100, clock=clock)
+
+
+@pytest.fixture
+def catalog() -> StagingCatalog:
+    return StagingCatalog()
+
+
+def current(
+    transactions: Transactions, owner: str | None, catalog: str, given: str | None
+) -> str | None:
+    return transactions.current(owner, catalog, given, identity="")
+
+
+def test_an_idle_transaction_is_rolled_back(
+    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+) -> None:
+    identifier = transactions.begin(catalog, "lake", explicit=True)
+    assert identifier is not None
+
+    clock.now = 99
+    transactions.expire()
+    assert catalog.transaction_status(identifier) is TransactionState.ACTIVE
+
+    clock.now = 100
+    transactions.expire()
+    assert catalog.transaction_status(identifier) is TransactionState.ABORTED
+    with pytest.raises(NotFoundError, match="there is no open transaction"):
+        transactions.commit(identifier)
+
+
+def test_using_a_transaction_keeps_it_alive(
+    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+) -> None:
+    used = transactions.begin(catalog, "lake", explicit=True)
+    idle = transactions.begin(catalog, "lake", explicit=True)
+    assert used is not None
+    assert idle is not None
+
+    for moment in (50, 100, 149):
+        clock.now = moment
+        assert current(transactions, None, "lake", used) == used
+    transactions.expire()
+
+    assert catalog.transaction_status(used) is TransactionState.ACTIVE
+    assert catalog.transaction_status(idle) is TransactionState.ABORTED
+    transactions.commit(used)
+    assert catalog.log[-1] == ("commit", used)
+
+
+def test_a_transaction_that_ended_already_is_forgotten_quietly(
+    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+) -> None:
+    identifier = transactions.begin(catalog, "lake")
+    assert identifier is not None
+    catalog.commit_transaction(identifier)
+
+    clock.now = 1000
+    transactions.expire()
+
+    assert catalog.transaction_status(identifier) is TransactionState.COMMITTED
+    assert ("rollback", identifier) not in catalog.log
+
+
+def test_an_expired_transaction_sets_its_process_free(
+    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+) -> None:
+    first = transactions.begin(catalog, "lake", explicit=True, owner="p")
+    assert current(transactions, "p", "lake", None) == first
+
+    clock.now = 1000
+    second = transactions.begin(catalog, "lake", explicit=True, owner="p")
+
+    assert second != first
+    assert current(transactions, "p", "lake", None) == second
+    assert transactions.bound_to("p") == second
+
+
+def test_every_beginning_cleans_up(
+    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+) -> None:
+    for moment in range(0, 1000, 200):
+        clock.now = moment
+        transactions.begin(catalog, "lake")
+
+    assert sum(event == "rollback" for event, _ in catalog.log) == 4
+
+
+def test_a_process_s_transaction_wins_over_the_one_a_call_names(
+    transactions: Transactions, catalog: StagingCatalog
+) -> None:
+    bound = transactions.begin(catalog, "lake", explicit=True, owner="p")
+
+    assert current(transactions, "p", "lake", "t99") == bound
+    assert current(transactions, "p", "other", "t99") == "t99"
+    assert current(transactions, "q", "lake", "t99") == "t99"
+    assert current(transactions, None, "lake", None) is None
+
+
+def test_a_statement_runs_inside_its_own_transaction(
+    transactions: Transactions, catalog: StagingCatalog
+) -> None:
+    with transactions.statement(catalog):
+        inside = current_request().transaction_id
+
+    assert inside == "t1"
+    assert current_request().transaction_id is None
+    assert catalog.log == [("begin", "t1"), ("commit", "t1")]
+
+
+def test_a_statement_of_an_explicit_transaction_is_not_committed(
+    transactions: Transactions, catalog: StagingCatalog
+) -> None:
+    identifier = transactions.begin(catalog, "lake", explicit=True)
+
+    with (
+        request_scope(RequestContext(transaction_id=identifier)),
+        transactions.statement(catalog),
+    ):
+        pass
+
+    assert catalog.log == [("begin", identifier)]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_statement_that_is_interrupted_is_rolled_back(
+    transactions: Transactions, catalog: StagingCatalog, error: type[BaseException]
+) -> None:
+    with pytest.raises(error), transactions.statement(catalog):
+        raise error
+
+    assert catalog.log[-1] == ("rollback", "t1")
+
+
+def test_a_catalog_without_transactions_just_runs(transactions: Transactions) -> None:
+    with transactions.statement(object()):
+        assert current_request().transaction_id is None
+    assert transactions.begin(object(), "lake") is None
