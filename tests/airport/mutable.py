@@ -97,7 +97,9 @@ class MutableTable(_Rows):
         for batch in rows:
             self.batches_seen.append(batch)
             fresh = {i: None for i in batch.column("rowid").to_pylist() if i not in doomed}
-            options.emit(pa.RecordBatch.from_pylist([self.rows[i] for i in fresh], schema=self.columns))
+            options.emit(
+                pa.RecordBatch.from_pylist([self.rows[i] for i in fresh], schema=self.columns)
+            )
             doomed.update(fresh)
         for rowid in doomed:
             del self.rows[rowid]
@@ -156,9 +158,7 @@ class ByIdTable(_Rows):
         ids = row_ids.to_pylist()
         for rowid, row in zip(ids, rows.to_pylist(), strict=True):
             self.rows[rowid].update(row)
-        options.emit(
-            pa.RecordBatch.from_pylist([self.rows[i] for i in ids], schema=self.columns)
-        )
+        options.emit(pa.RecordBatch.from_pylist([self.rows[i] for i in ids], schema=self.columns))
         return DMLResult(len(ids))
 
     def delete(self, row_ids: pa.Array, options: DMLOptions) -> DMLResult:

@@ -92,7 +92,9 @@ class Exchanged:
 class Wire:
     """One connection to a server, with headers that go out on every call."""
 
-    def __init__(self, server: Any, client: flight.FlightClient, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, server: Any, client: flight.FlightClient, headers: Mapping[str, str]
+    ) -> None:
         self.server = server
         self.client = client
         self.headers = dict(headers)
@@ -213,7 +215,10 @@ class Wire:
         self, descriptor: flight.FlightDescriptor, batches: Sequence[pa.RecordBatch]
     ) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         """A whole call of a scalar function."""
-        with self.open_exchange(descriptor, "scalar_function", return_chunks="1") as (writer, reader):
+        with self.open_exchange(descriptor, "scalar_function", return_chunks="1") as (
+            writer,
+            reader,
+        ):
             writer.begin(batches[0].schema)
             schema = reader.schema
             replies = []

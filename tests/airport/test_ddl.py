@@ -8,6 +8,8 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, open_container, path, schema_items
 
 from lakeport.catalog import (
     AddColumnOptions,
@@ -28,8 +30,6 @@ from lakeport.catalog import (
     SetDefaultOptions,
     SetNotNullOptions,
 )
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, open_container, path, schema_items
 
 STRUCT = pa.struct([("a", pa.int64()), ("b", pa.string())])
 COLUMNS = pa.schema([("x", pa.int64()), ("name", pa.string()), ("point", STRUCT)])

@@ -100,7 +100,7 @@ TYPES = {
 def test_a_table_is_created_with_the_names_of_duckdb_or_arrow(
     wire: Wire, catalog: MutableCatalog
 ) -> None:
-    fields = [{"name": f"c{n}", "type": type} for n, type in enumerate(TYPES)]
+    fields: list[dict[str, Any]] = [{"name": f"c{n}", "type": type} for n, type in enumerate(TYPES)]
     fields.append({"name": "last", "type": "BIGINT", "nullable": False})
 
     reply = ask(
@@ -205,7 +205,11 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "type that DuckDB lacks": (
         "CreateTable",
-        {"schema_name": "s", "table_name": "u", "schema": {"fields": [{"name": "x", "type": "float16"}]}},
+        {
+            "schema_name": "s",
+            "table_name": "u",
+            "schema": {"fields": [{"name": "x", "type": "float16"}]},
+        },
         "DuckDB has no type for halffloat",
     ),
     "two columns of one name": (
@@ -253,7 +257,7 @@ def test_a_wrong_request_changes_nothing(
 
 def test_a_catalog_that_cannot_change_says_so(serving: Serving) -> None:
     wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
-    refusals = {
+    refusals: dict[str, tuple[dict[str, Any], str]] = {
         "CreateSchema": ({"schema_name": "x"}, "the schemas of this catalog cannot be changed"),
         "DropSchema": ({"schema_name": "s"}, "the schemas of this catalog cannot be changed"),
         "DropTable": (HERE, "the tables of schema 's' cannot be changed"),

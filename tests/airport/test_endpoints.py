@@ -189,7 +189,9 @@ def test_a_reference_table_is_not_read_through_the_server(serving: Serving) -> N
         .build()
     )
 
-    with pytest.raises(pa.ArrowInvalid, match="table 't' is read by the client from its references"):
+    with pytest.raises(
+        pa.ArrowInvalid, match="table 't' is read by the client from its references"
+    ):
         serving(catalog).read(b'{"schema_name": "s", "table_name": "t"}')
 
 

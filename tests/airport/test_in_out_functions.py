@@ -90,7 +90,7 @@ class Conversation:
         return answer
 
     def _read_answer(self) -> list[pa.RecordBatch]:
-        answer = []
+        answer: list[pa.RecordBatch] = []
         while True:
             chunk = self._reader.read_chunk()
             assert chunk.data is not None
@@ -104,7 +104,13 @@ class Conversation:
 
 def opening(arguments: bytes) -> bytes:
     packed: bytes = msgpack.packb(
-        {"json_filters": "", "column_ids": [], "parameters": arguments, "at_unit": "", "at_value": ""}
+        {
+            "json_filters": "",
+            "column_ids": [],
+            "parameters": arguments,
+            "at_unit": "",
+            "at_value": "",
+        }
     )
     return packed
 
@@ -244,9 +250,7 @@ def test_an_exchange_that_ends_at_once_is_refused(wire: Wire) -> None:
         ("repeat", opening(ipc(pa.record_batch({"times": [1, 2]}))), "expected one row, not 2"),
     ],
 )
-def test_wrong_parameters_are_refused(
-    wire: Wire, name: str, metadata: bytes, message: str
-) -> None:
+def test_wrong_parameters_are_refused(wire: Wire, name: str, metadata: bytes, message: str) -> None:
     # The client meets the error while it writes or while it reads.
     with pytest.raises((pa.ArrowInvalid, flight.FlightServerError), match=message):
         with wire.open_exchange(path("s", name), "table_function_in_out") as (writer, reader):

@@ -119,9 +119,7 @@ def test_the_table_sees_its_own_types(wire: Wire, table: MutableTable) -> None:
     ],
     ids=lambda names: str(names.type),
 )
-def test_every_layout_of_a_text_is_taken(
-    wire: Wire, table: MutableTable, names: pa.Array
-) -> None:
+def test_every_layout_of_a_text_is_taken(wire: Wire, table: MutableTable, names: pa.Array) -> None:
     wire.change("insert", HERE, pa.table({"x": [1, 2], "name": names}))
 
     assert stored(table) == ["a", None]
@@ -260,7 +258,10 @@ def test_a_table_is_told_what_to_return(serving: Serving) -> None:
     wire.change("insert", HERE, rows("a"), returning=True)
     wire.change("insert", HERE, rows("a"))
 
-    assert [(o.returning, o.returning_columns) for o in seen] == [(True, ("x", "name")), (False, ())]
+    assert [(o.returning, o.returning_columns) for o in seen] == [
+        (True, ("x", "name")),
+        (False, ()),
+    ]
 
 
 def test_returned_rows_may_be_fewer_and_in_several_parts(serving: Serving) -> None:

@@ -113,7 +113,9 @@ def test_a_column_number_out_of_range_is_an_invalid_request(wire: Wire) -> None:
 def test_endpoints_are_read_over_the_existing_connection(wire: Wire) -> None:
     (endpoint,) = wire.endpoints(path("s", "last"))
 
-    assert [location.uri for location in endpoint.locations] == [b"arrow-flight-reuse-connection://?"]
+    assert [location.uri for location in endpoint.locations] == [
+        b"arrow-flight-reuse-connection://?"
+    ]
 
 
 def test_the_filter_of_a_request_reaches_the_table(wire: Wire, tables: dict[str, Asked]) -> None:

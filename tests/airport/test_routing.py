@@ -80,7 +80,9 @@ def test_names_that_contradict_each_other_are_refused(
 
 
 def test_an_unknown_catalog_is_told_the_known_ones(two: Wire) -> None:
-    with pytest.raises(KeyError, match="there is no catalog 'green'; this server has: 'blue', 'red'"):
+    with pytest.raises(
+        KeyError, match="there is no catalog 'green'; this server has: 'blue', 'red'"
+    ):
         two.list_schemas("green")
 
 

@@ -135,7 +135,9 @@ def test_a_function_without_arguments_gets_batches_without_columns(wire: Wire) -
 def test_a_function_knows_its_transaction(wire: Wire) -> None:
     batch = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
 
-    _, (reply,) = wire.with_headers(airport_transaction_id="t7").scalar(path("s", "whoami"), [batch])
+    _, (reply,) = wire.with_headers(airport_transaction_id="t7").scalar(
+        path("s", "whoami"), [batch]
+    )
 
     assert reply.column(0).to_pylist() == ["t7"]
 

@@ -13,12 +13,8 @@ from tests.airport.rig import ROWID_COLUMN, Serving, Wire, path
 
 from lakeport.catalog import CatalogBuilder, ScanOptions, current_request, rowid_field
 
-COLUMNS = pa.schema(
-    [pa.field("a", pa.int64(), nullable=False), ("b", pa.string()), rowid_field()]
-)
-ROWS = pa.table(
-    [pa.array([1, 2]), pa.array(["x", None]), pa.array([10, 11])], schema=COLUMNS
-)
+COLUMNS = pa.schema([pa.field("a", pa.int64(), nullable=False), ("b", pa.string()), rowid_field()])
+ROWS = pa.table([pa.array([1, 2]), pa.array(["x", None]), pa.array([10, 11])], schema=COLUMNS)
 
 Scan = Callable[[ScanOptions], Any]
 
@@ -123,7 +119,9 @@ def test_a_value_that_does_not_fit_its_column_is_an_error_in_one_sentence(
 def test_a_scan_without_a_wanted_column_is_an_error(scanned: Callable[..., Wire]) -> None:
     wire = scanned(lambda options: ROWS.select(["a"]))
 
-    with pytest.raises(flight.FlightInternalError, match=r"the scan of table s\.t has no column 'b'"):
+    with pytest.raises(
+        flight.FlightInternalError, match=r"the scan of table s\.t has no column 'b'"
+    ):
         wire.scan(path("s", "t"))
 
 
@@ -170,8 +168,10 @@ def test_an_empty_table_is_a_schema_without_rows(scanned: Callable[..., Wire]) -
 def test_empty_batches_are_not_sent(scanned: Callable[..., Wire]) -> None:
     def scan(options: ScanOptions) -> Iterator[pa.RecordBatch]:
         for count in (0, 2, 0, 0, 1):
-            yield ROWS.slice(0, count).combine_chunks().to_batches()[0] if count else (
-                pa.RecordBatch.from_pylist([], schema=COLUMNS)
+            yield (
+                ROWS.slice(0, count).combine_chunks().to_batches()[0]
+                if count
+                else (pa.RecordBatch.from_pylist([], schema=COLUMNS))
             )
 
     wire = scanned(scan)

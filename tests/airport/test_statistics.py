@@ -253,9 +253,7 @@ def test_a_table_without_statistics_does_not_pretend(serving: Serving) -> None:
 
 def test_a_column_that_the_table_no_longer_has_is_answered_widely(serving: Serving) -> None:
     # A query AT an earlier time asks by the name and type that the column had then.
-    catalog = (
-        CatalogBuilder().schema("s").table("t", pa.table({"x": [1]}), statistics=True).build()
-    )
+    catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": [1]}), statistics=True).build()
     wire = serving(catalog)
 
     for answer in (ask(wire, "y", "BIGINT"), ask(wire, "x", "DOUBLE")):
@@ -268,9 +266,7 @@ def test_a_column_that_the_table_no_longer_has_is_answered_widely(serving: Servi
 def test_a_column_that_nobody_knows_is_refused(
     serving: Serving, type: str, error: type[Exception]
 ) -> None:
-    catalog = (
-        CatalogBuilder().schema("s").table("t", pa.table({"x": [1]}), statistics=True).build()
-    )
+    catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": [1]}), statistics=True).build()
 
     with pytest.raises(error):
         ask(serving(catalog), "y", type)

@@ -103,7 +103,9 @@ def test_every_error_has_a_code() -> None:
             yield sub
             yield from leaves(sub)
 
-    assert {k for k in leaves(errors.LakeportError) if k.__module__ == "lakeport.errors"} == set(CODES)
+    assert {k for k in leaves(errors.LakeportError) if k.__module__ == "lakeport.errors"} == set(
+        CODES
+    )
 
 
 @pytest.mark.parametrize(("kind", "raised"), CODES.items())

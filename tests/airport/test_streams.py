@@ -133,7 +133,9 @@ def test_no_message_is_without_data(serving: Serving) -> None:
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd", None])
 def test_batches_can_be_compressed(serving: Serving, compression: str | None) -> None:
-    data = pa.table({"x": ["the same text"] * 10_000, "d": pa.array([1] * 10_000).dictionary_encode()})
+    data = pa.table(
+        {"x": ["the same text"] * 10_000, "d": pa.array([1] * 10_000).dictionary_encode()}
+    )
     catalog = CatalogBuilder().schema("s").table("t", data).table("u", data.select(["x"])).build()
     wire = serving(catalog, compression=compression)
 
@@ -165,7 +167,7 @@ def test_dictionaries_arrive_with_their_values(serving: Serving) -> None:
 
 def test_dictionaries_that_differ_between_batches_arrive_right(serving: Serving) -> None:
     type = pa.dictionary(pa.int8(), pa.string())
-    parts = [["a", "b"], ["c"], ["b", "a", None], ["d", "c"]]
+    parts: list[list[str | None]] = [["a", "b"], ["c"], ["b", "a", None], ["d", "c"]]
 
     def scan(options: ScanOptions) -> Iterator[pa.RecordBatch]:
         for part in parts:
@@ -256,7 +258,9 @@ def test_a_stopping_server_ends_streams_with_a_retriable_error(serving: Serving)
     stopper = threading.Thread(target=wire.server.stop)
     stopper.start()
 
-    with pytest.raises(flight.FlightUnavailableError, match="the server is shutting down; try again"):
+    with pytest.raises(
+        flight.FlightUnavailableError, match="the server is shutting down; try again"
+    ):
         while True:
             reader.read_chunk()
     stopper.join(30)

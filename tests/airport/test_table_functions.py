@@ -58,7 +58,9 @@ def catalog(asked: list[Any]) -> StaticCatalog:
     def kind(value: Any) -> pa.Table:
         return pa.table({"kind": [type(value).__name__]})
 
-    @schema.table_function("kind", parameters={"a": ANY, "b": ANY}, schema=pa.schema([("kind", pa.string())]))
+    @schema.table_function(
+        "kind", parameters={"a": ANY, "b": ANY}, schema=pa.schema([("kind", pa.string())])
+    )
     def kinds(a: Any, b: Any) -> pa.Table:
         return pa.table({"kind": [f"{type(a).__name__} {type(b).__name__}"]})
 

@@ -9,10 +9,10 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-
-from lakeport.catalog import CatalogBuilder
 from tests.airport.rig import Serving, Wire, path
 from tests.airport.staging import StagingCatalog
+
+from lakeport.catalog import CatalogBuilder
 
 HERE = path("s", "t")
 
@@ -289,9 +289,7 @@ def test_an_explicit_transaction_is_rolled_back_by_name(
     assert status(wire, identifier)["status"] == "aborted"
 
 
-def test_a_failure_rolls_an_explicit_transaction_back(
-    wire: Wire, catalog: StagingCatalog
-) -> None:
+def test_a_failure_rolls_an_explicit_transaction_back(wire: Wire, catalog: StagingCatalog) -> None:
     inside = wire.with_headers(airport_transaction_id=begin(wire, explicit=True))
     insert(inside, 1)
 

@@ -52,9 +52,7 @@ def test_rows_are_updated_by_their_ids(wire: Wire, catalog: MutableCatalog, kind
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_returning_echoes_the_received_columns_in_their_order(wire: Wire, kind: str) -> None:
-    sent = pa.table(
-        {"amount": [9.0, 8.0], "name": ["n1", "n3"], "id": [1, 3], "rowid": [1, 3]}
-    )
+    sent = pa.table({"amount": [9.0, 8.0], "name": ["n1", "n3"], "id": [1, 3], "rowid": [1, 3]})
 
     done = wire.change("update", path("s", kind), sent, returning=True)
 
@@ -65,9 +63,7 @@ def test_returning_echoes_the_received_columns_in_their_order(wire: Wire, kind: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_returning_keeps_the_received_layout(wire: Wire, kind: str) -> None:
-    sent = pa.table(
-        {"name": pa.array(["x"], pa.string_view()), "rowid": pa.array([1], pa.int64())}
-    )
+    sent = pa.table({"name": pa.array(["x"], pa.string_view()), "rowid": pa.array([1], pa.int64())})
 
     done = wire.change("update", path("s", kind), sent, returning=True)
 
@@ -185,7 +181,9 @@ def test_a_table_of_another_kind_says_what_it_cannot_do(serving: Serving, operat
 
 @pytest.mark.parametrize("operation", ["update", "delete"])
 def test_rows_without_a_rowid_cannot_be_found(wire: Wire, operation: str) -> None:
-    with pytest.raises(pa.ArrowNotImplementedError, match=r"table s\.batches has no row identifier"):
+    with pytest.raises(
+        pa.ArrowNotImplementedError, match=r"table s\.batches has no row identifier"
+    ):
         wire.change(operation, path("s", "batches"), pa.table({"name": ["x"]}))
 
 

@@ -129,7 +129,9 @@ def test_a_table_is_read_only_by_those_who_may(
     wire = serving(shop, authorize=deny((Operation.READ, "public", "closed")))
 
     read(wire, path("public", "open"))
-    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not read shop\.public\.closed"):
+    with pytest.raises(
+        flight.FlightUnauthorizedError, match=r"you may not read shop\.public\.closed"
+    ):
         read(wire, path("public", "closed"))
 
 
@@ -220,7 +222,9 @@ def mutable() -> MutableCatalog:
 
 WRITES: dict[str, Callable[[Wire], Any]] = {
     "insert": lambda wire: wire.change("insert", path("s", "t"), pa.table({"x": [2]})),
-    "update": lambda wire: wire.change("update", path("s", "t"), pa.table({"x": [2], "rowid": [0]})),
+    "update": lambda wire: wire.change(
+        "update", path("s", "t"), pa.table({"x": [2], "rowid": [0]})
+    ),
     "delete": lambda wire: wire.change("delete", path("s", "t"), pa.table({"rowid": [0]})),
     "Delete": lambda wire: wire.action(
         "Delete", b'{"schema_name": "s", "table_name": "t", "row_ids": [0]}'
@@ -299,7 +303,9 @@ def test_a_table_is_renamed_only_to_a_name_that_the_caller_may_change(
 ) -> None:
     wire = serving(mutable, authorize=deny((Operation.CHANGE, "s", "reserved")))
 
-    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not change lake\.s\.reserved"):
+    with pytest.raises(
+        flight.FlightUnauthorizedError, match=r"you may not change lake\.s\.reserved"
+    ):
         wire.call("rename_table", **TABLE, new_table_name="reserved")
     assert mutable.calls == []
 

@@ -27,7 +27,10 @@ def test_a_token_is_in_no_error_and_no_log(
     columns = pa.schema([("x", pa.int64())])
     catalog = CatalogBuilder().schema("s").table("t", fail, schema=columns).build()
     wire = serving(
-        catalog, auth={TOKEN: "ada"}, log_level="DEBUG", headers={"authorization": f"Bearer {presented}"}
+        catalog,
+        auth={TOKEN: "ada"},
+        log_level="DEBUG",
+        headers={"authorization": f"Bearer {presented}"},
     )
 
     with caplog.at_level(logging.DEBUG), pytest.raises(flight.FlightError) as told:
@@ -84,7 +87,9 @@ def test_nothing_that_holds_a_secret_shows_it(catalog: StaticCatalog, authority:
     tls = TlsConfig(pair.certificate, pair.key)
     server = Server(catalog, auth={TOKEN: "ada"}, tls=tls)
 
-    for shown in map(repr, (TokenTable({TOKEN: "ada"}), BearerAuth({TOKEN: "ada"}.get), tls, server)):
+    for shown in map(
+        repr, (TokenTable({TOKEN: "ada"}), BearerAuth({TOKEN: "ada"}.get), tls, server)
+    ):
         assert TOKEN not in shown
         assert not any(line in shown for line in secret_lines)
 

@@ -49,9 +49,9 @@ CALLS: dict[str, Callable[[Wire], Any]] = {
     "ListActions": lambda wire: wire.client.list_actions(wire.options()),
     "DoGet": lambda wire: wire.read(b'{"schema_name": "s", "table_name": "t"}'),
     "DoExchange": lambda wire: wire.change("insert", path("s", "t"), pa.table({"x": [1]})),
-    "DoPut": lambda wire: (
-        wire.client.do_put(path("s", "t"), pa.schema([("x", pa.int64())]), wire.options())[1].read()
-    ),
+    "DoPut": lambda wire: wire.client.do_put(
+        path("s", "t"), pa.schema([("x", pa.int64())]), wire.options()
+    )[1].read(),
 }
 
 
@@ -83,9 +83,7 @@ def test_a_caller_without_a_token_is_told_about_the_secret(
     "header",
     ["Bearer wrong", "Bearer token-of-ada2", "Bearer token-of-ad", "bearer TOKEN-OF-ADA"],
 )
-def test_a_wrong_token_is_refused(
-    serving: Serving, catalog: StaticCatalog, header: str
-) -> None:
+def test_a_wrong_token_is_refused(serving: Serving, catalog: StaticCatalog, header: str) -> None:
     wire = serving(catalog, auth=TOKENS, headers={"authorization": header})
 
     with pytest.raises(flight.FlightUnauthenticatedError, match="the bearer token is not valid"):

@@ -119,7 +119,8 @@ def test_the_size_of_a_table_is_exact(numbers: pa.Table) -> None:
 
 
 def _bounds(stats: ColumnStats) -> tuple[Any, Any]:
-    return tuple(b.as_py() if isinstance(b, pa.Scalar) else b for b in (stats.min, stats.max))  # type: ignore[return-value]
+    least, greatest = (b.as_py() if isinstance(b, pa.Scalar) else b for b in (stats.min, stats.max))
+    return least, greatest
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,11 @@ def _bounds(stats: ColumnStats) -> tuple[Any, Any]:
         (pa.array([Decimal("1.25"), Decimal("-1.50")]), Decimal("-1.50"), Decimal("1.25")),
         (pa.array(["b", "a"]), "a", "b"),
         (pa.array([b"b", b"a"]), b"a", b"b"),
-        (pa.array([datetime.date(2024, 1, 2)]), datetime.date(2024, 1, 2), datetime.date(2024, 1, 2)),
+        (
+            pa.array([datetime.date(2024, 1, 2)]),
+            datetime.date(2024, 1, 2),
+            datetime.date(2024, 1, 2),
+        ),
     ],
     ids=str,
 )

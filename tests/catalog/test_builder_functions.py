@@ -153,7 +153,9 @@ def test_a_result_that_is_no_value_is_named_in_the_error(schema: SchemaBuilder) 
         "f", lambda x: object(), parameters={"x": pa.int64()}, returns=pa.int64()
     )
 
-    with pytest.raises(InternalError, match="function 'f' returned object, expected an Arrow array"):
+    with pytest.raises(
+        InternalError, match="function 'f' returned object, expected an Arrow array"
+    ):
         scalar_of(schema).execute(pa.record_batch({"x": [1]}))
 
 
@@ -223,7 +225,8 @@ def test_a_schema_callable_that_returns_something_else_is_named(schema: SchemaBu
 
 def test_an_in_out_function_may_be_a_generator(schema: SchemaBuilder) -> None:
     @schema.table_function_in_out(
-        parameters={"by": pa.int64()}, schema=lambda rows, by: rows.append(pa.field("by", pa.int64()))
+        parameters={"by": pa.int64()},
+        schema=lambda rows, by: rows.append(pa.field("by", pa.int64())),
     )
     def tagged(rows: pa.RecordBatchReader, by: int) -> Iterator[pa.RecordBatch]:
         for batch in rows:

@@ -12,6 +12,7 @@ from tests.catalog.reading import rows_of, table_of
 
 from lakeport.catalog import (
     CatalogBuilder,
+    Endpoint,
     FileFormat,
     FileReference,
     FunctionReference,
@@ -62,9 +63,7 @@ def test_a_polars_frame_is_a_table_with_plain_strings(schema: SchemaBuilder, laz
     assert rows_of(table) == ROWS
 
 
-def test_anything_with_an_arrow_stream_is_a_table(
-    schema: SchemaBuilder, people: pa.Table
-) -> None:
+def test_anything_with_an_arrow_stream_is_a_table(schema: SchemaBuilder, people: pa.Table) -> None:
     class Streamed:
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
             return people.__arrow_c_stream__(requested_schema)
@@ -124,7 +123,7 @@ def test_a_decorated_scan_is_a_table_of_its_own_name(
 
     assert table.comment == "By hand"
     assert rows_of(table) == ROWS
-    assert list(everybody(ScanOptions()))[0].num_rows == 1
+    assert next(iter(everybody(ScanOptions()))).num_rows == 1
 
 
 def test_a_decorated_scan_can_be_given_another_name(
@@ -222,7 +221,7 @@ def test_statistics_are_offered_only_where_asked_for(
 def test_a_reference_table_hands_out_its_references(schema: SchemaBuilder) -> None:
     columns = pa.schema([("x", pa.int64())])
     one = FunctionReference("read_parquet", ("a.parquet",))
-    several = [one, FileReference("b.arrow", FileFormat.IPC_FILE)]
+    several: list[Endpoint] = [one, FileReference("b.arrow", FileFormat.IPC_FILE)]
 
     def choose(options: ScanOptions) -> Sequence[FunctionReference]:
         return [one] if options.columns else []

@@ -68,9 +68,7 @@ def _object_with(members: tuple[str, ...]) -> Any:
 
 
 @pytest.mark.parametrize(("name", "members"), CAPABILITIES.items())
-def test_an_object_with_the_members_has_the_capability(
-    name: str, members: tuple[str, ...]
-) -> None:
+def test_an_object_with_the_members_has_the_capability(name: str, members: tuple[str, ...]) -> None:
     assert isinstance(_object_with(members), getattr(model, name))
 
 

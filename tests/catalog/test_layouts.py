@@ -52,7 +52,10 @@ ENUMS = pa.array(["red", None, "blue", "red"])
 PAIRS: dict[str, tuple[pa.Array, pa.Array]] = {
     "uuid": (TEXT_IDS, UUIDS),
     "bool8": (BOOLEANS, BYTES),
-    "hugeint": (pa.array([Decimal(HUGE), Decimal(-1), None], pa.decimal128(38, 0)), little(HUGE, -1, None)),
+    "hugeint": (
+        pa.array([Decimal(HUGE), Decimal(-1), None], pa.decimal128(38, 0)),
+        little(HUGE, -1, None),
+    ),
     "large text": (TEXTS, TEXTS.cast(pa.large_string())),
     "text view": (TEXTS, TEXTS.cast(pa.string_view())),
     "large text and view": (TEXTS.cast(pa.large_string()), TEXTS.cast(pa.string_view())),
@@ -148,7 +151,9 @@ REFUSED: dict[str, tuple[pa.Array, pa.DataType]] = {
 
 @pytest.mark.parametrize(("given", "type"), REFUSED.values(), ids=REFUSED)
 def test_what_does_not_fit_is_refused_by_name(given: pa.Array, type: pa.DataType) -> None:
-    with pytest.raises(InvalidInputError, match=r"table s\.t: column 'c' cannot take these") as told:
+    with pytest.raises(
+        InvalidInputError, match=r"table s\.t: column 'c' cannot take these"
+    ) as told:
         cast(given, type)
 
     assert "\n" not in str(told.value)

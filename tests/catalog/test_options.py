@@ -87,7 +87,9 @@ def test_no_unit_and_no_value_mean_now() -> None:
 
 @pytest.mark.parametrize("unit", ["", "epoch", "x" * 100])
 def test_an_unknown_unit_is_refused_with_the_known_ones(unit: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="use one of VERSION, TIMESTAMP, SNAPSHOT") as told:
+    with pytest.raises(
+        InvalidArgumentError, match="use one of VERSION, TIMESTAMP, SNAPSHOT"
+    ) as told:
         TimePoint.parse(unit, "1")
 
     assert len(str(told.value)) < 150

@@ -67,9 +67,7 @@ def test_the_visible_columns_leave_out_the_marked_rowid_only() -> None:
 
 
 def test_a_projection_keeps_order_metadata_and_field_details() -> None:
-    schema = pa.schema(
-        [column("a", INT, nullable=False), ("b", pa.string())], metadata={"k": "v"}
-    )
+    schema = pa.schema([column("a", INT, nullable=False), ("b", pa.string())], metadata={"k": "v"})
 
     projected = project_schema(schema, ["b", "a"])
 
@@ -95,7 +93,9 @@ def test_a_column_carries_what_duckdb_reads() -> None:
 
 
 def test_check_constraints_are_a_msgpack_map_in_the_schema_metadata() -> None:
-    schema = with_check_constraints(pa.schema([("a", INT)], metadata={"k": "v"}), ["a > 0", "a < 9"])
+    schema = with_check_constraints(
+        pa.schema([("a", INT)], metadata={"k": "v"}), ["a > 0", "a < 9"]
+    )
 
     assert msgpack.unpackb(schema.metadata[b"check_constraints"]) == {
         "constraints": ["a > 0", "a < 9"]

@@ -1,5 +1,4 @@
 """Files that were not written by the lake: matched by name, with values from their folders."""
-# ruff: noqa: E501, DTZ001 - SQL is easier to read on one line
 
 from __future__ import annotations
 

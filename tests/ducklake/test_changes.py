@@ -1,5 +1,4 @@
 """The change feed over every pair of snapshots, against the real implementation."""
-# ruff: noqa: E501 - SQL is easier to read on one line
 
 from __future__ import annotations
 

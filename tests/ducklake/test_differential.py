@@ -1,5 +1,4 @@
 """Every table at every snapshot of many lakes, row by row against the real implementation."""
-# ruff: noqa: E501 - SQL is easier to read on one line
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """What a lake and its tables tell about themselves, and how they refuse."""
-# ruff: noqa: E501 - SQL is easier to read on one line
 
 from __future__ import annotations
 

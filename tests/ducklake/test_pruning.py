@@ -1,5 +1,4 @@
 """Pruning loses no row, and leaves out the files that cannot match."""
-# ruff: noqa: E501, DTZ001 - SQL is easier to read on one line
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ from lakeport.ducklake import Lake, LakeTable
 from lakeport.ducklake.buckets import bucket_of, murmur3
 from lakeport.ducklake.model import Column
 from lakeport.ducklake.plan import FileTask
+from lakeport.errors import InvalidArgumentError, NotFoundError
 from lakeport.filters import Constant, DuckDBEncoder, Expression, Filter, LogicalType, col, lit
 
 COLUMNS = """
@@ -203,6 +203,34 @@ def test_files_that_cannot_match_are_left_out(
     assert plan.pruning.kept <= at_most
     assert len(plan.tasks) <= at_most + 1
     assert f"files: {plan.pruning.kept} of {plan.pruning.files} read" in plan.explain()
+
+
+@pytest.mark.parametrize(
+    ("sql", "at_most"),
+    [
+        ("i = 3 AND s <> 'x'", 2),
+        ("main.i BETWEEN 2 + 1 AND 3", 2),
+        ("dt = DATE '2023-11-03'", 3),
+        ("st.x < 5", 12),
+        ("i IN (1, 2) OR i = -1", 2),
+        ("NOT (i >= 1) AND s IS NOT NULL", 1),
+        ("CAST(i AS BIGINT) = 3", 2),
+        ("upper(s) = 'K1'", 1000),
+        ("i > (SELECT 5)", 1000),
+    ],
+)
+def test_a_filter_may_be_sql(sql: str, at_most: int, table: LakeTable) -> None:
+    plan = table.scan(["rowid"], sql)
+    assert plan.pruning.kept <= at_most
+    assert plan.tasks
+
+
+def test_wrong_sql_is_refused(table: LakeTable) -> None:
+    for sql in ("i >", "i = 1; DROP TABLE t", "i = 1 ORDER BY i", "i = 'x'::INTEGER"):
+        with pytest.raises(InvalidArgumentError):
+            table.scan(filter=sql)
+    with pytest.raises(NotFoundError, match="nope"):
+        table.scan(filter="nope = 1")
 
 
 def test_partition_values_prune_before_statistics(table: LakeTable) -> None:

@@ -1,5 +1,4 @@
 """Catalogs on servers: MariaDB, which the real implementation can hardly write, and PostgreSQL."""
-# ruff: noqa: E501 - SQL is easier to read on one line
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """Where files are: paths of every kind, and object stores."""
-# ruff: noqa: E501 - SQL is easier to read on one line
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 The real implementation writes 1.0 only; the catalogs here are brought into other shapes by hand, and
 must still give the rows that it gave before.
 """
-# ruff: noqa: E501 - SQL is easier to read on one line
 
 from __future__ import annotations
 

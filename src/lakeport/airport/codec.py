@@ -7,6 +7,7 @@ bytes, and each field is decoded to text where it is text. Nothing is decoded be
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -202,12 +203,15 @@ def _text_keys(fields: Mapping[Any, Any], what: str) -> dict[str, Any]:
         raise InvalidArgumentError(f"{what}: the keys of a map must be text") from None
 
 
+_JSON_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+
+
 def _check_depth(raw: bytes, what: str, limits: Limits) -> None:
-    """Refuse deep nesting before the parser recurses into it; brackets in strings count too."""
+    """Refuse deep nesting before the parser recurses into it."""
     if raw.count(b"[") + raw.count(b"{") <= limits.json_depth:
         return
     depth = 0
-    for byte in raw:
+    for byte in _JSON_TEXT.sub(b"", raw):
         if byte in b"[{":
             depth += 1
             if depth > limits.json_depth:

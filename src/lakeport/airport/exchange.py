@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
@@ -28,6 +29,10 @@ from lakeport.errors import (
 )
 
 __all__ = ["Exchange", "OperationHandler", "run_exchange"]
+
+# Inserted rows are often kept, and Arrow's default pool is several times slower for memory that
+# is never given back; see docs/guides/performance.md.
+_POOL = pa.system_memory_pool()
 
 _DAY = {"us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
@@ -65,6 +70,7 @@ class Exchange:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The batches that the client sends, until it has sent all."""
+        times: list[int] | None = None
         while True:
             self.host.check_running()
             try:
@@ -73,23 +79,32 @@ class Exchange:
                 self._check_complete()
                 return
             if chunk.data is not None:
+                if times is None:
+                    times = [i for i, f in enumerate(chunk.data.schema) if pt.is_time64(f.type)]
                 self._check_size(chunk.data)
-                _check_times(chunk.data)
+                _check_times(chunk.data, times)
                 yield chunk.data
 
     def large_batches(self) -> Iterator[pa.RecordBatch]:
         """The same rows in fewer batches: the client's hold 2048 rows, too few for a call each."""
         waiting: list[pa.RecordBatch] = []
         rows = size = 0
-        for batch in self.batches():
-            waiting.append(batch)
-            rows += batch.num_rows
-            size += batch.get_total_buffer_size()
-            if rows >= self.host.batch_rows or size >= self.host.max_message_size:
-                yield pa.concat_batches(waiting)
-                waiting, rows, size = [], 0, 0
+        joining: Future[pa.RecordBatch] | None = None
+        with ThreadPoolExecutor(1, "lakeport-join") as joiner:
+            for batch in self.batches():
+                waiting.append(batch)
+                rows += batch.num_rows
+                size += batch.get_total_buffer_size()
+                if rows >= self.host.batch_rows or size >= self.host.max_message_size:
+                    # Batches are joined while the next ones arrive.
+                    done, joining = joining, joiner.submit(_joined, waiting)
+                    if done is not None:
+                        yield done.result()
+                    waiting, rows, size = [], 0, 0
+            if joining is not None:
+                yield joining.result()
         if waiting:
-            yield pa.concat_batches(waiting)
+            yield _joined(waiting)
 
     def begin(self, schema: pa.Schema) -> None:
         """Announce the columns of the answer; the client waits for it before it sends rows."""
@@ -135,10 +150,15 @@ class Exchange:
             )
 
 
-def _check_times(batch: pa.RecordBatch) -> None:
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(batches, memory_pool=_POOL)
+
+
+def _check_times(batch: pa.RecordBatch, positions: list[int]) -> None:
     """Refuse times beyond a day, which crash the client when it reads them back."""
-    for column in batch.columns:
-        if pt.is_time64(column.type):
+    for position in positions:
+        column = batch.column(position)
+        if len(column):
             latest = pc.max(column.cast(pa.int64())).as_py()
             if latest is not None and latest > _DAY[column.type.unit]:
                 raise InvalidInputError(

@@ -6,6 +6,7 @@ not a plain widening goes through an in-memory DuckDB, a column at a time, Arrow
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -28,6 +29,15 @@ __all__ = [
 ]
 
 _local = threading.local()
+
+
+def _forget() -> None:
+    """A forked process must not touch its parent's DuckDB."""
+    _local.__dict__.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def connection() -> Any:

@@ -17,13 +17,14 @@ from lakeport.ducklake.plan import FileTask, InlinedTask, Pruning, ScanContext, 
 from lakeport.ducklake.pruning import pruning_rules
 from lakeport.ducklake.queries import Catalog, Row, ascii_lower
 from lakeport.ducklake.read import VIRTUAL_COLUMNS
+from lakeport.ducklake.sql_filter import parse_sql_filter
 from lakeport.ducklake.types import arrow_field, arrow_schema
 from lakeport.errors import InvalidArgumentError, NotFoundError
 from lakeport.filters import Expression, Filter, Term, bind, to_arrow
 
 __all__ = ["FilterLike", "Planner"]
 
-FilterLike = Filter | Expression | Term | None
+FilterLike = Filter | Expression | Term | str | None
 
 INLINED_TASK_ROWS = 100_000
 
@@ -170,6 +171,8 @@ class Planner:
         """A filter whose columns and constants have the types of the table."""
         if filter is None:
             return Filter.always()
+        if isinstance(filter, str):
+            filter = parse_sql_filter(filter, [column.name for column in self.state.columns])
         if isinstance(filter, Term):
             filter = filter.expression
         given = filter if isinstance(filter, Filter) else Filter.of(filter)

@@ -137,8 +137,8 @@ class LakeTable:
         Args:
             columns: Names of columns, and of the virtual columns `rowid`, `snapshot_id`, `filename`
                 and `file_row_number`; all columns of the table when left out.
-            filter: Rows that cannot match are left out where statistics, partition values or Arrow
-                can tell; the plan may still give rows that do not match.
+            filter: A tree of `lakeport.filters`, or SQL. Rows that cannot match are left out where
+                statistics, partition values or Arrow can tell; others may still come.
             task_bytes: Files larger than this are divided into several tasks.
         """
         return self.planner.scan(columns, filter, task_bytes)

@@ -18,6 +18,9 @@ from lakeport.memory.state import Definition, TableState
 
 __all__ = ["prepare_delete", "prepare_insert", "prepare_update"]
 
+# Row ids are kept as long as their rows, for which Arrow's default pool is slow.
+_POOL = pa.system_memory_pool()
+
 _CHECK_ROWS = 16 * CHUNK_ROWS
 # New values are sorted and set aside whenever so many rows, or bytes, have come together.
 _RUN_ROWS = 1 << 18
@@ -41,7 +44,9 @@ def prepare_insert(
         columns = _full_columns(definition, sources, batch, str(table))
         check_not_null(definition, enumerate(columns), str(table))
         first = table.rowids.take(batch.num_rows)
-        chunks.extend(cut(columns, pa.arange(first, first + batch.num_rows), writes))
+        chunks.extend(
+            cut(columns, pa.arange(first, first + batch.num_rows, memory_pool=_POOL), writes)
+        )
         count += batch.num_rows
         unchecked += batch.num_rows
         if unchecked >= _CHECK_ROWS:
