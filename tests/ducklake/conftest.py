@@ -107,10 +107,11 @@ class RealLake:
                 expected[(snapshot, schema, table)] = self._rows(name)
         names = {s: self.tables(s) for s in {key[0] for key in expected}}
         with self.open(**options) as lake:
-            actual = {
-                key: lake.table(key[2], key[1], version=key[0]).scan(_all(lake, key)).to_table()
-                for key in expected
-            }
+            actual = {}
+            for snapshot, schema, name in expected:
+                ours = lake.table(name, schema, version=snapshot)
+                columns = [*ours.schema.names, "rowid", "snapshot_id"]
+                actual[(snapshot, schema, name)] = ours.scan(columns).to_table()
             for snapshot, wanted in names.items():
                 assert lake.tables(version=snapshot) == wanted
         for key, (types, rows) in expected.items():
@@ -141,11 +142,6 @@ class RealLake:
 
 def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _all(lake: Lake, key: tuple[int, str, str]) -> list[str]:
-    table = lake.table(key[2], key[1], version=key[0])
-    return [*table.schema.names, "rowid", "snapshot_id"]
 
 
 @pytest.fixture(scope="session")

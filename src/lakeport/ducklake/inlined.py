@@ -16,10 +16,10 @@ import sqlalchemy as sa
 
 from lakeport.ducklake import kernel
 from lakeport.ducklake.align import aligner, constant, find_child
+from lakeport.ducklake.bundle import Bundle
 from lakeport.ducklake.model import Column, InlinedTable
 from lakeport.ducklake.nested_text import parse_nested
 from lakeport.ducklake.queries import Catalog
-from lakeport.ducklake.tables import Bundle
 from lakeport.ducklake.types import arrow_type
 
 __all__ = ["InlinedRows", "read_inlined", "with_field_ids"]

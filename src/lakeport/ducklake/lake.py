@@ -16,8 +16,9 @@ from lakeport.ducklake.errors import SnapshotNotFoundError
 from lakeport.ducklake.filesystems import S3Secret, Storage
 from lakeport.ducklake.model import Schema, Snapshot, View
 from lakeport.ducklake.paths import as_directory
-from lakeport.ducklake.queries import Catalog, Row, ascii_lower, open_catalog, parse_time
+from lakeport.ducklake.queries import Catalog, Row, open_catalog
 from lakeport.ducklake.table import LakeTable
+from lakeport.ducklake.text import ascii_lower, parse_time
 from lakeport.ducklake.uri import parse_location
 from lakeport.ducklake.versions import check_version
 from lakeport.errors import InvalidArgumentError, NotFoundError

@@ -15,9 +15,10 @@ from lakeport.ducklake.inlined import InlinedRows, read_inlined
 from lakeport.ducklake.model import Column, DataFile, Snapshot, TableState
 from lakeport.ducklake.plan import FileTask, InlinedTask, Pruning, ScanContext, ScanPlan, ScanTask
 from lakeport.ducklake.pruning import pruning_rules
-from lakeport.ducklake.queries import Catalog, Row, ascii_lower
+from lakeport.ducklake.queries import Catalog, Row
 from lakeport.ducklake.read import VIRTUAL_COLUMNS
 from lakeport.ducklake.sql_filter import parse_sql_filter
+from lakeport.ducklake.text import ascii_lower
 from lakeport.ducklake.types import arrow_field, arrow_schema
 from lakeport.errors import InvalidArgumentError, NotFoundError
 from lakeport.filters import Expression, Filter, Term, bind, to_arrow

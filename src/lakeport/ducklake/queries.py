@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import ColumnElement
 
+from lakeport.ducklake.bundle import Bundle, PreparedBundle
 from lakeport.ducklake.database import Database
 from lakeport.ducklake.tables import (
-    Bundle,
     CatalogTables,
-    PreparedBundle,
     existing_columns,
     existing_tables,
     probe_statement,
 )
+from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import NotFoundError
 
-__all__ = ["Catalog", "Row", "open_catalog", "parse_time"]
+__all__ = ["Catalog", "Row", "open_catalog"]
 
 Row = dict[str, Any]
 
@@ -401,42 +399,12 @@ def open_catalog(database: Database) -> Catalog:
     return database.read(work)
 
 
-def parse_time(value: object) -> datetime:
-    """A snapshot's time in UTC, from any of the four databases' text."""
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=UTC)
-    match = re.fullmatch(
-        r"(\d+-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d+)?\s*(Z|[+-]\d\d(?::?\d\d)?(?::?\d\d)?)?",
-        str(value).strip(),
-    )
-    if match is None:
-        raise NotFoundError(f"the snapshot time {value!r} cannot be understood")
-    day, clock, fraction, offset = match.groups()
-    moment = datetime.strptime(f"{day} {clock}", "%Y-%m-%d %H:%M:%S").replace(
-        microsecond=int(((fraction or ".0")[1:] + "000000")[:6]), tzinfo=_zone(offset)
-    )
-    return moment.astimezone(UTC)
-
-
-def _zone(offset: str | None) -> timezone:
-    if not offset or offset == "Z":
-        return UTC
-    digits = offset[1:].replace(":", "").ljust(6, "0")
-    span = timedelta(hours=int(digits[:2]), minutes=int(digits[2:4]), seconds=int(digits[4:6]))
-    return timezone(-span if offset[0] == "-" else span)
-
-
 def _same_name(column: ColumnElement[str], parameter: str) -> ColumnElement[bool]:
     """Names are compared without regard to ASCII case, as DuckDB does."""
     exact, lower = (
         sa.bindparam(name, type_=sa.String) for name in (parameter, f"{parameter}_lower")
     )
     return sa.or_(column == exact, sa.func.lower(column) == lower)
-
-
-def ascii_lower(name: str) -> str:
-    """Lower case of A to Z only."""
-    return re.sub("[A-Z]+", lambda match: match.group().lower(), name)
 
 
 def _touched(data: sa.FromClause) -> ColumnElement[bool]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from lakeport.ducklake import kernel
-from lakeport.ducklake.queries import ascii_lower
+from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import InvalidArgumentError, UnsupportedError
 from lakeport.filters import (
     Between,

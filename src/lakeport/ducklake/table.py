@@ -22,7 +22,8 @@ from lakeport.ducklake.model import (
 )
 from lakeport.ducklake.plan import ScanPlan
 from lakeport.ducklake.planning import FilterLike, Planner
-from lakeport.ducklake.queries import Catalog, parse_time
+from lakeport.ducklake.queries import Catalog
+from lakeport.ducklake.text import parse_time
 from lakeport.ducklake.types import arrow_schema
 from lakeport.errors import InvalidArgumentError
 

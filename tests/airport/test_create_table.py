@@ -1,0 +1,161 @@
+"""CREATE TABLE: columns, constraints, conflicts, and the reply that the client binds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, path
+
+from lakeport.catalog import CatalogBuilder, CreateTableOptions, OnConflict
+
+COLUMNS = pa.schema([("x", pa.int64()), ("name", pa.string())])
+
+
+@pytest.fixture
+def catalog() -> MutableCatalog:
+    catalog = MutableCatalog()
+    catalog.with_table(MutableTable("t", COLUMNS, calls=catalog.calls))
+    return catalog
+
+
+@pytest.fixture
+def wire(serving: Serving, catalog: MutableCatalog) -> Wire:
+    return serving(catalog)
+
+
+def create(wire: Wire, **request: Any) -> flight.FlightInfo:
+    schema = pa.schema([("a", pa.int32()), ("b c", pa.string()), ("d", pa.int64())])
+    full = {
+        "catalog_name": "",
+        "schema_name": "s",
+        "table_name": "new",
+        "arrow_schema": schema.serialize().to_pybytes(),
+        "on_conflict": "error",
+        "not_null_constraints": [],
+        "unique_constraints": [],
+        "check_constraints": [],
+        "primary_key_columns": [],
+        "unique_columns": [],
+        "multi_key_primary_keys": [],
+        "extra_constraints": [],
+    }
+    return flight.FlightInfo.deserialize(wire.call("create_table", **{**full, **request}))
+
+
+def test_a_table_is_created_with_the_columns_of_the_request(
+    wire: Wire, catalog: MutableCatalog
+) -> None:
+    info = create(wire)
+
+    assert info.schema.names == ["a", "b c", "d", "rowid"]
+    assert msgpack.unpackb(info.app_metadata)["name"] == "new"
+    assert msgpack.unpackb(info.app_metadata)["type"] == "table"
+    ((_, name, schema, options),) = catalog.calls
+    assert (name, schema.names, options) == ("new", ["a", "b c", "d"], CreateTableOptions())
+
+
+def test_a_created_table_can_be_filled_at_once(wire: Wire) -> None:
+    descriptor = create(wire).descriptor
+
+    done = wire.change("insert", descriptor, pa.table({"a": [1], "b c": ["x"], "d": [2]}))
+
+    assert done.total_changed == 1
+    assert wire.scan(descriptor).num_rows == 1
+
+
+CONSTRAINTS: dict[str, tuple[dict[str, Any], CreateTableOptions]] = {
+    "not null": (
+        {"not_null_constraints": [0, 2]},
+        CreateTableOptions(not_null_columns=("a", "d")),
+    ),
+    "check": (
+        {"check_constraints": ["(a > 1)", "(d < 9)"]},
+        CreateTableOptions(check_constraints=("(a > 1)", "(d < 9)")),
+    ),
+    "primary key": ({"primary_key_columns": ["a"]}, CreateTableOptions(primary_key=("a",))),
+    "composite primary key": (
+        {"multi_key_primary_keys": ["a", "d"]},
+        CreateTableOptions(primary_key=("a", "d")),
+    ),
+    "unique": (
+        {"unique_columns": ["a", "d"]},
+        CreateTableOptions(unique_constraints=(("a",), ("d",))),
+    ),
+    "unique by position": (
+        {"unique_constraints": [1]},
+        CreateTableOptions(unique_constraints=(("b c",),)),
+    ),
+    "composite unique": (
+        {"extra_constraints": ['UNIQUE(a, "b c")', "unique ( d )", 'UNIQUE("x""y", z)']},
+        CreateTableOptions(unique_constraints=(("a", "b c"), ("d",), ('x"y', "z"))),
+    ),
+    "ignore": ({"on_conflict": "ignore"}, CreateTableOptions(on_conflict=OnConflict.IGNORE)),
+    "replace": ({"on_conflict": "replace"}, CreateTableOptions(on_conflict=OnConflict.REPLACE)),
+}
+
+
+@pytest.mark.parametrize(("request_", "options"), CONSTRAINTS.values(), ids=CONSTRAINTS)
+def test_the_constraints_of_a_table_reach_the_catalog(
+    wire: Wire, catalog: MutableCatalog, request_: dict[str, Any], options: CreateTableOptions
+) -> None:
+    create(wire, **request_)
+
+    assert catalog.calls[0][-1] == options
+
+
+def test_an_existing_table_is_answered_where_it_may_exist(wire: Wire) -> None:
+    info = create(wire, table_name="t", on_conflict="ignore")
+
+    assert info.schema.names == ["x", "name", "rowid"]
+    with pytest.raises(pa.ArrowInvalid, match="there is a table 't' already"):
+        create(wire, table_name="t")
+
+
+HALF = pa.schema([("h", pa.float16())]).serialize().to_pybytes()
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no schema": ({"arrow_schema": b"x"}, "the table is not an Arrow schema"),
+    "no columns": (
+        {"arrow_schema": pa.schema([]).serialize().to_pybytes()},
+        r"table s\.new has no columns",
+    ),
+    "unusable type": ({"arrow_schema": HALF}, "DuckDB has no type for halffloat"),
+    "empty table name": ({"table_name": ""}, "must not be empty"),
+    "control characters": ({"table_name": "a\x00"}, "control characters"),
+    "conflict": ({"on_conflict": "explode"}, "must be error, ignore or replace"),
+    "position": ({"not_null_constraints": [9]}, "there is no column number 9"),
+    "position type": ({"unique_constraints": ["a"]}, "must hold integers"),
+    "constraint": ({"extra_constraints": ["UNIQUE(a b)"]}, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("request_", "message"), WRONG.values(), ids=WRONG)
+def test_a_wrong_request_creates_nothing(
+    wire: Wire, catalog: MutableCatalog, request_: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=message):
+        create(wire, **request_)
+
+    assert catalog.calls == []
+
+
+def test_an_unreadable_constraint_is_not_supported(wire: Wire) -> None:
+    with pytest.raises(pa.ArrowNotImplementedError, match="'FOREIGN KEY' is not supported"):
+        create(wire, extra_constraints=["FOREIGN KEY"])
+
+
+def test_a_schema_that_cannot_change_says_so(serving: Serving) -> None:
+    wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+
+    with pytest.raises(pa.ArrowNotImplementedError, match="the tables of schema 's' cannot be"):
+        create(wire)
+
+
+def test_a_reply_finds_the_table_by_path_too(wire: Wire) -> None:
+    create(wire)
+
+    assert wire.scan(path("s", "new")).num_rows == 0
