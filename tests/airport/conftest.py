@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+
 from tests.airport.rig import Serving, started
 from tests.airport.tracing import trace_handlers
 

@@ -25,7 +25,10 @@ __all__ = [
     "Serving",
     "Wire",
     "extra_info",
+    "ipc",
+    "one_row",
     "open_container",
+    "opening",
     "path",
     "schema_items",
     "started",
@@ -230,3 +233,33 @@ class Wire:
             writer.done_writing()
             assert list(reader) == []
             return schema, replies
+
+
+def one_row(**values: Any) -> bytes:
+    """Arguments as the client sends them: an IPC stream of one row."""
+    arrays = [v if isinstance(v, pa.Array) else pa.array([v]) for v in values.values()]
+    batch = pa.RecordBatch.from_arrays(arrays, names=list(values))
+    if not values:
+        batch = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
+    return ipc(batch)
+
+
+def ipc(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def opening(arguments: bytes) -> bytes:
+    """The metadata with which the client begins an in-out call."""
+    packed: bytes = msgpack.packb(
+        {
+            "json_filters": "",
+            "column_ids": [],
+            "parameters": arguments,
+            "at_unit": "",
+            "at_value": "",
+        }
+    )
+    return packed

@@ -8,10 +8,10 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, path
 
 from lakeport.catalog import CatalogBuilder, CreateTableOptions, OnConflict
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, path
 
 COLUMNS = pa.schema([("x", pa.int64()), ("name", pa.string())])
 

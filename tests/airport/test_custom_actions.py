@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Serving, Wire
 
 from lakeport.airport import Limits
 from lakeport.catalog import Action, CatalogBuilder, StaticCatalog, current_request
+from tests.airport.rig import Serving, Wire
 
 AIRPORT = {
     "list_schemas",

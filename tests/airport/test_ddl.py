@@ -8,8 +8,6 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, open_container, schema_items
 
 from lakeport.catalog import (
     AddColumnOptions,
@@ -28,6 +26,8 @@ from lakeport.catalog import (
     SetDefaultOptions,
     SetNotNullOptions,
 )
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, open_container, schema_items
 
 STRUCT = pa.struct([("a", pa.int64()), ("b", pa.string())])
 COLUMNS = pa.schema([("x", pa.int64()), ("name", pa.string()), ("point", STRUCT)])

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Serving, Wire
 
 from lakeport.catalog import ANY, CatalogBuilder, StaticCatalog, rowid_field
+from tests.airport.rig import Serving, Wire
 
 COLUMNS = pa.schema([("n", pa.int64())])
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, path
 
 from lakeport.catalog import (
     AddColumnOptions,
@@ -19,6 +17,8 @@ from lakeport.catalog import (
     OnConflict,
     RemoveColumnOptions,
 )
+from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, path
 
 COLUMNS = pa.schema([("x", pa.int64()), ("name", pa.string())])
 ROWS = [{"x": 1, "name": "a"}, {"x": 2, "name": "b"}, {"x": 3, "name": "c"}]

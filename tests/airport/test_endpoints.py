@@ -11,7 +11,6 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Serving, Wire, path
 
 from lakeport.catalog import (
     CatalogBuilder,
@@ -22,6 +21,7 @@ from lakeport.catalog import (
     Partition,
     ScanOptions,
 )
+from tests.airport.rig import Serving, Wire, path
 
 COLUMNS = pa.schema([("x", pa.int64())])
 FUNCTION_CALL = "data:application/x-msgpack-duckdb-function-call;base64,"

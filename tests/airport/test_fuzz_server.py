@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import flight
-from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
-from tests.airport.rig import Wire, path, started
-from tests.airport.staging import StagingCatalog
 
 from lakeport.airport.addresses import Address
 from lakeport.airport.tickets import ScanTicket
+from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
+from tests.airport.rig import Wire, path, started
+from tests.airport.staging import StagingCatalog
 
 COLUMNS = pa.schema([("x", pa.int64()), ("name", pa.string())])
 ROWS = [{"x": 1, "name": "a"}]

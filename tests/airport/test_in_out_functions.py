@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import CHUNK_CONTINUES, CHUNK_FINISHED, Serving, Wire, path
-from tests.airport.test_table_functions import ipc, one_row
 
 from lakeport.catalog import CatalogBuilder, ScanOptions, StaticCatalog, current_request
+from tests.airport.rig import (
+    CHUNK_CONTINUES,
+    CHUNK_FINISHED,
+    Serving,
+    Wire,
+    ipc,
+    one_row,
+    opening,
+    path,
+)
 
 COLUMNS = pa.schema([("x", pa.int64())])
 
@@ -100,19 +107,6 @@ class Conversation:
                 return answer
             assert chunk.app_metadata.to_pybytes() == CHUNK_CONTINUES
             answer.append(chunk.data)
-
-
-def opening(arguments: bytes) -> bytes:
-    packed: bytes = msgpack.packb(
-        {
-            "json_filters": "",
-            "column_ids": [],
-            "parameters": arguments,
-            "at_unit": "",
-            "at_value": "",
-        }
-    )
-    return packed
 
 
 def talk(

@@ -10,8 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, extra_info, path
 
 from lakeport.catalog import (
     CatalogBuilder,
@@ -22,6 +20,8 @@ from lakeport.catalog import (
     with_check_constraints,
 )
 from lakeport.errors import ConstraintError
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, extra_info, path
 
 COLUMNS = pa.schema([column("x", pa.int64(), nullable=False, comment="c"), ("name", pa.string())])
 SENT = pa.schema([("x", pa.int64()), ("name", pa.string())])
@@ -88,6 +88,52 @@ def test_many_batches_arrive_in_order(wire: Wire, table: MutableTable) -> None:
 
     assert done.total_changed == 10_000
     assert stored(table) == names
+
+
+def test_small_batches_are_joined_to_larger_ones(serving: Serving, table: MutableTable) -> None:
+    catalog = MutableCatalog()
+    catalog.with_table(table)
+    wire = serving(catalog, batch_rows=1000)
+    names = [str(n) for n in range(5500)]
+
+    done = wire.change("insert", HERE, rows(*names).to_batches(max_chunksize=100))
+
+    assert done.total_changed == 5500
+    assert stored(table) == names
+    assert [batch.num_rows for batch in table.batches_seen] == [1000] * 5 + [500]
+
+
+def test_batches_are_not_joined_beyond_the_size_of_a_message(
+    serving: Serving, table: MutableTable
+) -> None:
+    catalog = MutableCatalog()
+    catalog.with_table(table)
+    wire = serving(catalog, max_message_size=10_000)
+
+    wire.change("insert", HERE, rows(*["x" * 900] * 50).to_batches(max_chunksize=5))
+
+    assert len(table.batches_seen) > 3
+    assert stored(table) == ["x" * 900] * 50
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+@pytest.mark.parametrize("returning", [False, True])
+def test_a_time_beyond_a_day_is_refused(serving: Serving, unit: str, returning: bool) -> None:
+    # What DuckDB makes of TIMETZ without arrow_lossless_conversion, and cannot read back.
+    catalog = MutableCatalog()
+    table = catalog.with_table(MutableTable("t", pa.schema([("at", pa.time64(unit))])))
+    wire = serving(catalog)
+    day = 24 * 60 * 60 * 10 ** (6 if unit == "us" else 9)
+
+    def times(*values: int | None) -> pa.Table:
+        return pa.table({"at": pa.array(values, pa.int64()).view(pa.time64(unit))})
+
+    wire.change("insert", HERE, times(0, day, None), returning=returning)
+    with pytest.raises(flight.FlightServerError, match="a time lies beyond 24:00") as told:
+        wire.change("insert", HERE, times(0, day + 1), returning=returning)
+
+    assert extra_info(told.value)["exception_type"] == "InvalidInputException"
+    assert len(table.batches_seen) == 1
 
 
 def test_columns_are_found_by_name_and_missing_ones_are_null(

@@ -12,11 +12,11 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Wire, path
 
 from lakeport.airport import Server, serve
 from lakeport.catalog import CatalogBuilder, StaticCatalog
 from lakeport.errors import DefinitionError, UnavailableError
+from tests.airport.rig import Wire, path
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, open_container
 
 from lakeport.airport.listing import Listings
 from lakeport.airport.registry import RoutedCatalog
@@ -26,6 +24,8 @@ from lakeport.catalog import (
     rowid_field,
     with_check_constraints,
 )
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, open_container
 
 COLUMNS = pa.schema([("x", pa.int64())])
 

@@ -10,11 +10,11 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import ROWID_COLUMN, Serving, Wire, path
 
 from lakeport.airport.scans import column_names
 from lakeport.catalog import CatalogBuilder, ScanOptions, rowid_field
 from lakeport.errors import InvalidArgumentError
+from tests.airport.rig import ROWID_COLUMN, Serving, Wire, path
 
 LAST = pa.schema([("a", pa.int64()), ("b", pa.string()), rowid_field()])
 FIRST = pa.schema([rowid_field("key", pa.string()), ("a", pa.int64()), ("b", pa.string())])

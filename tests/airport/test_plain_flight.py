@@ -8,9 +8,9 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Serving, Wire, path
 
 from lakeport.catalog import ANY, CatalogBuilder, StaticCatalog, rowid_field
+from tests.airport.rig import Serving, Wire, path
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"]})
 COLUMNS = ROWS.schema

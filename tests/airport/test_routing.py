@@ -8,11 +8,11 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 import pytest
-from tests.airport.rig import Serving, Wire, path
 
 from lakeport.airport import Server
 from lakeport.catalog import CatalogBuilder, StaticCatalog
 from lakeport.errors import AlreadyExistsError, NotFoundError
+from tests.airport.rig import Serving, Wire, path
 
 
 def catalog(name: str, *, comment: str = "", value: str | None = None) -> StaticCatalog:

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Serving, Wire, path
 
 from lakeport.catalog import (
     ANY,
@@ -19,6 +18,7 @@ from lakeport.catalog import (
     StaticCatalog,
     current_request,
 )
+from tests.airport.rig import Serving, Wire, path
 
 
 class Careless:

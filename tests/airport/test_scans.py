@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import ROWID_COLUMN, Serving, Wire, path
 
 from lakeport.catalog import CatalogBuilder, ScanOptions, current_request, rowid_field
+from tests.airport.rig import ROWID_COLUMN, Serving, Wire, path
 
 COLUMNS = pa.schema([pa.field("a", pa.int64(), nullable=False), ("b", pa.string()), rowid_field()])
 ROWS = pa.table([pa.array([1, 2]), pa.array(["x", None]), pa.array([10, 11])], schema=COLUMNS)

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+
 from tests.airport.mutable import MutableCatalog, MutableTable
 from tests.airport.rig import Serving, Wire
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.airport.rig import Serving, Wire, path
 
 from lakeport.airport.statistics import encode_statistics
 from lakeport.catalog import CatalogBuilder, ColumnStats, ScanOptions, geometry_column, rowid_field
+from tests.airport.rig import Serving, Wire, path
 
 CAN = b"can_produce_statistics"
 

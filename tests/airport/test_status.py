@@ -10,11 +10,11 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Serving, Wire, extra_info, path
 
 from lakeport import errors
 from lakeport.airport.status import as_lakeport_error, to_status
 from lakeport.catalog import Action, CatalogBuilder, ScanOptions, StaticCatalog
+from tests.airport.rig import Serving, Wire, extra_info, path
 
 COLUMNS = pa.schema([("x", pa.int64())])
 SENTENCE = "the sentence of this error"

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import flight
-from tests.airport.rig import Serving, Wire, path
 
 from lakeport.airport import Server
 from lakeport.airport.streams import split
 from lakeport.catalog import ArrowTable, CatalogBuilder, ScanOptions, TableSize
 from lakeport.errors import DefinitionError
+from tests.airport.rig import Serving, Wire, path
 
 INT = pa.schema([("x", pa.int64())])
 

@@ -8,27 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Serving, Wire, path
 
 from lakeport.catalog import ANY, CatalogBuilder, ScanOptions, StaticCatalog
+from tests.airport.rig import Serving, Wire, ipc, one_row, path
 
 NUMBERS = pa.schema([("n", pa.int64()), ("label", pa.string())])
-
-
-def one_row(**values: Any) -> bytes:
-    """Arguments as the client sends them: an IPC stream of one row."""
-    arrays = [v if isinstance(v, pa.Array) else pa.array([v]) for v in values.values()]
-    batch = pa.RecordBatch.from_arrays(arrays, names=list(values))
-    if not values:
-        batch = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
-    return ipc(batch)
-
-
-def ipc(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Serving, Wire, path
 
 from lakeport.catalog import CatalogBuilder, ScanOptions, TimePoint, TimeUnit
 from lakeport.errors import NotFoundError
+from tests.airport.rig import Serving, Wire, path
 
 OLD = pa.table({"x": [1]})
 NEW = pa.table({"x": [1, 2], "y": ["a", "b"]})

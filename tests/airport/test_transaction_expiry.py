@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.airport.staging import StagingCatalog
 
 from lakeport.airport.transactions import Transactions
 from lakeport.catalog import RequestContext, TransactionState, current_request, request_scope
 from lakeport.errors import NotFoundError
+from tests.airport.staging import StagingCatalog
 
 
 class Clock:

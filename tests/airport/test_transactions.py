@@ -9,10 +9,10 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Serving, Wire, path
-from tests.airport.staging import StagingCatalog
 
 from lakeport.catalog import CatalogBuilder
+from tests.airport.rig import Serving, Wire, path
+from tests.airport.staging import StagingCatalog
 
 HERE = path("s", "t")
 

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, extra_info, path
 
 from lakeport.catalog import CatalogBuilder, DMLOptions, DMLResult, rowid_field
+from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, extra_info, path
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])
 ROWS = [{"id": n, "name": f"n{n}", "amount": float(n)} for n in range(4)]

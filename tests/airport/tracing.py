@@ -44,7 +44,7 @@ def trace_handlers() -> None:
                 return
             yield item
 
-    streams._in_context = traced_batches
+    streams._in_context = traced_batches  # type: ignore[assignment]
 
 
 def _traced(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from tests.airport.rig import Serving, started
-from tests.auth.certificates import Authority
 
 from lakeport.catalog import CatalogBuilder, StaticCatalog
+from tests.airport.rig import Serving, started
+from tests.auth.certificates import Authority
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, extra_info, path
 
 from lakeport.auth import Access, Operation
 from lakeport.catalog import Action, CatalogBuilder, StaticCatalog
+from tests.airport.mutable import MutableCatalog, MutableTable
+from tests.airport.rig import Serving, Wire, extra_info, path
 
 TOKENS = {"a": "ada", "g": "grace"}
 COLUMNS = pa.schema([("x", pa.int64())])

@@ -7,12 +7,12 @@ import logging
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Serving, path
-from tests.auth.certificates import Authority
 
 from lakeport.airport import Server
 from lakeport.auth import BearerAuth, TlsConfig, TokenTable
 from lakeport.catalog import CatalogBuilder, StaticCatalog, current_request
+from tests.airport.rig import Serving, path
+from tests.auth.certificates import Authority
 
 TOKEN = "correct-horse-battery-staple"
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Wire, path
-from tests.auth.certificates import Authority, Pair
 
 from lakeport.airport import Server
 from lakeport.auth import TlsConfig
 from lakeport.catalog import StaticCatalog
 from lakeport.errors import DefinitionError
+from tests.airport.rig import Wire, path
+from tests.auth.certificates import Authority, Pair
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.airport.rig import Serving, Wire, path
 
 from lakeport.auth import (
     Authenticator,
@@ -20,6 +19,7 @@ from lakeport.auth import (
 )
 from lakeport.catalog import CatalogBuilder, StaticCatalog, current_request
 from lakeport.errors import PermissionDeniedError, UnauthenticatedError
+from tests.airport.rig import Serving, Wire, path
 
 TOKENS = {"token-of-ada": "ada", "token-of-grace": "grace"}
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import json
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.catalog.reading import rows_of
 
 from lakeport.catalog import (
     ArrowTable,
@@ -23,37 +21,12 @@ from lakeport.catalog import (
 from lakeport.catalog.sources import StatisticsArrowTable, statistics_of
 from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.filters import parse_filter
+from tests.catalog.reading import greater_than, rows_of
 
 
 @pytest.fixture
 def numbers() -> pa.Table:
     return pa.table({"n": range(100_000), "m": range(100_000, 200_000)})
-
-
-def greater_than(column: str, value: int) -> str:
-    """The JSON that the client sends for `column > value`."""
-    integer = {"id": "BIGINT", "type_info": None}
-    common = {"alias": "", "query_location": 2**64 - 1}
-    comparison = {
-        "expression_class": "BOUND_COMPARISON",
-        "type": "COMPARE_GREATERTHAN",
-        **common,
-        "left": {
-            "expression_class": "BOUND_COLUMN_REF",
-            "type": "BOUND_COLUMN_REF",
-            **common,
-            "return_type": integer,
-            "binding": {"table_index": 0, "column_index": 0},
-            "depth": 0,
-        },
-        "right": {
-            "expression_class": "BOUND_CONSTANT",
-            "type": "VALUE_CONSTANT",
-            **common,
-            "value": {"type": integer, "is_null": False, "value": value},
-        },
-    }
-    return json.dumps({"filters": [comparison], "column_binding_names_by_index": [column]})
 
 
 def test_a_scan_reads_only_the_wanted_columns(numbers: pa.Table) -> None:
@@ -69,6 +42,18 @@ def test_a_filter_is_applied_with_the_columns_it_needs(numbers: pa.Table) -> Non
     rows = rows_of(ArrowTable("t", numbers), options)
 
     assert [row["m"] for row in rows] == [199_998, 199_999]
+
+
+@pytest.mark.parametrize(
+    "type", [pa.string_view(), pa.list_view(pa.int64()), pa.binary_view()], ids=str
+)
+def test_a_filter_beside_a_column_that_arrow_cannot_filter_keeps_the_rows(
+    type: pa.DataType,
+) -> None:
+    table = ArrowTable("t", pa.table({"n": [1, 2, 3], "v": pa.nulls(3, type)}))
+    options = ScanOptions(filter=parse_filter(greater_than("n", 1)))
+
+    assert {row["n"] for row in rows_of(table, options)} >= {2, 3}
 
 
 def test_a_limit_stops_the_scan(numbers: pa.Table) -> None:

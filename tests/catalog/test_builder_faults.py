@@ -134,6 +134,10 @@ TABLES: dict[str, tuple[Declare, str]] = {
         ),
         "table s.t: read_csv: the named argument 'arg_0' must not start with 'arg_'",
     ),
+    "reference with a rowid": (
+        lambda s: s.reference_table("t", [], schema=pa.schema([("x", INT), rowid_field()])),
+        "table s.t: a table that the client reads by itself cannot have a rowid",
+    ),
     "reference without columns": (
         lambda s: s.reference_table("t", [], schema=pa.schema([])),
         "table s.t has no columns",

@@ -8,7 +8,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from tests.catalog.reading import rows_of, table_of
 
 from lakeport.catalog import (
     CatalogBuilder,
@@ -25,6 +24,7 @@ from lakeport.catalog import (
     project_schema,
 )
 from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError
+from tests.catalog.reading import rows_of, table_of
 
 ROWS = [{"id": 1, "name": "Ada"}, {"id": 2, "name": None}, {"id": 3, "name": "Grace"}]
 

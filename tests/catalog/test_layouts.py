@@ -87,6 +87,18 @@ PAIRS: dict[str, tuple[pa.Array, pa.Array]] = {
         pa.ListArray.from_arrays([0, 1, 2], TEXT_IDS),
         pa.ListArray.from_arrays([0, 1, 2], UUIDS),
     ),
+    "uuid in a map": (
+        pa.MapArray.from_arrays([0, 1, None, 2], ["a", "b"], TEXT_IDS),
+        pa.MapArray.from_arrays([0, 1, None, 2], ["a", "b"], UUIDS),
+    ),
+    "hugeint in a list of a fixed size": (
+        pa.FixedSizeListArray.from_arrays(
+            pa.array([Decimal(HUGE), Decimal(-1), None, Decimal(7)], pa.decimal128(38, 0)),
+            2,
+            mask=pa.array([False, False]),
+        ),
+        pa.FixedSizeListArray.from_arrays(little(HUGE, -1, None, 7), 2),
+    ),
     "bool8 in a struct": (
         pa.StructArray.from_arrays([BOOLEANS], names=["b"]),
         pa.StructArray.from_arrays([BYTES], names=["b"]),
@@ -141,6 +153,10 @@ REFUSED: dict[str, tuple[pa.Array, pa.DataType]] = {
     "a hugeint that no decimal holds": (little(2**127 - 1), pa.decimal128(38, 0)),
     "a fraction": (pa.array([1.5]), pa.int64()),
     "a time that needs more digits": (pa.array([1], pa.timestamp("us")), pa.timestamp("ms")),
+    "an array of another size": (
+        pa.array([[1, 2]], pa.list_(pa.int64(), 2)),
+        pa.list_(pa.int64(), 3),
+    ),
     "a list for a number": (pa.array([[1]]), pa.int64()),
     "too many values for the index": (
         pa.array([str(n) for n in range(300)]),

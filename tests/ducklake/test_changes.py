@@ -53,8 +53,10 @@ LIVES: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize(
+    ("life", "kind"),
+    [*((life, "sqlite") for life in LIVES), ("inlined and in files", "duckdb")],
+)
 def test_insertions_and_deletions_of_every_range(
     life: str, kind: str, make_lake: Callable[..., Any]
 ) -> None:

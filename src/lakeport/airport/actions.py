@@ -59,9 +59,5 @@ class ActionTable(Generic[R]):
 
         return register
 
-    def get(self, name: str) -> BoundAction | None:
-        """The action of that name, or None."""
-        return self._actions.get(name)
-
     def __iter__(self) -> Iterator[BoundAction]:
         return iter(self._actions.values())

@@ -30,7 +30,7 @@ from lakeport.catalog import (
     without_rowid,
 )
 from lakeport.catalog.layouts import LayoutCast
-from lakeport.catalog.schemas import field_is_rowid
+from lakeport.catalog.schemas import field_is_rowid, no_rows
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,
@@ -159,7 +159,7 @@ class _Statement:
 
     def _reply_batch(self, batch: pa.RecordBatch, emitted: list[pa.RecordBatch]) -> pa.RecordBatch:
         if not emitted:
-            return pa.RecordBatch.from_pylist([], schema=self._reply)
+            return no_rows(self._reply)
         rows = pa.concat_batches(emitted) if len(emitted) > 1 else emitted[0]
         if rows.num_rows > _MAX_REPLY_ROWS:
             raise InternalError(

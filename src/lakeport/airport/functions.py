@@ -16,6 +16,7 @@ from lakeport.airport.signatures import (
 )
 from lakeport.airport.streams import Alignment, split
 from lakeport.catalog import AnyType, ScalarFunction, ScanOptions, TableFunctionInOut
+from lakeport.catalog.schemas import no_rows
 from lakeport.errors import InternalError, InvalidArgumentError
 from lakeport.filters import parse_filter
 
@@ -87,7 +88,7 @@ class _InputRows(Iterator[pa.RecordBatch]):
     """
 
     def __init__(self, exchange: Exchange, output: pa.Schema) -> None:
-        self.no_rows = pa.RecordBatch.from_pylist([], schema=output)
+        self.no_rows = no_rows(output)
         self._exchange = exchange
         self._batches = exchange.batches()
         self._unanswered = False

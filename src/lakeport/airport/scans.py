@@ -180,7 +180,8 @@ def _scan_of_databases(host: Host) -> Scan:
 
 
 def _empty_scan(routed: RoutedCatalog, table: Table, address: Address) -> Scan:
-    empty = ArrowTable(table.name, table.arrow_schema().empty_table(), comment=table.comment)
+    rows = pa.Table.from_batches([], table.arrow_schema())
+    empty = ArrowTable(table.name, rows, comment=table.comment)
     return replace(_scan_of_table(routed, empty, empty.arrow_schema(), address), is_empty=True)
 
 

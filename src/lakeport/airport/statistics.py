@@ -44,7 +44,7 @@ def is_duckdb_type(type: pa.DataType, name: str) -> bool:
     if not name:
         return True
     with duckdb.connect() as connection:
-        return str(connection.from_arrow(pa.table({"c": pa.array([], type)})).types[0]) == name
+        return str(connection.from_arrow(pa.table({"c": pa.nulls(0, type)})).types[0]) == name
 
 
 @lru_cache(maxsize=1024)

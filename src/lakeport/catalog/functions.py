@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -173,8 +173,3 @@ class TableFunctionInOut(_Function, Protocol):
     ) -> pa.RecordBatchReader:
         """Turn the input rows into output rows, batch by batch: the input arrives as it is read."""
         ...
-
-
-def positional(parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
-    """The positional ones among parameters."""
-    return tuple(p for p in parameters if p.kind is ParameterKind.POSITIONAL)

@@ -72,6 +72,10 @@ def _converter(source: pa.DataType, target: pa.DataType) -> Converter:
         return _to_list(source, target)
     if pt.is_struct(source) and pt.is_struct(target) and _same_names(source, target):
         return _to_struct(source, target)
+    if pt.is_map(source) and pt.is_map(target):
+        return _to_map(source, target)
+    if pt.is_fixed_size_list(source) and pt.is_fixed_size_list(target):
+        return _to_array(source, target)
     plain_source, plain_target = _plain(source), _plain(target)
     if _arrow_casts(plain_source, plain_target):
         return lambda values: _wrap(_storage(values).cast(plain_target), target)
@@ -127,12 +131,42 @@ def _to_struct(source: pa.DataType, target: pa.DataType) -> Converter:
     return convert
 
 
+def _to_map(source: pa.DataType, target: pa.DataType) -> Converter:
+    to_keys = _converter(source.key_type, target.key_type)
+    to_items = _converter(source.item_type, target.item_type)
+
+    def convert(values: pa.Array) -> pa.Array:
+        start, stop = values.offsets[0].as_py(), values.offsets[-1].as_py()
+        return pa.MapArray.from_arrays(
+            pc.subtract(values.offsets, start),
+            to_keys(values.keys.slice(start, stop - start)),
+            to_items(values.items.slice(start, stop - start)),
+            type=target,
+            mask=values.is_null(),
+        )
+
+    return convert
+
+
+def _to_array(source: pa.DataType, target: pa.DataType) -> Converter:
+    to_items = _converter(source.value_type, target.value_type)
+    size = source.list_size
+
+    def convert(values: pa.Array) -> pa.Array:
+        if size != target.list_size:
+            raise pa.ArrowInvalid(f"lists of {size} values where {target.list_size} are expected")
+        items = to_items(values.values.slice(values.offset * size, len(values) * size))
+        return pa.FixedSizeListArray.from_arrays(items, type=target, mask=values.is_null())
+
+    return convert
+
+
 def _by_duckdb(values: pa.Array, type: pa.DataType) -> pa.Array:
     import duckdb
 
     lossless = "true" if _has_extension(type) else "false"
     with duckdb.connect(config={"arrow_lossless_conversion": lossless}) as connection:
-        sql_type = connection.from_arrow(pa.table({"c": pa.array([], type)})).types[0]
+        sql_type = connection.from_arrow(pa.table({"c": pa.nulls(0, type)})).types[0]
         rows = connection.from_arrow(pa.table({"c": values}))
         try:
             converted = rows.project(f"c::{sql_type} AS c").to_arrow_table()

@@ -16,6 +16,7 @@ __all__ = [
     "column",
     "field_is_rowid",
     "find_rowid_column",
+    "no_rows",
     "project_schema",
     "rowid_field",
     "with_check_constraints",
@@ -55,6 +56,11 @@ def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
 def without_rowid(schema: pa.Schema) -> pa.Schema:
     """The schema without its marked row identifier: the columns a user sees."""
     return pa.schema([f for f in schema if not field_is_rowid(f)], metadata=schema.metadata)
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows; Arrow's own ways fail where extension types are nested."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 
 def rowid_field(name: str = "rowid", type: pa.DataType | None = None) -> pa.Field:

@@ -268,7 +268,7 @@ def _contains_unicode(column: pa.ChunkedArray) -> bool:
 def _can_be_filtered(type: pa.DataType) -> bool:
     """Whether Arrow has a kernel that picks rows of this type; views have none."""
     try:
-        pa.array([], type).filter(pa.array([], pa.bool_()))
+        pa.nulls(0, type).filter(pa.array([], pa.bool_()))
     except pa.ArrowNotImplementedError:
         return False
     return True

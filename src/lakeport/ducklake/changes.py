@@ -63,8 +63,9 @@ class DeletedRowsTask(ScanTask):
             only=positions,
             only_snapshots=snapshots,
         )
+        finish = self.context.finisher()
         for count, arrays in read_file(self.context.storage, request, batch_rows):
-            batch = self.context.finish(count, arrays)
+            batch = finish(count, arrays)
             if batch is not None:
                 yield batch
 

@@ -201,7 +201,8 @@ def _read_text(
 def _as_text(kind: str, column: Any, type: str) -> Any:
     if _is_binary(type):
         hexed = sa.func.encode(column, "hex") if kind == "postgresql" else sa.func.hex(column)
-        return sa.type_coerce(hexed, sa.String())
+        # SQLite's hex() of NULL is the empty text
+        return sa.type_coerce(sa.case((column.is_(None), sa.null()), else_=hexed), sa.String())
     if kind == "mysql" and type == "float":
         column = sa.cast(column, sa.Double)  # MySQL would print a float with six digits
     return sa.cast(column, sa.String())

@@ -6,7 +6,7 @@ row groups of one file, or brings inlined rows along.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,17 +43,23 @@ class ScanContext:
         stored = (column for column in self.read_columns if isinstance(column, Column))
         return any(node.type == "variant" for column in stored for node in column.walk())
 
-    def finish(self, count: int, arrays: Sequence[pa.Array]) -> pa.RecordBatch | None:
-        """Apply the filter to a batch of `read_columns` and keep the plan's columns."""
-        if not arrays:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
-        batch = pa.RecordBatch.from_arrays(list(arrays), schema=self.read_schema)
+    def finisher(self) -> Callable[[int, Sequence[pa.Array]], pa.RecordBatch | None]:
+        """How a batch of `read_columns` becomes one of the plan: filtered, then projected.
+
+        The filter is translated once for all batches; None stands for a batch without any row left.
+        """
         expression = to_arrow(self.filter, self.read_schema) if self.filter else None
-        if expression is not None:
-            batch = batch.filter(expression)
-            if not batch.num_rows:
-                return None
-        return batch.select(list(range(len(self.columns))))
+        kept = list(range(len(self.columns)))
+
+        def finish(count: int, arrays: Sequence[pa.Array]) -> pa.RecordBatch | None:
+            if not arrays:
+                return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+            batch = pa.RecordBatch.from_arrays(list(arrays), schema=self.read_schema)
+            if expression is not None:
+                batch = batch.filter(expression)
+            return batch.select(kept) if batch.num_rows else None
+
+        return finish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +110,9 @@ class FileTask(ScanTask):
             start=self.start,
             end=self.end,
         )
+        finish = self.context.finisher()
         for count, arrays in read_file(self.context.storage, request, batch_rows):
-            batch = self.context.finish(count, arrays)
+            batch = finish(count, arrays)
             if batch is not None:
                 yield batch
 
@@ -126,14 +133,15 @@ class InlinedTask(ScanTask):
 
     def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows that came along."""
+        finish = self.context.finisher()
         table = pa.ipc.open_stream(self.data).read_all()
         if not table.num_columns:
-            finished = self.context.finish(self.rows, [])
+            finished = finish(self.rows, [])
             if finished is not None:
                 yield finished
             return
         for batch in table.to_batches(max_chunksize=batch_rows):
-            finished = self.context.finish(batch.num_rows, batch.columns)
+            finished = finish(batch.num_rows, batch.columns)
             if finished is not None:
                 yield finished
 

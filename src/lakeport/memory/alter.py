@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from lakeport.catalog.layouts import conform
 from lakeport.errors import (
     AlreadyExistsError,
     ConstraintError,
@@ -17,7 +18,6 @@ from lakeport.memory.chunks import Chunk, null_count
 from lakeport.memory.constraints import check_checks, check_unique
 from lakeport.memory.definitions import check_definition, stored_field, unnamed
 from lakeport.memory.expressions import evaluate, parse_expression
-from lakeport.memory.layouts import conform
 from lakeport.memory.rows import CHUNK_ROWS, Rows
 from lakeport.memory.state import Definition, TableState, UniqueKey, fold
 

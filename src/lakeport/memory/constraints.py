@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from lakeport.catalog.layouts import conform
 from lakeport.errors import ConstraintError, UnsupportedError
 from lakeport.memory.chunks import Chunk, null_count
 from lakeport.memory.expressions import evaluate, parse_expression
-from lakeport.memory.layouts import conform
 from lakeport.memory.rows import Rows
 from lakeport.memory.state import Definition, UniqueKey
 

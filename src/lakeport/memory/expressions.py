@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 from lakeport.memory.chunks import arrays_of
 
-__all__ = ["ScalarExpression", "convert", "evaluate", "parse_expression"]
+__all__ = ["ScalarExpression", "evaluate", "parse_expression"]
 
 _MAX_LENGTH = 1 << 16
 _CONFIG = {
@@ -116,15 +116,6 @@ def evaluate(expression: ScalarExpression, rows: pa.Table) -> pa.Array:
     if len(result) != rows.num_rows:
         raise InvalidInputError(f"{expression.sql} does not give one value for each row")
     return result
-
-
-def convert(values: pa.Array, type: pa.DataType) -> pa.Array:
-    """Values in another type, as DuckDB casts them."""
-    empty = pa.table({"c": pa.array([], type)})
-    with _cursor() as cursor:
-        sql_type = cursor.from_arrow(empty).types[0]
-    # The type is the one that DuckDB found in an Arrow schema.
-    return _run(f"SELECT CAST(c AS {sql_type}) FROM rows", pa.table({"c": values}))  # noqa: S608
 
 
 def _run(sql: str, rows: pa.Table) -> pa.Array:

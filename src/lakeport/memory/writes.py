@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.catalog import DMLOptions, find_rowid_column
+from lakeport.catalog.layouts import conform
 from lakeport.errors import InvalidArgumentError, NullRowIdError
 from lakeport.memory.changes import Patch, RowChange
 from lakeport.memory.chunks import Chunk, concat
 from lakeport.memory.constraints import check_checks, check_not_null
-from lakeport.memory.layouts import conform
 from lakeport.memory.rows import CHUNK_ROWS, Stamps, cut
 from lakeport.memory.state import Definition, TableState
 

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from lakeport.catalog.layouts import conform
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 
 __all__ = ["CHUNK_ROWS", "RowSource", "as_sent", "chunks", "fit", "reader_of"]
@@ -66,6 +67,8 @@ def fit(array: pa.Array, type: pa.DataType, what: str) -> pa.Array:
             return fit(array.dictionary_decode(), type, what)
         if pa.types.is_dictionary(type):
             return _dictionary(array, type)
+        if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+            return conform(array, type, what)
         return array.cast(type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = str(error).partition("\n")[0]
