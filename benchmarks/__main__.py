@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import reading, writing
+from benchmarks import lakes, reading, writing
 from benchmarks.measure import Figure
 
 Benchmark = Callable[[], Iterator[Figure]]
@@ -20,12 +21,16 @@ SIZES: dict[str, dict[str, Benchmark]] = {
         "listing": partial(reading.listing, tables=5_000, repeats=20),
         "discovery": partial(reading.discovery, tables=5_000, repeats=200),
         "insert": partial(writing.insert, rows=1_000_000, repeats=3),
+        "plan": partial(lakes.planning, files=(10, 1_000, 20_000), repeats=5),
+        "read": partial(lakes.reading, rows=1_000_000, repeats=5),
     },
     "full": {
         "doget": partial(reading.doget, rows=10_000_000, repeats=9),
         "listing": partial(reading.listing, tables=5_000, repeats=50),
         "discovery": partial(reading.discovery, tables=5_000, repeats=1_000),
         "insert": partial(writing.insert, rows=10_000_000, repeats=5),
+        "plan": partial(lakes.planning, files=(10, 1_000, 20_000), repeats=20),
+        "read": partial(lakes.reading, rows=10_000_000, repeats=7),
     },
 }
 
@@ -35,7 +40,7 @@ def main() -> None:
     parser.add_argument("--size", choices=sorted(SIZES), default="full")
     parser.add_argument("--only", action="append", choices=sorted(SIZES["full"]))
     arguments = parser.parse_args()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 150)
     table = Table("measured", "result", "spread", "baseline", "goal", "", title="Lakeport")
     for name, benchmark in SIZES[arguments.size].items():
         if arguments.only and name not in arguments.only:

@@ -50,6 +50,7 @@ from lakeport.catalog import (
     project_schema,
     rowid_field,
 )
+from lakeport.ducklake import Lake
 from lakeport.errors import LakeportError
 from lakeport.filters import Filter, col
 from lakeport.memory import MemoryCatalog
@@ -74,6 +75,7 @@ __all__ = [
     "FileReference",
     "Filter",
     "FunctionReference",
+    "Lake",
     "LakeportError",
     "Limits",
     "MemoryCatalog",

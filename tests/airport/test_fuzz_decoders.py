@@ -129,14 +129,14 @@ KNOWN_FIELDS = ["v", "address", "columns", "filters", "at", "arguments", "partit
 KNOWN_FIELDS += ["catalog_name", "transaction_id"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.sampled_from(KNOWN_FIELDS) | st.text(), packable, max_size=8))
 def test_any_map_is_a_ticket_or_refused(fields: dict[str, Any]) -> None:
     survives(ScanTicket.from_bytes, msgpack.packb({"v": 1, **fields}, unicode_errors="replace"))
     survives(ScanTicket.from_bytes, msgpack.packb(fields, unicode_errors="replace"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.text(), packable, max_size=6), st.text(), st.sampled_from(range(6)))
 def test_any_field_is_read_or_refused(fields: dict[str, Any], name: str, kind: int) -> None:
     struct = decode_struct(msgpack.packb(fields, unicode_errors="replace"), "x")
@@ -225,7 +225,7 @@ FIELDS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(FIELDS)
 def test_any_json_command_is_an_address_or_refused(request: dict[str, Any]) -> None:
     survives(_command, json.dumps(request).encode())

@@ -15,6 +15,7 @@ from pyarrow import flight
 
 from lakeport.airport.addresses import Address
 from lakeport.airport.tickets import ScanTicket
+from lakeport.catalog import CatalogBuilder
 from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
 from tests.airport.rig import Wire, path, started
 from tests.airport.staging import StagingCatalog
@@ -31,9 +32,11 @@ def wire() -> Iterator[Wire]:
     catalog = MutableCatalog()
     catalog.with_table(MutableTable("t", COLUMNS, ROWS, calls=[]))
     catalog.with_table(ByIdTable("by_id", COLUMNS, ROWS))
+    counted = CatalogBuilder().schema("s").table("t", pa.table({"x": [1]}), statistics=True)
     with started() as start:
         yield start(
-            {"lake": catalog, "staging": StagingCatalog()}, headers={"airport-catalog": "lake"}
+            {"lake": catalog, "staging": StagingCatalog(), "counted": counted.build()},
+            headers={"airport-catalog": "lake"},
         )
 
 
@@ -105,6 +108,7 @@ FIELDS = [
     "function_name",
     "if_exists",
     "table_name_pattern",
+    "type",
 ]
 
 
@@ -119,7 +123,7 @@ def test_any_body_of_any_action_gets_a_clean_answer(
     attempt(lambda: wire.action(action, body))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(data=st.data())
 def test_any_fields_of_any_action_get_a_clean_answer(
     wire: Wire, actions: list[str], data: st.DataObject
@@ -129,6 +133,19 @@ def test_any_fields_of_any_action_get_a_clean_answer(
 
     attempt(lambda: wire.action(action, msgpack.packb(fields)))
     attempt(lambda: wire.action(action, json.dumps(fields, default=repr).encode()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), st.sampled_from(["x", "y"]))
+def test_any_type_of_a_column_gets_a_clean_answer(wire: Wire, type: str, column: str) -> None:
+    counted = wire.with_headers(airport_catalog="counted")
+    descriptor = path("s", "t").serialize()
+
+    attempt(
+        lambda: counted.call(
+            "column_statistics", flight_descriptor=descriptor, column_name=column, type=type
+        )
+    )
 
 
 @settings(max_examples=200, deadline=None)

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import flight
 
 from lakeport.catalog import CatalogBuilder
+from lakeport.errors import UnavailableError
 from tests.airport.rig import Serving, Wire, path
 from tests.airport.staging import StagingCatalog
 
@@ -89,6 +90,23 @@ def test_a_statement_that_fails_is_rolled_back(wire: Wire, catalog: StagingCatal
 
     assert catalog.committed == []
     assert visible(inside) == []
+    assert catalog.log[-1] == ("rollback", "t1")
+
+
+@pytest.mark.parametrize("returning", [False, True])
+def test_a_commit_that_fails_fails_the_statement(serving: Serving, returning: bool) -> None:
+    class Contested(StagingCatalog):
+        def commit_transaction(self, transaction_id: str) -> None:
+            raise UnavailableError("somebody else was first; try again")
+
+    catalog = Contested()
+    wire = serving(catalog)
+
+    # The client must not hear of success before the rows are safe.
+    with pytest.raises(flight.FlightUnavailableError, match="somebody else was first"):
+        wire.change("insert", HERE, pa.table({"x": [1]}), returning=returning)
+
+    assert catalog.committed == []
     assert catalog.log[-1] == ("rollback", "t1")
 
 

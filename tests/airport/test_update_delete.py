@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
+import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
@@ -234,6 +236,39 @@ def test_returned_rows_of_an_update_must_match_its_rows(serving: Serving) -> Non
 
     with pytest.raises(flight.FlightInternalError, match="returned 1 rows without a rowid for 2"):
         serving(catalog).change("update", path("s", "t"), sent, returning=True)
+
+
+@pytest.mark.parametrize("operation", ["update", "delete"])
+def test_rows_reach_the_table_while_more_arrive(serving: Serving, operation: str) -> None:
+    # A statement of any size is never held in memory as a whole.
+    reached = threading.Event()
+
+    class Watched(MutableTable):
+        def update_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+            count = 0
+            for batch in rows:
+                reached.set()
+                count += batch.num_rows
+            return DMLResult(count)
+
+        delete_rows = update_rows
+
+    catalog = MutableCatalog()
+    catalog.with_table(Watched("t", COLUMNS))
+    wire = serving(catalog, batch_rows=100)
+    batch = pa.record_batch({"rowid": range(100)})
+
+    with wire.open_exchange(path("s", "t"), operation, return_chunks="0") as (writer, reader):
+        writer.begin(batch.schema)
+        assert reader.schema is not None
+        for _ in range(5):
+            writer.write_batch(batch)
+        assert reached.wait(30)
+        writer.write_batch(batch)
+        writer.done_writing()
+        last = reader.read_chunk()
+
+    assert msgpack.unpackb(last.app_metadata.to_pybytes()) == {"total_changed": 600}
 
 
 def test_a_scan_can_run_while_its_rows_are_changed(wire: Wire) -> None:

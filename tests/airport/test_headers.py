@@ -1,0 +1,100 @@
+"""The headers of a call: what is kept of them, and what catalogs get to see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeport.airport.headers import Call, HeaderMiddlewareFactory
+from lakeport.auth import TokenTable
+from lakeport.catalog import CatalogBuilder, RequestContext, current_request
+from tests.airport.rig import Serving, path
+
+
+def started_call(headers: dict[str, list[Any]], **tokens: str) -> Call:
+    authenticator = TokenTable(tokens) if tokens else None
+    return HeaderMiddlewareFactory(authenticator).start_call(None, headers).call
+
+
+def test_the_first_value_of_a_header_counts() -> None:
+    # The client sends some headers twice.
+    call = started_call({"airport-action-name": ["a", "a"], "airport-catalog": ["x", "y"]})
+
+    assert call.header("airport-action-name") == "a"
+    assert call.catalog == "x"
+
+
+def test_an_empty_header_is_none() -> None:
+    call = started_call({"airport-catalog": [""], "airport-transaction-id": []})
+
+    assert call.catalog == ""
+    assert call.header("airport-catalog") is None
+    assert call.header("airport-transaction-id") is None
+    assert call.header("missing") is None
+
+
+def test_the_token_is_not_kept() -> None:
+    call = started_call({"authorization": ["Bearer secret"], "x": ["y"]}, secret="ada")
+
+    assert call.identity == "ada"
+    assert dict(call.headers) == {"x": ["y"]}
+    assert "secret" not in repr(call)
+
+
+def test_binary_headers_are_left_out() -> None:
+    call = started_call({"trace-bin": [b"\xff"], "x": ["y", b"\x00"]})
+
+    assert call.header("trace-bin") is None
+    assert list(call.headers["x"]) == ["y"]
+
+
+def test_an_oversized_header_is_refused() -> None:
+    with pytest.raises(ValueError, match="header 'x' is too long"):
+        started_call({"x": ["y" * 16385]})
+
+
+@pytest.mark.parametrize("size", [20_000, 1_000_000])
+def test_a_server_survives_oversized_headers(serving: Serving, size: int) -> None:
+    wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+
+    with pytest.raises((pa.ArrowException, OSError)) as told:
+        wire.with_headers(x="y" * size).scan(path("s", "t"))
+
+    assert "Traceback" not in str(told.value)
+    assert wire.scan(path("s", "t")).num_rows == 1
+
+
+def test_an_owner_is_a_session_of_an_identity() -> None:
+    def owner(identity: str, session: str) -> str | None:
+        return Call({"airport-client-session-id": [session]}, identity).owner
+
+    assert owner("ada", "") is None
+    assert owner("ada", "1") == owner("ada", "1")
+    assert len({owner("ada", "1"), owner("ada", "2"), owner("grace", "1")}) == 3
+
+
+def test_a_catalog_sees_the_whole_request(serving: Serving) -> None:
+    seen: list[RequestContext] = []
+
+    def look() -> pa.Table:
+        seen.append(current_request())
+        return pa.table({"x": [1]})
+
+    columns = pa.schema([("x", pa.int64())])
+    catalog = CatalogBuilder("lake").schema("s").table("t", look, schema=columns).build()
+    wire = serving(catalog, auth={"t": "ada"}, headers={"authorization": "Bearer t"})
+
+    wire.with_headers(
+        airport_catalog="lake",
+        airport_transaction_id="tx",
+        airport_client_session_id="session",
+        airport_trace_id="trace",
+    ).scan(path("s", "t"))
+    wire.scan(path("s", "t"))
+
+    assert seen == [
+        RequestContext("ada", "lake", "tx", "session", "trace"),
+        RequestContext("ada", "", None, None, None),
+    ]
