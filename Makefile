@@ -30,7 +30,7 @@ check: $(READY)  ## lint, format, types, import contracts, documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 format: $(READY)  ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .

@@ -2,6 +2,8 @@
 
     LakeportError
     ├── NotFoundError               a catalog, schema, table, function or column that is not there
+    │   ├── SnapshotNotFoundError   a snapshot that never was, or that has been expired
+    │   └── MissingFileError        a file that a lake names and its storage does not have
     ├── AlreadyExistsError          a name that is taken
     ├── InvalidArgumentError        a request that cannot be understood
     │   ├── DefinitionError         a wrong declaration, found by ``CatalogBuilder.build()``
@@ -11,11 +13,13 @@
     ├── ConstraintError             a value that breaks a constraint of its table
     ├── SchemaNotEmptyError         a schema that still holds tables
     ├── UnsupportedError            something that this catalog or server does not do
+    │   └── LakeVersionError        a lake of a format version that cannot be read
     ├── UnauthenticatedError        no credentials, or wrong ones
     ├── PermissionDeniedError       known, but not allowed
     ├── UnavailableError            try again later
     ├── CancelledError              the caller went away
     └── InternalError               a fault of the server itself
+        └── CorruptLakeError        a lake that contradicts itself
 
 Each message is one clear sentence for the person who reads it in DuckDB. How an error travels is
 decided in one place, ``lakeport.airport.status``; this module knows nothing of Flight.
@@ -27,16 +31,20 @@ __all__ = [
     "AlreadyExistsError",
     "CancelledError",
     "ConstraintError",
+    "CorruptLakeError",
     "DefinitionError",
     "InternalError",
     "InvalidArgumentError",
     "InvalidInputError",
+    "LakeVersionError",
     "LakeportError",
     "MessageTooLargeError",
+    "MissingFileError",
     "NotFoundError",
     "NullRowIdError",
     "PermissionDeniedError",
     "SchemaNotEmptyError",
+    "SnapshotNotFoundError",
     "UnauthenticatedError",
     "UnavailableError",
     "UnsupportedError",
@@ -56,6 +64,14 @@ class LakeportError(Exception):
 
 class NotFoundError(LakeportError):
     """The object does not exist."""
+
+
+class SnapshotNotFoundError(NotFoundError):
+    """The snapshot does not exist."""
+
+
+class MissingFileError(NotFoundError):
+    """A file of the lake is missing."""
 
 
 class AlreadyExistsError(LakeportError):
@@ -94,6 +110,10 @@ class UnsupportedError(LakeportError):
     """Not supported."""
 
 
+class LakeVersionError(UnsupportedError):
+    """The format version of the lake cannot be read."""
+
+
 class UnauthenticatedError(LakeportError):
     """Missing or wrong credentials."""
 
@@ -112,3 +132,7 @@ class CancelledError(LakeportError):
 
 class InternalError(LakeportError):
     """The server failed."""
+
+
+class CorruptLakeError(InternalError):
+    """The lake contradicts itself."""

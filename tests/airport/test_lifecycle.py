@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import threading
-from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -212,22 +211,23 @@ def test_serve_listens_to_signals_before_it_says_that_it_is_ready(
         signal.signal(signal.SIGTERM, previous)
 
 
-def test_a_client_that_holds_a_stream_cannot_hold_up_the_stop(catalog: StaticCatalog) -> None:
-    schema = pa.schema([("x", pa.int64())])
-    builder = CatalogBuilder().schema("s")
-    builder.scalar_function("f", lambda x: x, parameters={"x": pa.int64()}, returns=pa.int64())
-    server = Server(builder.build()).start()
+def test_a_client_that_holds_a_stream_cannot_hold_up_the_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    schema = CatalogBuilder().schema("s")
+    schema.scalar_function("f", lambda x: x, parameters={"x": pa.int64()}, returns=pa.int64())
+    server = Server(schema.build()).start()
     with flight.FlightClient(server.location) as client:
-        wire = Wire(server, client, {})
-        # The server may still have told this client that it stops.
-        with (
-            suppress(flight.FlightUnavailableError),
-            wire.open_exchange(path("s", "f"), "scalar_function") as (writer, reader),
-        ):
-            writer.begin(schema)
-            assert reader.schema.names == ["result"]
+        options = flight.FlightCallOptions(headers=[(b"airport-operation", b"scalar_function")])
+        writer, reader = client.do_exchange(path("s", "f"), options)
+        writer.begin(pa.schema([("x", pa.int64())]))
+        assert reader.schema.names == ["result"]
 
+        with caplog.at_level(logging.WARNING, "lakeport"):
             server.stop(grace=0.1)
 
-            with pytest.raises(UnavailableError):
-                _ = server.port
+        assert "a client still holds a stream" in caplog.text
+        with pytest.raises(UnavailableError):
+            _ = server.port
+        writer.done_writing()
+        assert list(reader) == []

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.ducklake.errors import CorruptLakeError
+from lakeport.errors import CorruptLakeError
 
 KINDS = ("duckdb", "sqlite")
 

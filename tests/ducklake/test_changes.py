@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.ducklake.errors import SnapshotNotFoundError
-from lakeport.errors import InvalidArgumentError
+from lakeport.errors import InvalidArgumentError, SnapshotNotFoundError
 
 ROWS = "SELECT i::INTEGER AS id, 'v' || i AS v FROM range({}) r(i)"
 LIVES: dict[str, tuple[str, ...]] = {

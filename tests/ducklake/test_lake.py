@@ -20,9 +20,16 @@ import sqlalchemy as sa
 
 from lakeport.ducklake import Lake, SnapshotCache
 from lakeport.ducklake.database import Database
-from lakeport.ducklake.errors import LakeVersionError, MissingFileError, SnapshotNotFoundError
 from lakeport.ducklake.uri import parse_location
-from lakeport.errors import InvalidArgumentError, LakeportError, NotFoundError, UnavailableError
+from lakeport.errors import (
+    InvalidArgumentError,
+    LakeportError,
+    LakeVersionError,
+    MissingFileError,
+    NotFoundError,
+    SnapshotNotFoundError,
+    UnavailableError,
+)
 
 KINDS = ("duckdb", "sqlite", "postgresql")
 LakeMaker = Callable[..., Any]

@@ -13,10 +13,15 @@ import duckdb
 import pytest
 
 from lakeport.ducklake import Lake
-from lakeport.ducklake.errors import CorruptLakeError, MissingFileError
 from lakeport.ducklake.filesystems import S3Secret, Storage
 from lakeport.ducklake.paths import hive_values, local_path, resolve
-from lakeport.errors import InvalidArgumentError, PermissionDeniedError, UnsupportedError
+from lakeport.errors import (
+    CorruptLakeError,
+    InvalidArgumentError,
+    MissingFileError,
+    PermissionDeniedError,
+    UnsupportedError,
+)
 
 LakeMaker = Callable[..., Any]
 ROWS = "CREATE TABLE t AS SELECT i AS id, ['a b', 'c/d', 'ü%', NULL][1 + i % 4] AS p FROM range(40) r(i)"

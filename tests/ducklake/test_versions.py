@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.ducklake import Lake
-from lakeport.ducklake.errors import CorruptLakeError
 from lakeport.ducklake.puffin import deleted_positions
+from lakeport.errors import CorruptLakeError
 
 LakeMaker = Callable[..., Any]
 LIFE = (

@@ -2,12 +2,6 @@
 
 from lakeport.ducklake.cache import SnapshotCache
 from lakeport.ducklake.changes import ChangeFeed
-from lakeport.ducklake.errors import (
-    CorruptLakeError,
-    LakeVersionError,
-    MissingFileError,
-    SnapshotNotFoundError,
-)
 from lakeport.ducklake.filesystems import S3Secret, Storage
 from lakeport.ducklake.lake import Lake
 from lakeport.ducklake.model import (
@@ -31,13 +25,10 @@ __all__ = [
     "ChangeFeed",
     "Column",
     "ColumnStats",
-    "CorruptLakeError",
     "DataFile",
     "DeleteFile",
     "Lake",
     "LakeTable",
-    "LakeVersionError",
-    "MissingFileError",
     "PartitionField",
     "PartitionSpec",
     "S3Secret",
@@ -46,7 +37,6 @@ __all__ = [
     "Schema",
     "Snapshot",
     "SnapshotCache",
-    "SnapshotNotFoundError",
     "SortField",
     "Storage",
     "TableStats",

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.ducklake import kernel
-from lakeport.ducklake.errors import CorruptLakeError
 from lakeport.ducklake.model import Column, NameMapping
 from lakeport.ducklake.types import TIME_TZ, arrow_type
+from lakeport.errors import CorruptLakeError
 
 __all__ = ["Aligner", "aligner", "constant", "field_id", "find_child"]
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakeport.ducklake.errors import CorruptLakeError
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.model import DeleteFile
 from lakeport.ducklake.puffin import deleted_positions
 from lakeport.ducklake.sources import open_source
+from lakeport.errors import CorruptLakeError
 
 __all__ = ["INTERNAL_SNAPSHOT", "Positions", "deletes_at", "read_delete_file"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from lakeport.ducklake.errors import CorruptLakeError
 from lakeport.ducklake.model import (
     Column,
     ColumnStats,
@@ -21,6 +20,7 @@ from lakeport.ducklake.paths import as_directory, resolve
 from lakeport.ducklake.queries import Row
 from lakeport.ducklake.types import normalize
 from lakeport.ducklake.versions import partition_columns_are_ordinals
+from lakeport.errors import CorruptLakeError
 
 __all__ = ["column_tree", "table_state", "visible"]
 

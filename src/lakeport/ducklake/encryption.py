@@ -12,8 +12,8 @@ import struct
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeport.ducklake.errors import CorruptLakeError
 from lakeport.ducklake.filesystems import Storage
+from lakeport.errors import CorruptLakeError
 
 __all__ = ["decrypted_schema"]
 

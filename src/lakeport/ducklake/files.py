@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lakeport.ducklake.errors import CorruptLakeError
 from lakeport.ducklake.model import DataFile, DeleteFile, TableState
 from lakeport.ducklake.paths import resolve
 from lakeport.ducklake.queries import Row
+from lakeport.errors import CorruptLakeError
 
 __all__ = ["data_files", "inlined_deletes"]
 

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from lakeport.ducklake.errors import MissingFileError
 from lakeport.ducklake.paths import is_local, local_path
 from lakeport.errors import (
     InvalidArgumentError,
+    MissingFileError,
     PermissionDeniedError,
     UnavailableError,
     UnsupportedError,

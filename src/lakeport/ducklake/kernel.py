@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.ducklake.errors import CorruptLakeError
 from lakeport.ducklake.model import Column
 from lakeport.ducklake.types import arrow_type, duckdb_type
+from lakeport.errors import CorruptLakeError
 
 __all__ = [
     "cast",

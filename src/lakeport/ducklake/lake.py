@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from lakeport.ducklake.cache import SnapshotCache
 from lakeport.ducklake.database import Database
 from lakeport.ducklake.describe import table_state
-from lakeport.ducklake.errors import SnapshotNotFoundError
 from lakeport.ducklake.filesystems import S3Secret, Storage
 from lakeport.ducklake.model import Schema, Snapshot, View
 from lakeport.ducklake.paths import as_directory
@@ -21,7 +20,7 @@ from lakeport.ducklake.table import LakeTable
 from lakeport.ducklake.text import ascii_lower, parse_time
 from lakeport.ducklake.uri import parse_location
 from lakeport.ducklake.versions import check_version
-from lakeport.errors import InvalidArgumentError, NotFoundError
+from lakeport.errors import InvalidArgumentError, NotFoundError, SnapshotNotFoundError
 
 __all__ = ["Lake"]
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakeport.ducklake import kernel
-from lakeport.ducklake.errors import CorruptLakeError
 from lakeport.ducklake.model import Column
+from lakeport.errors import CorruptLakeError
 
 __all__ = ["parse_nested"]
 

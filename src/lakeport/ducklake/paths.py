@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from lakeport.ducklake.errors import CorruptLakeError
+from lakeport.errors import CorruptLakeError
 
 __all__ = ["as_directory", "hive_values", "is_local", "local_path", "resolve"]
 

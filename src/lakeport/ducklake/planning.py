@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import sqlalchemy as sa
 
-from lakeport.ducklake.errors import SnapshotNotFoundError
 from lakeport.ducklake.files import data_files, inlined_deletes
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.inlined import InlinedRows, read_inlined
@@ -20,7 +19,7 @@ from lakeport.ducklake.read import VIRTUAL_COLUMNS
 from lakeport.ducklake.sql_filter import parse_sql_filter
 from lakeport.ducklake.text import ascii_lower
 from lakeport.ducklake.types import arrow_field, arrow_schema
-from lakeport.errors import InvalidArgumentError, NotFoundError
+from lakeport.errors import InvalidArgumentError, NotFoundError, SnapshotNotFoundError
 from lakeport.filters import Expression, Filter, Term, bind, to_arrow
 
 __all__ = ["FilterLike", "Planner"]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lakeport.ducklake.errors import CorruptLakeError
+from lakeport.errors import CorruptLakeError
 
 __all__ = ["deleted_positions"]
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from lakeport.ducklake.align import aligner, constant, field_id, find_child
 from lakeport.ducklake.deletes import INTERNAL_SNAPSHOT, Positions
-from lakeport.ducklake.errors import CorruptLakeError
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.model import Column, DataFile, NameMapping
 from lakeport.ducklake.paths import hive_values
 from lakeport.ducklake.sources import Source, open_source
+from lakeport.errors import CorruptLakeError
 
 __all__ = ["VIRTUAL_COLUMNS", "FileRead", "read_file"]
 

@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 
 from lakeport.ducklake import kernel
 from lakeport.ducklake.encryption import decrypted_schema
-from lakeport.ducklake.errors import CorruptLakeError
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.paths import is_local, local_path
-from lakeport.errors import InternalError
+from lakeport.errors import CorruptLakeError, InternalError
 
 __all__ = ["Source", "open_source"]
 

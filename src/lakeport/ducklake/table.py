@@ -8,7 +8,6 @@ from datetime import datetime
 import pyarrow as pa
 
 from lakeport.ducklake.changes import ChangeFeed, plan_changes
-from lakeport.ducklake.errors import SnapshotNotFoundError
 from lakeport.ducklake.files import data_files
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.model import (
@@ -25,7 +24,7 @@ from lakeport.ducklake.planning import FilterLike, Planner
 from lakeport.ducklake.queries import Catalog
 from lakeport.ducklake.text import parse_time
 from lakeport.ducklake.types import arrow_schema
-from lakeport.errors import InvalidArgumentError
+from lakeport.errors import InvalidArgumentError, SnapshotNotFoundError
 
 __all__ = ["LakeTable"]
 

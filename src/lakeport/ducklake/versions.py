@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lakeport.ducklake.errors import LakeVersionError
+from lakeport.errors import LakeVersionError
 
 __all__ = ["check_version", "partition_columns_are_ordinals"]
 
