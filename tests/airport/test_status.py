@@ -21,6 +21,8 @@ SENTENCE = "the sentence of this error"
 
 CODES: dict[type[errors.LakeportError], type[BaseException]] = {
     errors.NotFoundError: KeyError,
+    errors.SnapshotNotFoundError: KeyError,
+    errors.MissingFileError: KeyError,
     errors.AlreadyExistsError: pa.ArrowInvalid,
     errors.InvalidArgumentError: pa.ArrowInvalid,
     errors.DefinitionError: pa.ArrowInvalid,
@@ -30,11 +32,13 @@ CODES: dict[type[errors.LakeportError], type[BaseException]] = {
     errors.ConstraintError: pa.ArrowInvalid,
     errors.SchemaNotEmptyError: pa.ArrowInvalid,
     errors.UnsupportedError: pa.ArrowNotImplementedError,
+    errors.LakeVersionError: pa.ArrowNotImplementedError,
     errors.UnauthenticatedError: flight.FlightUnauthenticatedError,
     errors.PermissionDeniedError: flight.FlightUnauthorizedError,
     errors.UnavailableError: flight.FlightUnavailableError,
     errors.CancelledError: flight.FlightCancelledError,
     errors.InternalError: flight.FlightInternalError,
+    errors.CorruptLakeError: flight.FlightInternalError,
 }
 
 TYPED = {

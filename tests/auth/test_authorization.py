@@ -355,3 +355,20 @@ def test_the_hook_hears_who_asks_and_for_what(serving: Serving, shop: Shop) -> N
     wire.with_headers(authorization="Bearer g").endpoints(path("shop", "public", "open"))
 
     assert asked == [Access("grace", Operation.READ, "shop", "public", "open")]
+
+
+def test_an_action_of_the_server_is_asked_for_without_a_catalog(serving: Serving) -> None:
+    asked: list[Access] = []
+
+    def authorize(access: Access) -> bool:
+        asked.append(access)
+        return access.name != "forbidden"
+
+    catalog = CatalogBuilder().schema("s").build()
+    actions = [Action("allowed", lambda body: b"yes"), Action("forbidden", lambda body: b"no")]
+    wire = serving(catalog, authorize=authorize, actions=actions)
+
+    assert wire.action("allowed", b"") == [b"yes"]
+    with pytest.raises(pa.ArrowNotImplementedError, match="there is no action 'forbidden'"):
+        wire.action("forbidden", b"")
+    assert ("", "allowed") in [(access.catalog, access.name) for access in asked]

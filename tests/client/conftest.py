@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
-from tests.client.wire import HandTable, WireServer
 
 from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
 from lakeport.catalog import Catalog
+from tests.client.wire import HandTable, WireServer
 
 Attach: TypeAlias = Callable[..., Client]
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.client.conftest import Attach
-from tests.client.wire import WireServer, flight_info
 
 from lakeport.airport.client import Client, RemoteTable
 from lakeport.catalog import OnConflict, column, rowid_field
@@ -20,6 +18,8 @@ from lakeport.errors import (
     UnsupportedError,
 )
 from lakeport.memory import MemoryCatalog
+from tests.client.conftest import Attach
+from tests.client.wire import WireServer, flight_info
 
 COLUMNS = pa.schema(
     [

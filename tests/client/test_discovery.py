@@ -11,8 +11,6 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 import pytest
-from tests.client.conftest import Attach
-from tests.client.wire import NO_CONTENTS, WireServer, catalog_root, flight_info, packed
 
 from lakeport.airport.client import Client, FunctionKind
 from lakeport.catalog import (
@@ -33,6 +31,8 @@ from lakeport.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from tests.client.conftest import Attach
+from tests.client.wire import NO_CONTENTS, WireServer, catalog_root, flight_info, packed
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.client.conftest import Attach
-from tests.client.wire import WireServer
 
 from lakeport import errors
 from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
 from lakeport.catalog import Action, CatalogBuilder, ScanOptions
+from tests.client.conftest import Attach
+from tests.client.wire import WireServer
 
 SCHEMA = pa.schema([("x", pa.int64())])
 

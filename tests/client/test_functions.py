@@ -13,8 +13,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.client.conftest import Attach
-from tests.client.wire import WireServer, flight_info
 
 from lakeport.airport.client import Client
 from lakeport.catalog import ANY, CatalogBuilder, ScanOptions, StaticCatalog
@@ -25,6 +23,8 @@ from lakeport.errors import (
     NotFoundError,
 )
 from lakeport.filters import col
+from tests.client.conftest import Attach
+from tests.client.wire import WireServer, flight_info
 
 
 @pytest.fixture(scope="module")

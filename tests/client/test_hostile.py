@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import flight
-from tests.client.wire import WireServer, catalog_root, container, packed
 
 from lakeport.airport.client import Client
 from lakeport.airport.client.replies import (
@@ -26,6 +25,7 @@ from lakeport.airport.client.replies import (
     read_version,
 )
 from lakeport.errors import InternalError, LakeportError
+from tests.client.wire import WireServer, catalog_root, container, packed
 
 GARBAGE = [
     b"",

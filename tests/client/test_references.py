@@ -11,8 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import flight
-from tests.client.conftest import Attach
-from tests.client.wire import WireServer, endpoints, packed
 
 from lakeport.airport.client import Client, RemoteTable
 from lakeport.catalog import (
@@ -24,6 +22,8 @@ from lakeport.catalog import (
 )
 from lakeport.errors import InternalError, UnavailableError, UnsupportedError
 from lakeport.filters import col
+from tests.client.conftest import Attach
+from tests.client.wire import WireServer, endpoints, packed
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
 MORE = pa.table({"id": [4], "name": ["d"]})

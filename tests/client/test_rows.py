@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.client.wire import HandTable, WireServer, flight_info
 
 from lakeport.airport.client import Client
 from lakeport.airport.client.rows import fit, reader_of
 from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputError
+from tests.client.wire import HandTable, WireServer, flight_info
 
 UUIDS = [uuid.UUID(int=1), uuid.UUID(int=2**127)]
 BINARY = pa.array([each.bytes for each in UUIDS], pa.binary(16))

@@ -10,8 +10,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.client.conftest import Attach
-from tests.client.wire import WireServer, endpoints
 
 from lakeport.airport import Server
 from lakeport.airport.client import Client, RemoteTable
@@ -25,6 +23,8 @@ from lakeport.errors import (
 )
 from lakeport.filters import Filter, FunctionCall, col, lit
 from lakeport.filters.types import BOOLEAN
+from tests.client.conftest import Attach
+from tests.client.wire import WireServer, endpoints
 
 ROWS = 100_000
 

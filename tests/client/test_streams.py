@@ -9,8 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.client.conftest import Attach
-from tests.client.wire import REUSE, WireServer, endpoints
 
 from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
@@ -22,6 +20,8 @@ from lakeport.errors import (
     UnavailableError,
 )
 from lakeport.filters import col
+from tests.client.conftest import Attach
+from tests.client.wire import REUSE, WireServer, endpoints
 
 SCHEMA = pa.schema([("x", pa.int64())])
 BATCH = pa.record_batch({"x": range(1000)})

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.client.conftest import Attach
-from tests.client.wire import WireServer, flight_info
 
 from lakeport.airport.client import Client
 from lakeport.catalog import CatalogBuilder, ScanOptions, TimePoint
 from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 from lakeport.filters import col
+from tests.client.conftest import Attach
+from tests.client.wire import WireServer, flight_info
 
 
 class History:
@@ -77,7 +77,7 @@ def test_an_old_version_has_its_own_columns(client: Client) -> None:
     [
         ("yesterday", "yesterday"),
         (dt.date(2024, 1, 2), "2024-01-02"),
-        (dt.datetime(2024, 1, 2, 3, 4, 5), "2024-01-02 03:04:05"),  # noqa: DTZ001
+        (dt.datetime(2024, 1, 2, 3, 4, 5), "2024-01-02 03:04:05"),
         (dt.datetime(2024, 1, 2, tzinfo=dt.UTC), "2024-01-02 00:00:00+00"),
         (
             dt.datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=dt.timezone(dt.timedelta(hours=2))),

@@ -6,8 +6,6 @@ import threading
 
 import pyarrow as pa
 import pytest
-from tests.client.conftest import Attach
-from tests.client.wire import WireServer, packed
 
 from lakeport.airport.client import Client
 from lakeport.catalog import CatalogBuilder
@@ -17,6 +15,8 @@ from lakeport.errors import (
     UnsupportedError,
 )
 from lakeport.memory import MemoryCatalog
+from tests.client.conftest import Attach
+from tests.client.wire import WireServer, packed
 
 
 def test_statements_of_a_block_share_one_transaction(wire: WireServer, hand_client: Client) -> None:

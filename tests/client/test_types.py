@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.client.conftest import Attach
 
 from lakeport.catalog import CatalogBuilder, geometry_column
 from lakeport.filters import col
 from lakeport.memory import MemoryCatalog
+from tests.client.conftest import Attach
 
-NOON = dt.datetime(2024, 5, 6, 12, 0, 0, 123456)  # noqa: DTZ001
+NOON = dt.datetime(2024, 5, 6, 12, 0, 0, 123456)
 
 VALUES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.bool_(), [True, False]),
@@ -32,7 +32,7 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.time32("ms"), [dt.time(1, 2, 3), dt.time(0, 0)]),
     (pa.time64("us"), [dt.time(1, 2, 3, 4), dt.time(0, 0)]),
     *(
-        (pa.timestamp(unit), [NOON.replace(microsecond=0), dt.datetime(1970, 1, 1)])  # noqa: DTZ001
+        (pa.timestamp(unit), [NOON.replace(microsecond=0), dt.datetime(1970, 1, 1)])
         for unit in ("s", "ms", "us")
     ),
     (pa.timestamp("us", tz="UTC"), [NOON.replace(tzinfo=dt.UTC)]),

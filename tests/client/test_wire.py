@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.client.wire import ROWID_COLUMN, Seen, WireServer, endpoints
 
 from lakeport._version import __version__
 from lakeport.airport.client import Client, connect
 from lakeport.errors import InvalidArgumentError
 from lakeport.filters import col
+from tests.client.wire import ROWID_COLUMN, Seen, WireServer, endpoints
 
 NO_TIME = {"at_unit": b"", "at_value": b""}
 

@@ -10,8 +10,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from tests.client.conftest import Attach
-from tests.client.wire import HandTable, WireServer, packed
 
 from lakeport.airport.client import Client, RemoteTable
 from lakeport.catalog import CatalogBuilder, column
@@ -25,6 +23,8 @@ from lakeport.errors import (
 )
 from lakeport.filters import col
 from lakeport.memory import MemoryCatalog
+from tests.client.conftest import Attach
+from tests.client.wire import HandTable, WireServer, packed
 
 # Against the server written by hand
 

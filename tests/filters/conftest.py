@@ -216,7 +216,7 @@ TYPES = {name: from_arrow_type(type) for name, type in ARROW_TYPES.items()}
 WIDER = {"i8": "i32", "i32": "i64", "u8": "u32", "f32": "f64", "d": "w", "dt": "ts", "tss": "ts"}
 
 
-def reference_sql(expression: Expression) -> str:  # noqa: C901 - one case for each kind of node
+def reference_sql(expression: Expression) -> str:
     """The expression as DuckDB SQL, written apart from the encoder that is tested."""
     sql = reference_sql
     match expression:

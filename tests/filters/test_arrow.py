@@ -65,11 +65,11 @@ def array(values: list[Any], type: pa.DataType) -> pa.Array:
         ([UUID.bytes, None], pa.uuid(), x == UUID, [0]),
         (["{}", None], pa.json_(), x == "{}", [0]),
         ([0, 86_400_000], pa.date64(), x == dt.date(1970, 1, 2), [1]),
-        ([0, 1], pa.date32(), x < dt.datetime(1970, 1, 1, 12), [0]),  # noqa: DTZ001
-        ([0, 1], pa.timestamp("s"), x <= dt.datetime(1970, 1, 1, 0, 0, 0, 5), [0]),  # noqa: DTZ001
-        ([0, 1], pa.timestamp("s"), x == dt.datetime(1970, 1, 1, 0, 0, 0, 5), []),  # noqa: DTZ001
+        ([0, 1], pa.date32(), x < dt.datetime(1970, 1, 1, 12), [0]),
+        ([0, 1], pa.timestamp("s"), x <= dt.datetime(1970, 1, 1, 0, 0, 0, 5), [0]),
+        ([0, 1], pa.timestamp("s"), x == dt.datetime(1970, 1, 1, 0, 0, 0, 5), []),
         ([0, 1], pa.timestamp("ns", "Asia/Tokyo"), x > dt.datetime(1970, 1, 1, tzinfo=dt.UTC), [1]),
-        ([0, 1], pa.timestamp("ns", "Asia/Tokyo"), x > dt.datetime(1970, 1, 1), None),  # noqa: DTZ001
+        ([0, 1], pa.timestamp("ns", "Asia/Tokyo"), x > dt.datetime(1970, 1, 1), None),
         ([0, 1], pa.time32("s"), x >= dt.time(0, 0, 0, 500_000), [1]),
         ([1, None], pa.int32(), x == "1", None),
         ([[1], None], pa.list_(pa.int32()), x == 1, None),

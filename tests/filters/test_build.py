@@ -63,7 +63,7 @@ def test_operators_build_the_tree() -> None:
         (Decimal("1E+3"), Constant(Decimal("1E+3"), LogicalType.decimal(4, 0))),
         (b"x", Constant(b"x", LogicalType("BLOB"))),
         (dt.date(2024, 1, 2), Constant(19724, LogicalType("DATE"))),
-        (dt.datetime(1970, 1, 1, 0, 0, 1), Constant(10**6, LogicalType("TIMESTAMP"))),  # noqa: DTZ001
+        (dt.datetime(1970, 1, 1, 0, 0, 1), Constant(10**6, LogicalType("TIMESTAMP"))),
         (
             dt.datetime(1970, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=-1))),
             Constant(3600 * 10**6, LogicalType("TIMESTAMP WITH TIME ZONE")),

@@ -15,7 +15,6 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from tests.memory.workbench import Workbench, at_version, delete, insert, read
 
 from lakeport.catalog import (
     AddColumnOptions,
@@ -25,6 +24,7 @@ from lakeport.catalog import (
     RenameColumnOptions,
     ScanOptions,
 )
+from tests.memory.workbench import Workbench, at_version, delete, insert, read
 
 TYPES: dict[str, pa.DataType] = {
     "BIGINT": pa.int64(),

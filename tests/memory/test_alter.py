@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.memory.workbench import Workbench, at_version, delete, insert, read, update
 
 from lakeport.catalog import (
     AddColumnOptions,
@@ -30,6 +29,7 @@ from lakeport.errors import (
     UnsupportedError,
 )
 from lakeport.memory import MemoryTable
+from tests.memory.workbench import Workbench, at_version, delete, insert, read, update
 
 AGE = pa.schema([("age", pa.int32())])
 POINT = pa.struct([("x", pa.int32()), ("y", pa.struct([("z", pa.string())]))])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.memory.workbench import PEOPLE, Workbench, ids, insert, read
 
 from lakeport.catalog import (
     Catalog,
@@ -39,6 +38,7 @@ from lakeport.errors import (
     UnsupportedError,
 )
 from lakeport.memory import MemoryCatalog
+from tests.memory.workbench import PEOPLE, Workbench, ids, insert, read
 
 
 def test_it_has_every_capability_of_a_catalog(bench: Workbench) -> None:

@@ -9,7 +9,6 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pytest
-from tests.memory.workbench import Workbench, delete, ids, insert, read, rowids, update
 
 from lakeport.catalog import (
     AddColumnOptions,
@@ -19,6 +18,7 @@ from lakeport.catalog import (
 )
 from lakeport.errors import ConstraintError, NotFoundError, UnavailableError
 from lakeport.memory import MemoryTable
+from tests.memory.workbench import Workbench, delete, ids, insert, read, rowids, update
 
 GROUP = 7
 """The rows that every statement writes at once."""

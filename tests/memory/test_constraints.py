@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.memory.values import SAMPLES, Sample
-from tests.memory.workbench import Workbench, delete, ids, insert, read, update
 
 from lakeport.catalog import CreateTableOptions, DMLOptions, ScanOptions
 from lakeport.errors import ConstraintError, InvalidInputError
 from lakeport.memory import MemoryCatalog
+from tests.memory.values import SAMPLES, Sample
+from tests.memory.workbench import Workbench, delete, ids, insert, read, update
 
 TWO = pa.schema([("a", pa.int64()), ("b", pa.string())])
 KEYS = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.memory.workbench import Workbench
 
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 from lakeport.memory.expressions import evaluate, parse_expression
+from tests.memory.workbench import Workbench
 
 COLUMNS = pa.schema(
     [

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.memory.workbench import Workbench, insert
 
 from lakeport.catalog import DMLOptions, ScanOptions
 from lakeport.memory import MemoryTable
+from tests.memory.workbench import Workbench, insert
 
 ROWS = 1_000_000
 BATCH = 2048

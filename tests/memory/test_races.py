@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.memory.workbench import Clock, Workbench, ids, insert, update
 
 from lakeport.catalog import RequestContext, TransactionState, request_scope
 from lakeport.errors import InvalidInputError
 from lakeport.memory.changes import Change
 from lakeport.memory.state import CatalogState, SchemaState
 from lakeport.memory.store import Store
+from tests.memory.workbench import Clock, Workbench, ids, insert, update
 
 
 @pytest.fixture

@@ -7,6 +7,15 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+
+from lakeport.catalog import DMLOptions, Partition, ScanOptions, rowid_field
+from lakeport.errors import (
+    InvalidArgumentError,
+    InvalidInputError,
+    NotFoundError,
+    NullRowIdError,
+)
+from lakeport.filters import parse_filter
 from tests.memory.workbench import (
     PEOPLE,
     Workbench,
@@ -18,15 +27,6 @@ from tests.memory.workbench import (
     rowids,
     update,
 )
-
-from lakeport.catalog import DMLOptions, Partition, ScanOptions, rowid_field
-from lakeport.errors import (
-    InvalidArgumentError,
-    InvalidInputError,
-    NotFoundError,
-    NullRowIdError,
-)
-from lakeport.filters import parse_filter
 
 ID_IS_2 = json.dumps(
     {

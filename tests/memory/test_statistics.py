@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.memory.workbench import Workbench, delete, insert, update
 
 from lakeport.catalog import (
     AddColumnOptions,
@@ -19,6 +18,7 @@ from lakeport.catalog import (
 )
 from lakeport.errors import NotFoundError
 from lakeport.memory import MemoryTable
+from tests.memory.workbench import Workbench, delete, insert, update
 
 
 def bounds(table: MemoryTable, name: str) -> tuple[Any, Any]:

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.memory.workbench import (
-    Workbench,
-    at_timestamp,
-    at_version,
-    delete,
-    ids,
-    insert,
-    read,
-    update,
-)
 
 from lakeport.catalog import (
     AddColumnOptions,
@@ -25,6 +15,16 @@ from lakeport.catalog import (
 )
 from lakeport.errors import InvalidArgumentError, NotFoundError
 from lakeport.memory import MemoryTable
+from tests.memory.workbench import (
+    Workbench,
+    at_timestamp,
+    at_version,
+    delete,
+    ids,
+    insert,
+    read,
+    update,
+)
 
 
 @pytest.fixture

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.memory.workbench import (
-    PEOPLE,
-    Workbench,
-    at_version,
-    delete,
-    ids,
-    insert,
-    read,
-    returning,
-    rowids,
-    update,
-)
 
 from lakeport.catalog import (
     AddColumnOptions,
@@ -34,6 +22,18 @@ from lakeport.errors import (
     InvalidInputError,
     NotFoundError,
     UnavailableError,
+)
+from tests.memory.workbench import (
+    PEOPLE,
+    Workbench,
+    at_version,
+    delete,
+    ids,
+    insert,
+    read,
+    returning,
+    rowids,
+    update,
 )
 
 AGE = pa.schema([("age", pa.int32())])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.memory.values import SAMPLES, Sample
-from tests.memory.workbench import Workbench, at_version, delete, insert, returning, update
 
 from lakeport.catalog import (
     AddColumnOptions,
@@ -14,6 +12,8 @@ from lakeport.catalog import (
     ScanOptions,
 )
 from lakeport.memory import MemoryTable
+from tests.memory.values import SAMPLES, Sample
+from tests.memory.workbench import Workbench, at_version, delete, insert, returning, update
 
 every_type = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 other_layouts = pytest.mark.parametrize(

@@ -55,7 +55,7 @@ _UUID = pa.ExtensionArray.from_storage(
 _TEXTS = pa.array(["a", "é", "", None])
 _BLOBS = pa.array([b"a", b"\x00\xff", b"", None])
 _BOOLS = pa.array([True, False, True, None])
-_MOMENTS = [dt.datetime(2024, 1, day, 1, 2, 3) for day in (1, 2, 3)]  # noqa: DTZ001
+_MOMENTS = [dt.datetime(2024, 1, day, 1, 2, 3) for day in (1, 2, 3)]
 _INSTANTS = pa.array([m.replace(tzinfo=_UTC) for m in _MOMENTS] + [None], pa.timestamp("us", "UTC"))
 _LISTS = [[1, None], [], [3], None]
 _STRUCTS = [{"a": 1, "b": ["x"]}, {"a": None, "b": None}, {"a": 3, "b": []}, None]

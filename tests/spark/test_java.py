@@ -56,6 +56,12 @@ def test_a_runtime_without_the_vector_module_is_started_without_it(tmp_path: Pat
 
     wrapped = java_home({"JAVA_HOME": str(home), "PATH": ""})
 
-    command = [str(wrapped / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-cp", "a b", "Main"]
+    command = [
+        str(wrapped / "bin" / "java"),
+        "--add-modules=jdk.incubator.vector",
+        "-cp",
+        "a b",
+        "Main",
+    ]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "-cp a b Main"

@@ -12,18 +12,6 @@ from functools import cache
 import msgpack
 import pyarrow as pa
 from pyarrow import flight
-from tests.transcripts import recording
-from tests.transcripts.acceptance import Entry, Listing, check_list_schemas
-from tests.transcripts.catalog_functions import add_functions
-from tests.transcripts.catalog_tables import (
-    BatchedTable,
-    EndpointsTable,
-    FailingTable,
-    KeyedTable,
-    UpdatableKeyedTable,
-    reference_of,
-)
-from tests.transcripts.recording import Rpc
 
 from lakeport.airport.codec import decode_struct
 from lakeport.airport.metadata import descriptor_of
@@ -37,6 +25,18 @@ from lakeport.catalog import (
     StaticSchema,
     TransactionState,
 )
+from tests.transcripts import recording
+from tests.transcripts.acceptance import Entry, Listing, check_list_schemas
+from tests.transcripts.catalog_functions import add_functions
+from tests.transcripts.catalog_tables import (
+    BatchedTable,
+    EndpointsTable,
+    FailingTable,
+    KeyedTable,
+    UpdatableKeyedTable,
+    reference_of,
+)
+from tests.transcripts.recording import Rpc
 
 __all__ = ["LiveCatalog", "TransactionalCatalog", "recorded_listing", "recorded_rows"]
 

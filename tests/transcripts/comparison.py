@@ -14,12 +14,12 @@ import msgpack
 import pyarrow as pa
 import pyarrow.types as pt
 from pyarrow import flight
+
+from lakeport.filters import parse_filter, to_duckdb_sql
 from tests.transcripts import acceptance
 from tests.transcripts.acceptance import Entry, Listing, require
 from tests.transcripts.duckdb_side import OFFLINE
 from tests.transcripts.recording import Rpc
-
-from lakeport.filters import parse_filter, to_duckdb_sql
 
 __all__ = [
     "RecordedRows",

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+
 from tests.transcripts.acceptance import Entry, Listing
 from tests.transcripts.recording import Statement
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+
 from tests.transcripts import acceptance
 from tests.transcripts.acceptance import CHUNK_ROWS, Entry, require
 from tests.transcripts.comparison import rows_of, same_columns, without_dictionaries

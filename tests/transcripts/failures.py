@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 import msgpack
+
 from tests.transcripts.acceptance import require
 from tests.transcripts.recording import Outcome, Rpc, Statement
 from tests.transcripts.wire import CallFailedError

@@ -11,6 +11,7 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 from pyarrow import flight
+
 from tests.transcripts.acceptance import Entry, Listing
 from tests.transcripts.recording import Rpc
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-from tests.transcripts.catalog import build_catalog, initial_rows, recorded_listing
-from tests.transcripts.catalog_tables import ERRORS
 
 from lakeport.catalog import (
     CatalogVersion,
@@ -30,6 +28,8 @@ from lakeport.catalog import (
     without_rowid,
 )
 from lakeport.memory import MemoryCatalog, MemorySchema
+from tests.transcripts.catalog import build_catalog, initial_rows, recorded_listing
+from tests.transcripts.catalog_tables import ERRORS
 
 __all__ = ["MixedCatalog", "TransactionalMixedCatalog"]
 

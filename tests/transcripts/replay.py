@@ -13,6 +13,7 @@ from typing import Self
 import msgpack
 import pyarrow as pa
 from pyarrow import flight
+
 from tests.transcripts import acceptance, comparison, exchanges
 from tests.transcripts.acceptance import Listing, require
 from tests.transcripts.catalog import recorded_listing, recorded_rows

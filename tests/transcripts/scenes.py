@@ -6,11 +6,10 @@ import enum
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.transcripts.catalog import LiveCatalog, TransactionalCatalog, build_catalog
-from tests.transcripts.mixed_catalog import MixedCatalog, TransactionalMixedCatalog
-
 from lakeport.airport import Server
 from lakeport.catalog import Action, Catalog, current_request
+from tests.transcripts.catalog import LiveCatalog, TransactionalCatalog, build_catalog
+from tests.transcripts.mixed_catalog import MixedCatalog, TransactionalMixedCatalog
 
 __all__ = ["Backend", "serve"]
 

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.transcripts import recording
-from tests.transcripts.recording import Rpc, Statement
 
 from lakeport.airport.addresses import DATABASES, parse_descriptor
 from lakeport.airport.codec import Struct, decode_struct, read_one_row, read_schema
 from lakeport.airport.metadata import descriptor_of
 from lakeport.filters import ColumnRef, Unsupported, parse_filter, walk
+from tests.transcripts import recording
+from tests.transcripts.recording import Rpc, Statement
 
 # Controls of the recording server, which a user called with airport_action: their bodies are text.
 CONTROLS = {"bump_version", "create_database", "echo", "nosuch_action", "seed_empty", "seed_err"}

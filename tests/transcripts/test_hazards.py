@@ -10,11 +10,6 @@ import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
-from tests.transcripts import acceptance, exchanges, recording
-from tests.transcripts.recording import Message, Rpc, Theme
-from tests.transcripts.replay import Replay
-from tests.transcripts.scenes import Backend, serve
-from tests.transcripts.wire import Answers, CallFailedError, Wire
 
 from lakeport.airport import Server
 from lakeport.catalog import (
@@ -26,6 +21,11 @@ from lakeport.catalog import (
     project_schema,
 )
 from lakeport.errors import DefinitionError
+from tests.transcripts import acceptance, exchanges, recording
+from tests.transcripts.recording import Message, Rpc, Theme
+from tests.transcripts.replay import Replay
+from tests.transcripts.scenes import Backend, serve
+from tests.transcripts.wire import Answers, CallFailedError, Wire
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])
 ROWS = pa.table([[1, 2, 3], ["a", "b", None], [0.5, 1.5, None]], schema=COLUMNS)

@@ -16,11 +16,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from tests.transcripts.catalog_functions import add_functions
 
 from lakeport.airport import Server
 from lakeport.catalog import Catalog, CatalogBuilder, FunctionReference
 from lakeport.memory import MemoryCatalog
+from tests.transcripts.catalog_functions import add_functions
 
 EXTENSION = "LAKEPORT_AIRPORT_EXTENSION"
 PROBE_SECONDS = 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.transcripts import recording
 from tests.transcripts.replay import Descriptors, Replay
 from tests.transcripts.scenes import Backend, serve

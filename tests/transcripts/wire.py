@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
+
 from tests.transcripts.acceptance import Stream, require
 from tests.transcripts.recording import Message, Rpc
 

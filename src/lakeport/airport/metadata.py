@@ -25,6 +25,8 @@ from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedErro
 
 __all__ = ["METADATA_ACTIONS"]
 
+MAX_TYPE_LENGTH: Final = 4096
+
 METADATA_ACTIONS: Final = ActionTable(decode_struct)
 
 
@@ -115,6 +117,8 @@ def column_statistics(host: Host, call: Call, request: Struct) -> bytes:
     if not isinstance(table, StatisticsTable):
         raise UnsupportedError(f"table {address} has no statistics")
     name, asked_type = request.text("column_name"), request.text("type", "")
+    # Types are remembered by their text, so it must not be large.
+    host.limits.check(len(asked_type), MAX_TYPE_LENGTH, "the name of the type")
     columns = table.arrow_schema()
     position = columns.get_field_index(name)
     if position >= 0 and is_duckdb_type(columns.field(position).type, asked_type):

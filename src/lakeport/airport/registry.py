@@ -133,6 +133,13 @@ class Registry:
         routed = [self._routed(n, c, served_as=n) for n, c in self._catalogs.items()]
         return [catalog for catalog in routed if catalog.allows(Operation.SEE)]
 
+    def allows_action(self, name: str) -> bool:
+        """Whether the caller may call an action of the server itself, which is of no catalog."""
+        if self._authorizer is None:
+            return True
+        access = Access(current_request().identity, Operation.CALL, "", None, name)
+        return bool(self._authorizer(access))
+
     def add(self, name: str, catalog: Catalog) -> None:
         """Serve one more catalog from now on."""
         with self._lock:

@@ -115,7 +115,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         return [] if reply is None else [reply]
 
     def _custom_actions(self, call: Call) -> Iterator[Action]:
-        yield from self._host.actions.values()
+        for action in self._host.actions.values():
+            if self._host.registry.allows_action(action.name):
+                yield action
         routed = [self._host.route(call)] if call.catalog else self._host.registry.items()
         for catalog in routed:
             if isinstance(catalog.catalog, ActionCatalog):

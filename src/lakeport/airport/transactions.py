@@ -19,7 +19,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from lakeport.catalog import (
@@ -118,7 +118,9 @@ class Transactions:
                 if not self._is_explicit(identifier):
                     catalog.commit_transaction(identifier)
             except BaseException:
-                catalog.rollback_transaction(identifier)
+                # The reason that the statement failed matters more than a failing rollback.
+                with suppress(Exception):
+                    catalog.rollback_transaction(identifier)
                 raise
 
     def commit(self, identifier: str) -> None:

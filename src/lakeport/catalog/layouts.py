@@ -198,7 +198,7 @@ def _arrow_casts(source: pa.DataType | None, target: pa.DataType | None) -> bool
     if source is None or target is None:
         return False
     try:
-        pa.array([], source).cast(target)
+        pa.nulls(0, source).cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
     return True

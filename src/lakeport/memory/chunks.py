@@ -161,7 +161,7 @@ def concat(arrays: Sequence[pa.Array]) -> pa.Array:
 
 def arrays_of(column: pa.ChunkedArray) -> pa.Array:
     """A chunked array in one piece."""
-    return concat(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return concat(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def null_count(values: pa.Array | pa.ChunkedArray) -> int:

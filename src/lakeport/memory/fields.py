@@ -85,7 +85,7 @@ def _edit(
         raise InvalidArgumentError("the path of a struct field begins with its column")
     index = before.require(path[0], str(table))
     column = before.columns.field(index)
-    empty = _edited(pa.array([], column.type), path, path[1:], edit)
+    empty = _edited(pa.nulls(0, column.type), path, path[1:], edit)
     definition = replace(before, columns=before.columns.set(index, column.with_type(empty.type)))
     check_definition(definition)
     return replace_column(
