@@ -102,7 +102,7 @@ def test_an_expired_transaction_sets_its_process_free(
 
     assert second != first
     assert current(transactions, "p", "lake", None) == second
-    assert transactions.bound_to("p") == second
+    assert transactions.bound_to("p") == (second, "lake")
 
 
 def test_every_beginning_cleans_up(
@@ -129,7 +129,7 @@ def test_a_process_s_transaction_wins_over_the_one_a_call_names(
 def test_a_statement_runs_inside_its_own_transaction(
     transactions: Transactions, catalog: StagingCatalog
 ) -> None:
-    with transactions.statement(catalog):
+    with transactions.statement(catalog, "lake"):
         inside = current_request().transaction_id
 
     assert inside == "t1"
@@ -144,7 +144,7 @@ def test_a_statement_of_an_explicit_transaction_is_not_committed(
 
     with (
         request_scope(RequestContext(transaction_id=identifier)),
-        transactions.statement(catalog),
+        transactions.statement(catalog, "lake"),
     ):
         pass
 
@@ -155,13 +155,13 @@ def test_a_statement_of_an_explicit_transaction_is_not_committed(
 def test_a_statement_that_is_interrupted_is_rolled_back(
     transactions: Transactions, catalog: StagingCatalog, error: type[BaseException]
 ) -> None:
-    with pytest.raises(error), transactions.statement(catalog):
+    with pytest.raises(error), transactions.statement(catalog, "lake"):
         raise error
 
     assert catalog.log[-1] == ("rollback", "t1")
 
 
 def test_a_catalog_without_transactions_just_runs(transactions: Transactions) -> None:
-    with transactions.statement(object()):
+    with transactions.statement(object(), "lake"):
         assert current_request().transaction_id is None
     assert transactions.begin(object(), "lake") is None

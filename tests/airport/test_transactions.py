@@ -227,14 +227,18 @@ def test_processes_with_two_open_transactions_must_name_the_catalog(serving: Ser
     assert wire.action("rollback_transaction") == [b"rolled back"]
 
 
-def test_catalogs_that_give_the_same_identifier_are_told_apart_or_refused(
-    serving: Serving,
-) -> None:
-    wire = serving({"red": StagingCatalog(), "blue": StagingCatalog()})
-    wire.call("create_transaction", catalog_name="red")
+def test_catalogs_that_give_the_same_identifier_are_told_apart(serving: Serving) -> None:
+    red, blue = StagingCatalog(), StagingCatalog()
+    wire = serving({"red": red, "blue": blue})
+    for name in ("red", "blue"):
+        wire.call("create_transaction", catalog_name=name, explicit=True)
 
-    with pytest.raises(flight.FlightInternalError, match="catalog 'blue' gave a transaction the"):
-        wire.call("create_transaction", catalog_name="blue")
+    with pytest.raises(KeyError, match="there is no open transaction"):
+        wire.call("commit_transaction", transaction_id="t1")
+    wire.call("commit_transaction", transaction_id="t1", catalog_name="blue")
+
+    assert ("commit", "t1") in blue.log
+    assert ("commit", "t1") not in red.log
 
 
 def test_a_transaction_is_not_joined_by_somebody_else(

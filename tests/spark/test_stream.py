@@ -113,8 +113,11 @@ def test_a_stranger_cannot_send_rows_into_a_scan(spark: Any) -> None:
     request = msgpack.packb({"scan": "lakeport-scan-x", "secret": "guess", "task": 0})
     client = flight.connect(receiver.location)
 
-    writer, _ = client.do_put(flight.FlightDescriptor.for_command(request), SCHEMA)
-    writer.write_batch(next(Rows(0).read()))
+    def send() -> None:
+        # Whichever message meets the refusal first raises it.
+        writer, _ = client.do_put(flight.FlightDescriptor.for_command(request), SCHEMA)
+        with writer:
+            writer.write_batch(next(Rows(0).read()))
 
     with pytest.raises(flight.FlightUnauthenticatedError):
-        writer.close()
+        send()

@@ -282,7 +282,7 @@ def change(
     if current_request().transaction_id is None:
         yield
         return
-    with host.transactions.statement(routed.catalog):
+    with host.transactions.statement(routed.catalog, routed.served_as):
         yield
 
 

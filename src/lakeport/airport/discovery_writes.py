@@ -133,7 +133,7 @@ def delete(host: Host, call: Call, request: dict[str, Any]) -> bytes:
         raise InvalidArgumentError(f"row_ids must be of type {marked.type}") from None
     if ids.null_count:
         raise NullRowIdError
-    with host.transactions.statement(routed.catalog):
+    with host.transactions.statement(routed.catalog, routed.served_as):
         if isinstance(table, DeletableBatchTable):
             schema = pa.schema([rowid_field(type=marked.type)])
             batch = pa.RecordBatch.from_arrays([ids], schema=schema)

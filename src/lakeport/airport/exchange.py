@@ -135,7 +135,8 @@ class Exchange:
 
     def statement(self) -> AbstractContextManager[None]:
         """Commit what happens inside when it succeeds, roll it back when it fails."""
-        return self.host.transactions.statement(self.routed().catalog)
+        routed = self.routed()
+        return self.host.transactions.statement(routed.catalog, routed.served_as)
 
     def _check_complete(self) -> None:
         """Tell the end of the input from a client that was cancelled, killed or cut off."""

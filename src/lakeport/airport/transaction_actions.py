@@ -63,19 +63,20 @@ def begin_transaction(host: Host, call: Call, request: Struct) -> bytes:
 
 @TRANSACTION_ACTIONS.add("commit_transaction", "Make the changes of a transaction durable")
 def commit_transaction(host: Host, call: Call, request: Struct) -> bytes:
-    host.transactions.commit(_identifier(host, call, request))
+    host.transactions.commit(*_named(host, call, request))
     return b"committed"
 
 
 @TRANSACTION_ACTIONS.add("rollback_transaction", "Drop the changes of a transaction")
 def rollback_transaction(host: Host, call: Call, request: Struct) -> bytes:
-    host.transactions.rollback(_identifier(host, call, request))
+    host.transactions.rollback(*_named(host, call, request))
     return b"rolled back"
 
 
-def _identifier(host: Host, call: Call, request: Struct) -> str:
+def _named(host: Host, call: Call, request: Struct) -> tuple[str, str | None]:
     """The transaction that a request names, or the one that its DuckDB process began."""
-    if "transaction_id" in request:
-        return request.text("transaction_id")
     name = request.text("catalog_name", "") or call.catalog
-    return host.transactions.bound_to(call.owner, host.registry.served_name(name) if name else None)
+    catalog = host.registry.served_name(name) if name else None
+    if "transaction_id" in request:
+        return request.text("transaction_id"), catalog
+    return host.transactions.bound_to(call.owner, catalog)

@@ -59,7 +59,8 @@ class Transactions:
         self._clock = clock
         # Guards the two tables below; no catalog is called while it is held.
         self._lock = threading.Lock()
-        self._open: OrderedDict[str, _Open] = OrderedDict()
+        # By catalog and identifier: two catalogs may give the same identifier.
+        self._open: OrderedDict[tuple[str, str], _Open] = OrderedDict()
         self._by_owner: dict[tuple[str, str], str] = {}
 
     def begin(
@@ -94,15 +95,16 @@ class Transactions:
         with self._lock:
             bound = self._by_owner.get((owner, catalog)) if owner else None
             identifier = bound or given
-            opened = self._open.get(identifier) if identifier is not None else None
-            if identifier is not None and opened is not None:
+            key = (catalog, identifier or "")
+            opened = self._open.get(key)
+            if opened is not None:
                 _check_identity(opened, identity)
                 opened.used = self._clock()
-                self._open.move_to_end(identifier)
+                self._open.move_to_end(key)
         return identifier
 
     @contextmanager
-    def statement(self, catalog: object) -> Iterator[None]:
+    def statement(self, catalog: object, name: str) -> Iterator[None]:
         """Run one statement: commit it when it succeeds, roll it back when it fails."""
         if not isinstance(catalog, TransactionManager):
             yield
@@ -115,7 +117,7 @@ class Transactions:
         with request_scope(request):
             try:
                 yield
-                if not self._is_explicit(identifier):
+                if not self._is_explicit(name, identifier):
                     catalog.commit_transaction(identifier)
             except BaseException:
                 # The reason that the statement failed matters more than a failing rollback.
@@ -123,19 +125,19 @@ class Transactions:
                     catalog.rollback_transaction(identifier)
                 raise
 
-    def commit(self, identifier: str) -> None:
-        """Commit an explicit transaction."""
-        self._take(identifier).manager.commit_transaction(identifier)
+    def commit(self, identifier: str, catalog: str | None = None) -> None:
+        """Commit an explicit transaction; name the catalog where several know the identifier."""
+        self._take(identifier, catalog).manager.commit_transaction(identifier)
 
-    def rollback(self, identifier: str) -> None:
-        """Roll an explicit transaction back."""
-        self._take(identifier).manager.rollback_transaction(identifier)
+    def rollback(self, identifier: str, catalog: str | None = None) -> None:
+        """Roll an explicit transaction back; the catalog as in `commit`."""
+        self._take(identifier, catalog).manager.rollback_transaction(identifier)
 
-    def bound_to(self, owner: str | None, catalog: str | None = None) -> str:
-        """The one transaction that an owner began."""
+    def bound_to(self, owner: str | None, catalog: str | None = None) -> tuple[str, str]:
+        """The one transaction that an owner began: its identifier and catalog."""
         with self._lock:
             found = [
-                identifier
+                (identifier, name)
                 for (holder, name), identifier in self._by_owner.items()
                 if holder == owner and catalog in (None, name)
             ]
@@ -153,10 +155,10 @@ class Transactions:
         expired: list[tuple[str, _Open]] = []
         with self._lock:
             while self._open:
-                identifier, oldest = next(iter(self._open.items()))
+                key, oldest = next(iter(self._open.items()))
                 if oldest.used > limit:
                     break
-                expired.append((identifier, self._forget(identifier)))
+                expired.append((key[1], self._forget(key)))
         for identifier, opened in expired:
             if opened.manager.transaction_status(identifier) is TransactionState.ACTIVE:
                 opened.manager.rollback_transaction(identifier)
@@ -164,7 +166,7 @@ class Transactions:
     def _keep(self, identifier: str, opened: _Open) -> bool:
         """Remember a transaction; False when its owner has one on the same catalog."""
         with self._lock:
-            if identifier in self._open:
+            if (opened.catalog, identifier) in self._open:
                 raise InternalError(
                     f"catalog {opened.catalog!r} gave a transaction the identifier of another one"
                 )
@@ -172,25 +174,29 @@ class Transactions:
                 key = (opened.owner, opened.catalog)
                 if self._by_owner.setdefault(key, identifier) != identifier:
                     return False
-            self._open[identifier] = opened
+            self._open[opened.catalog, identifier] = opened
             return True
 
-    def _is_explicit(self, identifier: str) -> bool:
+    def _is_explicit(self, catalog: str, identifier: str) -> bool:
         with self._lock:
-            opened = self._open.get(identifier)
+            opened = self._open.get((catalog, identifier))
             return opened is not None and opened.explicit
 
-    def _take(self, identifier: str) -> _Open:
+    def _take(self, identifier: str, catalog: str | None) -> _Open:
         self.expire()
         with self._lock:
-            opened = self._open.get(identifier)
-            if opened is None or not opened.explicit:
+            found = [
+                (name, known)
+                for (name, known), opened in self._open.items()
+                if known == identifier and catalog in (None, name) and opened.explicit
+            ]
+            if len(found) != 1:
                 raise NotFoundError(f"there is no open transaction {identifier[:80]!r}")
-            _check_identity(opened, current_request().identity)
-            return self._forget(identifier)
+            _check_identity(self._open[found[0]], current_request().identity)
+            return self._forget(found[0])
 
-    def _forget(self, identifier: str) -> _Open:
-        opened = self._open.pop(identifier)
+    def _forget(self, key: tuple[str, str]) -> _Open:
+        opened = self._open.pop(key)
         if opened.owner is not None:
             self._by_owner.pop((opened.owner, opened.catalog), None)
         return opened
