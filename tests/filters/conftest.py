@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-import re
-import shutil
-import subprocess
-import sys
 import uuid
-import warnings
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -176,38 +170,12 @@ def parquet(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """One local Spark session, in a zone that is not DuckDB's."""
-    if not _has_java():
-        pytest.skip("Spark needs Java 17 or newer on the PATH")
-    pytest.importorskip("pyspark")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pyspark.sql import SparkSession
-
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.session.timeZone", "America/New_York")
-            .config("spark.sql.shuffle.partitions", "1")
-            .config("spark.log.level", "OFF")
-            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-            .getOrCreate()
-        )
-        yield session
-        session.stop()
-
-
-def _has_java() -> bool:
-    java = shutil.which("java")
-    if java is None:
-        return False
-    version = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', version)
-    return found is not None and int(found[1]) >= 17
+def spark(spark: Any) -> Any:
+    """A Spark session in a zone that is not DuckDB's."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    return session
 
 
 OPAQUE = "opaque"

@@ -37,9 +37,9 @@ from lakeport.filters.expressions import (
     Not,
     type_of,
 )
+from lakeport.filters.sql import SqlEncoder
 from lakeport.filters.types import UNKNOWN, quote_identifier
 from lakeport.filters.values import INTEGER_RANGES
-from lakeport.filters.widening import WideningEncoder
 
 __all__ = ["DuckDBEncoder", "to_duckdb_sql"]
 
@@ -62,7 +62,7 @@ def to_duckdb_sql(
     return encoder.encode(filter)
 
 
-class DuckDBEncoder(WideningEncoder[str]):
+class DuckDBEncoder(SqlEncoder):
     """Writes filters as DuckDB SQL.
 
     ``column_mapping`` renames columns. ``column_expressions`` replaces columns by SQL, which is
@@ -70,36 +70,13 @@ class DuckDBEncoder(WideningEncoder[str]):
     dropped.
     """
 
-    def __init__(
-        self,
-        *,
-        column_mapping: Mapping[str, str] | None = None,
-        column_expressions: Mapping[str, str] | None = None,
-        columns: Collection[str] | None = None,
-    ) -> None:
-        self._mapping = dict(column_mapping or {})
-        self._expressions = dict(column_expressions or {})
-        self._columns = None if columns is None else frozenset(columns)
-
-    def encode(self, filter: Filter) -> str:
-        """The body of a WHERE clause that keeps at least the rows of the filter, or ``""``."""
-        return self.widened_filter(filter) or ""
-
-    def encode_expression(self, expression: Expression) -> str | None:
-        """The expression itself, not widened; ``None`` if it cannot be expressed exactly."""
-        return self.visit(expression)
-
-    def joined(self, op: ConjunctionOp, parts: Sequence[str]) -> str:
-        """Predicates joined by AND or OR."""
-        return f"({f' {op.value} '.join(parts)})"
+    def quoted(self, name: str) -> str | None:
+        """A name that cannot leave its place."""
+        return quote_identifier(name)
 
     def visit_column_ref(self, expression: ColumnRef) -> str | None:
         """A quoted name, or the SQL that stands for it."""
-        if expression.name in self._expressions:
-            return f"({self._expressions[expression.name]})"
-        if self._columns is not None and expression.name not in self._columns:
-            return None
-        return quote_identifier(self._mapping.get(expression.name, expression.name))
+        return self.column(expression)
 
     def visit_constant(self, expression: Constant) -> str | None:
         """A typed literal."""

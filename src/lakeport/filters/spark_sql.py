@@ -34,10 +34,10 @@ from lakeport.filters.expressions import (
 )
 from lakeport.filters.spark_functions import spark_cast, spark_function, spark_text_match
 from lakeport.filters.spark_literals import has_spark_type, spark_identifier, spark_literal
+from lakeport.filters.sql import SqlEncoder
 from lakeport.filters.text_match import text_match
 from lakeport.filters.types import LogicalType
 from lakeport.filters.values import INTEGER_RANGES
-from lakeport.filters.widening import WideningEncoder
 
 __all__ = ["SparkEncoder", "to_spark_sql"]
 
@@ -61,7 +61,7 @@ def to_spark_sql(
     return encoder.encode(filter)
 
 
-class SparkEncoder(WideningEncoder[str]):
+class SparkEncoder(SqlEncoder):
     """Writes filters as Spark SQL.
 
     ``column_mapping`` renames columns. ``column_expressions`` replaces columns by SQL, which is
@@ -69,28 +69,9 @@ class SparkEncoder(WideningEncoder[str]):
     dropped.
     """
 
-    def __init__(
-        self,
-        *,
-        column_mapping: Mapping[str, str] | None = None,
-        column_expressions: Mapping[str, str] | None = None,
-        columns: Collection[str] | None = None,
-    ) -> None:
-        self._mapping = dict(column_mapping or {})
-        self._expressions = dict(column_expressions or {})
-        self._columns = None if columns is None else frozenset(columns)
-
-    def encode(self, filter: Filter) -> str:
-        """A condition that keeps at least the rows of the filter, or ``""``."""
-        return self.widened_filter(filter) or ""
-
-    def encode_expression(self, expression: Expression) -> str | None:
-        """The expression itself, not widened; ``None`` if it cannot be expressed exactly."""
-        return self.visit(expression)
-
-    def joined(self, op: ConjunctionOp, parts: Sequence[str]) -> str:
-        """Predicates joined by AND or OR."""
-        return f"({f' {op.value} '.join(parts)})"
+    def quoted(self, name: str) -> str | None:
+        """A name that cannot leave its place."""
+        return spark_identifier(name)
 
     def predicate(self, expression: Expression) -> str | None:
         """The exact encoding, or one that the Parquet reader can use as well."""
@@ -106,7 +87,7 @@ class SparkEncoder(WideningEncoder[str]):
         """A column of a type that Spark has."""
         if not has_spark_type(expression.type):
             return None
-        column = self._column(expression)
+        column = self.column(expression)
         if column is None or expression.type.id not in _FLOATING:
             return column
         return f"nanvl({column}, {column})"
@@ -151,7 +132,7 @@ class SparkEncoder(WideningEncoder[str]):
     def visit_is_null(self, expression: IsNull) -> str | None:
         """IS NULL or IS NOT NULL; a column's type does not matter."""
         child = expression.child
-        sql = self._column(child) if isinstance(child, ColumnRef) else self.visit(child)
+        sql = self.column(child) if isinstance(child, ColumnRef) else self.visit(child)
         return None if sql is None else f"({sql} IS {'NOT ' if expression.negated else ''}NULL)"
 
     def visit_coalesce(self, expression: Coalesce) -> str | None:
@@ -186,13 +167,6 @@ class SparkEncoder(WideningEncoder[str]):
         arguments = self._all(expression.arguments)
         return None if arguments is None else spark_function(expression, arguments)
 
-    def _column(self, column: ColumnRef) -> str | None:
-        if column.name in self._expressions:
-            return f"({self._expressions[column.name]})"
-        if self._columns is not None and column.name not in self._columns:
-            return None
-        return spark_identifier(self._mapping.get(column.name, column.name))
-
     def _for_reader(self, comparisons: Sequence[Comparison]) -> str | None:
         parts = []
         for comparison in comparisons:
@@ -205,7 +179,7 @@ class SparkEncoder(WideningEncoder[str]):
                 or _is_special(bound.value)
             ):
                 return None
-            name, literal = self._column(column), spark_literal(bound)
+            name, literal = self.column(column), spark_literal(bound)
             if name is None or literal is None:
                 return None
             parts.append(f"({name} {comparison.op.value} {literal})")

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline."""
+"""What all tests share: one Spark session, because a process can have only one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-EXECUTOR_SIDE = str(Path(__file__).parent / "executor_side")
+EXECUTOR_SIDE = str(Path(__file__).parent / "spark" / "executor_side")
 sys.path.insert(0, EXECUTOR_SIDE)
 
 
@@ -21,7 +21,7 @@ def spark() -> Iterator[Any]:
 
     # Workers inherit it, and import the tasks of the tests by name.
     os.environ["PYTHONPATH"] = os.pathsep.join([EXECUTOR_SIDE, os.environ.get("PYTHONPATH", "")])
-    spark = session("local[2,4]")
+    spark = session("local[2,4]", spark_sql_shuffle_partitions="2")
     spark.sparkContext.setLogLevel("OFF")
     yield spark
     spark.stop()
