@@ -12,6 +12,9 @@ from lakeport.spark.java import java_home
 
 __all__ = ["session"]
 
+# All cores, and four attempts for each task, as on a cluster.
+_LOCAL: Final = "local[*,4]"
+
 _DEFAULTS: Final[dict[str, str]] = {
     "spark.app.name": "lakeport",
     "spark.ui.enabled": "false",
@@ -51,7 +54,7 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
         for name, value in settings.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
-    return _classic(master or os.environ.get("MASTER") or "local[*]", settings)
+    return _classic(master or os.environ.get("MASTER") or _LOCAL, settings)
 
 
 def _remote(master: str | None) -> str | None:
