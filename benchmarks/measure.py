@@ -54,13 +54,17 @@ class Figure:
 def interleaved(
     runs: Mapping[str, Callable[[], object]], *, repeats: int, warmups: int = 1
 ) -> dict[str, Sample]:
-    """Time several things in turn, so that a slow moment of the machine hits all of them."""
+    """Time several things in turn, so that a slow moment of the machine hits all of them.
+
+    Every other round goes backwards: whoever always ran second would find the machine warm.
+    """
     for _ in range(warmups):
         for run in runs.values():
             run()
     seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(repeats):
-        for name, run in runs.items():
+    for number in range(repeats):
+        order = list(runs.items())
+        for name, run in order if number % 2 == 0 else reversed(order):
             gc.collect()
             started = time.perf_counter()
             run()
