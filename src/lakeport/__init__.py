@@ -50,10 +50,10 @@ from lakeport.catalog import (
     project_schema,
     rowid_field,
 )
-from lakeport.ducklake import Lake
 from lakeport.errors import LakeportError
 from lakeport.filters import Filter, col
 from lakeport.memory import MemoryCatalog
+from lakeport.spark import Lake
 
 # Batches that came over the network may be unaligned, which every platform we run on can read;
 # Arrow would print a warning for each scan.

@@ -269,7 +269,7 @@ def test_buckets_hash_like_the_real_implementation(type: str, literal: str, hash
 def test_a_constant_of_another_kind_prunes_nothing(table: LakeTable) -> None:
     files = table.scan().pruning.files
     for constant in (Constant("x", LogicalType("VARCHAR")), Constant(b"x", LogicalType("BLOB"))):
-        assert table.scan(["i"], col("i") == constant).pruning.kept == files
+        assert table.scan(["i"], col("i") == constant, exact=False).pruning.kept == files
 
 
 def test_statistics_of_intervals_and_zoned_times_are_ignored(table: LakeTable) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import sqlalchemy as sa
 
@@ -37,6 +37,8 @@ class Lake:
         print(table.scan(columns=["id"]).to_table())
     ```
     """
+
+    _table_type: ClassVar[type[LakeTable]] = LakeTable
 
     def __init__(
         self,
@@ -241,7 +243,7 @@ class Lake:
         )
         if not state.columns:
             raise NotFoundError(f"the table {name} has no columns at snapshot {snapshot.id}")
-        return LakeTable(
+        return self._table_type(
             self._catalog,
             self._storage,
             snapshot,

@@ -16,7 +16,8 @@ from lakeport.ducklake.deletes import Positions, deletes_at
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.model import Column, DataFile, NameMapping, Snapshot
 from lakeport.ducklake.read import FileRead, read_file
-from lakeport.filters import Filter, to_arrow
+from lakeport.ducklake.row_filter import row_filter
+from lakeport.filters import Filter
 
 __all__ = ["FileTask", "InlinedTask", "Pruning", "ScanContext", "ScanPlan", "ScanTask"]
 
@@ -32,6 +33,8 @@ class ScanContext:
     columns: tuple[Column | str, ...]
     """The table's columns and virtual columns of `schema`, in its order."""
     filter: Filter
+    exact: bool
+    """Whether every row that comes passes the filter."""
     storage: Storage
     read_columns: tuple[Column | str, ...]
     """The columns of the plan, then those that only the filter needs."""
@@ -48,15 +51,14 @@ class ScanContext:
 
         The filter is translated once for all batches; None stands for a batch without any row left.
         """
-        expression = to_arrow(self.filter, self.read_schema) if self.filter else None
+        passing = row_filter(self.filter, self.read_schema, exact=self.exact)
         kept = list(range(len(self.columns)))
 
         def finish(count: int, arrays: Sequence[pa.Array]) -> pa.RecordBatch | None:
             if not arrays:
                 return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
             batch = pa.RecordBatch.from_arrays(list(arrays), schema=self.read_schema)
-            if expression is not None:
-                batch = batch.filter(expression)
+            batch = passing(batch)
             return batch.select(kept) if batch.num_rows else None
 
         return finish

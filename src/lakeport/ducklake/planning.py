@@ -16,11 +16,12 @@ from lakeport.ducklake.plan import FileTask, InlinedTask, Pruning, ScanContext, 
 from lakeport.ducklake.pruning import pruning_rules
 from lakeport.ducklake.queries import Catalog, Row
 from lakeport.ducklake.read import VIRTUAL_COLUMNS
+from lakeport.ducklake.row_filter import RowFilter, row_filter
 from lakeport.ducklake.sql_filter import parse_sql_filter
 from lakeport.ducklake.text import ascii_lower
 from lakeport.ducklake.types import arrow_field, arrow_schema
 from lakeport.errors import InvalidArgumentError, NotFoundError, SnapshotNotFoundError
-from lakeport.filters import Expression, Filter, Term, bind, to_arrow
+from lakeport.filters import Expression, Filter, Term, bind
 
 __all__ = ["FilterLike", "Planner"]
 
@@ -38,12 +39,20 @@ class Planner:
     snapshot: Snapshot
     state: TableState
 
-    def scan(self, columns: Sequence[str] | None, filter: FilterLike, task_bytes: int) -> ScanPlan:
+    def scan(
+        self,
+        columns: Sequence[str] | None,
+        filter: FilterLike,
+        *,
+        task_bytes: int,
+        exact: bool,
+    ) -> ScanPlan:
         """Files and inlined rows that may match, in one transaction."""
         if task_bytes <= 0:
             raise InvalidArgumentError("task_bytes must be positive")
         wanted = self._filter(filter)
-        context = self.context(columns, wanted)
+        context = self.context(columns, wanted, exact=exact)
+        passing = row_filter(wanted, context.read_schema, exact=exact)
         rules = pruning_rules(
             wanted, self.state.columns, self.state.partition_specs, self.state.retyped
         )
@@ -62,7 +71,7 @@ class Planner:
         for file in data_files(self.state, rows):
             tasks += self.file_tasks(context, file, deletes.get(file.id, b""), task_bytes)
         found = sum(len(part.row_ids) for part in inlined)
-        tables = [_matching(inlined_table(context, part), wanted) for part in inlined]
+        tables = [_matching(inlined_table(context, part), passing) for part in inlined]
         for table in tables:
             tasks += inlined_tasks(context, table)
         return ScanPlan(
@@ -89,7 +98,9 @@ class Planner:
             f"the table {self.state.schema}.{self.state.name} has no column {name!r}"
         )
 
-    def context(self, names: Sequence[str] | None, filter: Filter) -> ScanContext:
+    def context(
+        self, names: Sequence[str] | None, filter: Filter, *, exact: bool = True
+    ) -> ScanContext:
         """What the tasks of a plan share: the columns of the answer, and those of the filter."""
         chosen = (
             [self._resolve(name) for name in names]
@@ -108,6 +119,7 @@ class Planner:
             schema=pa.schema(fields[: len(chosen)]),
             columns=tuple(chosen),
             filter=filter,
+            exact=exact,
             storage=self.storage,
             read_columns=read,
             read_schema=pa.schema(fields),
@@ -172,7 +184,7 @@ class Planner:
         if filter is None:
             return Filter.always()
         if isinstance(filter, str):
-            filter = parse_sql_filter(filter, [column.name for column in self.state.columns])
+            filter = parse_sql_filter(filter, self.state.columns)
         if isinstance(filter, Term):
             filter = filter.expression
         given = filter if isinstance(filter, Filter) else Filter.of(filter)
@@ -230,7 +242,8 @@ def inlined_tasks(context: ScanContext, table: pa.Table) -> list[ScanTask]:
     return tasks
 
 
-def _matching(table: pa.Table, filter: Filter) -> pa.Table:
-    """The inlined rows that the filter keeps, as far as Arrow can tell."""
-    expression = to_arrow(filter, table.schema) if filter else None
-    return table if expression is None else table.filter(expression)
+def _matching(table: pa.Table, passing: RowFilter) -> pa.Table:
+    """The inlined rows that the filter keeps."""
+    if not table.num_columns:
+        return table
+    return pa.Table.from_batches([passing(batch) for batch in table.to_batches()], table.schema)

@@ -7,14 +7,17 @@ express becomes `Unsupported`, which keeps more rows, never fewer.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from lakeport.ducklake import kernel
+from lakeport.ducklake.model import Column
 from lakeport.ducklake.text import ascii_lower
-from lakeport.errors import InvalidArgumentError, UnsupportedError
+from lakeport.errors import CorruptLakeError, InvalidArgumentError, UnsupportedError
 from lakeport.filters import (
     Between,
+    Case,
+    CaseBranch,
     Cast,
     ColumnRef,
     Comparison,
@@ -48,9 +51,10 @@ _PREDICATES: Final = frozenset(
     {"~~", "!~~", "~~*", "!~~*", "starts_with", "prefix", "suffix", "ends_with", "contains"}
 )
 _BOOLEAN: Final = LogicalType("BOOLEAN")
+_UNKNOWN: Final = LogicalType("UNKNOWN")
 
 
-def parse_sql_filter(text: str, columns: Collection[str]) -> Filter:
+def parse_sql_filter(text: str, columns: Sequence[Column]) -> Filter:
     """The condition of a WHERE clause over a table with these columns."""
     # Only parsed, never run: the statement is read back as a syntax tree.
     statement = f"SELECT * FROM t WHERE {text}"  # noqa: S608
@@ -68,8 +72,8 @@ def parse_sql_filter(text: str, columns: Collection[str]) -> Filter:
 
 
 class _Translator:
-    def __init__(self, columns: Collection[str]) -> None:
-        self._columns = {ascii_lower(name): name for name in columns}
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = {ascii_lower(column.name): column for column in columns}
 
     def expression(self, node: Mapping[str, Any]) -> Expression:
         if not _mentions(node, ("COLUMN_REF", "SUBQUERY", "STAR")):
@@ -81,24 +85,52 @@ class _Translator:
                 op = ConjunctionOp.AND if node["type"] == "CONJUNCTION_AND" else ConjunctionOp.OR
                 return Conjunction(op, self._all(node["children"]))
             case "COMPARISON" if node["type"] in _COMPARISONS:
-                left, right = self.expression(node["left"]), self.expression(node["right"])
+                left, right = self._compared([node["left"], node["right"]])
                 return Comparison(_COMPARISONS[node["type"]], left, right)
             case "BETWEEN":
-                probe, lower, upper = self._all([node["input"], node["lower"], node["upper"]])
+                probe, lower, upper = self._compared([node["input"], node["lower"], node["upper"]])
                 return Between(probe, lower, upper)
             case "CAST":
                 type = LogicalType.parse(node["cast_type"])
                 return Cast(self.expression(node["child"]), type, bool(node["try_cast"]))
+            case "CASE":
+                branches = [
+                    CaseBranch(*self._all([check["when_expr"], check["then_expr"]]))
+                    for check in node["case_checks"]
+                ]
+                return Case(tuple(branches), self.expression(node["else_expr"]))
+            case "OPERATOR" if node["type"] in ("COMPARE_IN", "COMPARE_NOT_IN"):
+                probe, *items = self._compared(node["children"])
+                return In(probe, tuple(items), node["type"] == "COMPARE_NOT_IN")
             case "OPERATOR":
                 return self._operator(node["type"], self._all(node["children"]))
-            case "FUNCTION" if node["function_name"] in _PREDICATES:
-                name, is_operator = node["function_name"], bool(node["is_operator"])
-                return FunctionCall(name, self._all(node["children"]), _BOOLEAN, is_operator)
+            case "FUNCTION":
+                return self._function(node)
             case _:
                 return Unsupported(f"{node['class'].lower()} {node['type'].lower()}")
 
     def _all(self, nodes: Sequence[Mapping[str, Any]]) -> tuple[Expression, ...]:
         return tuple(self.expression(node) for node in nodes)
+
+    def _compared(self, nodes: Sequence[Mapping[str, Any]]) -> tuple[Expression, ...]:
+        """Operands of a comparison; text beside a column is a value of the column's type."""
+        found = [self._columns.get(ascii_lower(n["column_names"][-1])) for n in nodes if _named(n)]
+        if len(found) != 1 or found[0] is None or found[0].children:
+            return self._all(nodes)
+        column = found[0]
+        return tuple(
+            _value_of(column, node["value"]["value"])
+            if _is_text(node) and column.type != "varchar"
+            else self.expression(node)
+            for node in nodes
+        )
+
+    def _function(self, node: Mapping[str, Any]) -> Expression:
+        name, is_operator = node["function_name"], bool(node["is_operator"])
+        if node.get("distinct") or node.get("filter") or node["order_bys"]["orders"]:
+            return Unsupported(f"function {name} with more than arguments")
+        type = _BOOLEAN if name in _PREDICATES else _UNKNOWN
+        return FunctionCall(name, self._all(node["children"]), type, is_operator)
 
     def _operator(self, kind: str, children: tuple[Expression, ...]) -> Expression:
         match kind:
@@ -106,22 +138,40 @@ class _Translator:
                 return Not(children[0])
             case "OPERATOR_IS_NULL" | "OPERATOR_IS_NOT_NULL":
                 return IsNull(children[0], kind == "OPERATOR_IS_NOT_NULL")
-            case "COMPARE_IN" | "COMPARE_NOT_IN":
-                return In(children[0], children[1:], kind == "COMPARE_NOT_IN")
             case _:
                 return Unsupported(kind.lower())
 
     def _column(self, names: Sequence[str]) -> Expression:
         """`column`, `column.field`, or either after the name of the table."""
         for start in range(len(names)):
-            name = self._columns.get(ascii_lower(names[start]))
-            if name is not None:
-                found: Expression = ColumnRef(name)
+            column = self._columns.get(ascii_lower(names[start]))
+            if column is not None:
+                found: Expression = ColumnRef(column.name)
                 for member in names[start + 1 :]:
-                    unknown = LogicalType("UNKNOWN")
-                    found = FunctionCall("struct_extract", (found, lit(member)), unknown)
+                    found = FunctionCall("struct_extract", (found, lit(member)), _UNKNOWN)
                 return found
         return ColumnRef(names[-1])
+
+
+def _named(node: Mapping[str, Any]) -> bool:
+    return bool(node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1)
+
+
+def _is_text(node: Mapping[str, Any]) -> bool:
+    """Whether a node is a quoted constant, which in SQL has no type of its own yet."""
+    value = node.get("value") if node["class"] == "CONSTANT" else None
+    return value is not None and not value["is_null"] and value["type"]["id"] == "VARCHAR"
+
+
+def _value_of(column: Column, text: str) -> Expression:
+    try:
+        return lit(kernel.literal(text, column)[0])
+    except CorruptLakeError:
+        raise InvalidArgumentError(
+            f"{text!r} is not a value of column {column.name!r}, which is {column.type}"
+        ) from None
+    except UnsupportedError as error:
+        return Unsupported(str(error))
 
 
 def _mentions(node: object, classes: tuple[str, ...]) -> bool:

@@ -131,17 +131,20 @@ class LakeTable:
         filter: FilterLike = None,
         *,
         task_bytes: int = TASK_BYTES,
+        exact: bool = True,
     ) -> ScanPlan:
         """Plan a scan.
 
         Args:
             columns: Names of columns, and of the virtual columns `rowid`, `snapshot_id`, `filename`
                 and `file_row_number`; all columns of the table when left out.
-            filter: A tree of `lakeport.filters`, or SQL. Rows that cannot match are left out where
-                statistics, partition values or Arrow can tell; others may still come.
+            filter: A tree of `lakeport.filters`, or DuckDB SQL.
             task_bytes: Files larger than this are divided into several tasks.
+            exact: Give only rows that pass the filter. Otherwise rows that cannot match are left
+                out where statistics, partition values or Arrow can tell, for a caller that
+                filters again.
         """
-        return self.planner.scan(columns, filter, task_bytes)
+        return self.planner.scan(columns, filter, task_bytes=task_bytes, exact=exact)
 
     def changes(self, first: int | datetime, last: int | datetime | None = None) -> ChangeFeed:
         """What happened to the table from one snapshot to another, both included.

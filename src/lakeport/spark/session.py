@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import SparkSession
-
+from lakeport.errors import UnavailableError
 from lakeport.spark.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["session"]
 
@@ -44,6 +46,11 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
     `SPARK_REMOTE` or `MASTER` name, or on the cores of this machine. Further settings go by
     keyword, with underscores for dots: `spark_executor_memory="4g"`.
     """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise UnavailableError("Spark is not installed: install lakeport[spark]") from None
+
     active = SparkSession.getActiveSession()
     if active is not None and master is None and not conf:
         return active
@@ -64,6 +71,8 @@ def _remote(master: str | None) -> str | None:
 
 
 def _classic(master: str, settings: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
     os.environ["JAVA_HOME"] = str(java_home())
     # Executors on this machine must run the interpreter that has the driver's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -11,16 +11,18 @@ import itertools
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark import InheritableThread, SparkContext
-from pyspark.sql import SparkSession
 
 from lakeport.errors import CancelledError, InternalError, LakeportError
 from lakeport.spark.inlet import Inlet
 from lakeport.spark.push import PushTasks, ReadTask
 from lakeport.spark.receiver import Receiver
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 __all__ = ["MAX_BYTES", "receiver_of", "stream"]
 
@@ -65,6 +67,8 @@ class _Job:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Start the job, give its batches, and end it when the consumer is done or goes away."""
+        from pyspark import InheritableThread
+
         self._receiver.open(self._scan, self._inlet)
         thread = InheritableThread(target=self._run, name=self._scan, daemon=True)
         thread.start()

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
-from lakeport.ducklake import Lake
+from lakeport import Lake
+from lakeport.ducklake import ScanPlan
 
 EXTENSIONS = ("ducklake", "sqlite_scanner", "postgres_scanner", "mysql_scanner", "httpfs")
 
@@ -98,8 +100,14 @@ class RealLake:
         )
         return [(row[0], row[1]) for row in rows]
 
-    def check(self, *, snapshots: list[int] | None = None, **options: Any) -> int:
-        """Compare every table at every snapshot; how many were compared."""
+    def check(
+        self,
+        *,
+        snapshots: list[int] | None = None,
+        read: Callable[[ScanPlan], pa.Table] = ScanPlan.to_table,
+        **options: Any,
+    ) -> int:
+        """Compare every table at every snapshot, read in some way; how many were compared."""
         expected: dict[tuple[int, str, str], tuple[list[Any], list[Any]]] = {}
         for snapshot in self.snapshots() if snapshots is None else snapshots:
             for schema, table in self.tables(snapshot):
@@ -111,7 +119,7 @@ class RealLake:
             for snapshot, schema, name in expected:
                 ours = lake.table(name, schema, version=snapshot)
                 columns = [*ours.schema.names, "rowid", "snapshot_id"]
-                actual[(snapshot, schema, name)] = ours.scan(columns).to_table()
+                actual[(snapshot, schema, name)] = read(ours.scan(columns))
             for snapshot, wanted in names.items():
                 assert lake.tables(version=snapshot) == wanted
         for key, (types, rows) in expected.items():

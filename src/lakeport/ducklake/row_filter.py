@@ -1,0 +1,74 @@
+"""A filter applied to rows in memory: by Arrow as far as Arrow goes, by DuckDB for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.ducklake import kernel
+from lakeport.errors import InvalidArgumentError, UnsupportedError
+from lakeport.filters import ArrowEncoder, DuckDBEncoder, Expression, Filter, Unsupported, walk
+
+__all__ = ["RowFilter", "row_filter"]
+
+RowFilter: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""Takes a batch with all columns of the filter, gives its rows that pass."""
+
+
+def row_filter(filter: Filter, schema: pa.Schema, *, exact: bool) -> RowFilter:
+    """How rows of a schema are filtered.
+
+    If not `exact`, the parts that Arrow cannot evaluate are left out, so that more rows pass. If
+    `exact`, DuckDB evaluates those; a part that neither can is an `UnsupportedError`.
+    """
+    encoder = ArrowEncoder(schema, in_memory=True)
+    if not exact:
+        return _by_arrow(encoder.encode(filter))
+    quick, slow = [], []
+    for conjunct in filter.conjuncts:
+        expression = encoder.encode_expression(conjunct)
+        if expression is not None:
+            quick.append(expression)
+        else:
+            slow.append(_sql(conjunct))
+    by_arrow = _by_arrow(reduce(pc.Expression.__and__, quick) if quick else None)
+    if not slow:
+        return by_arrow
+    by_duckdb = _by_duckdb(" AND ".join(f"({part})" for part in slow))
+    return lambda batch: by_duckdb(by_arrow(batch))
+
+
+def _by_arrow(condition: pc.Expression | None) -> RowFilter:
+    if condition is None:
+        return lambda batch: batch
+    return lambda batch: batch.filter(condition)
+
+
+def _by_duckdb(condition: str) -> RowFilter:
+    def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
+        import duckdb
+
+        if not batch.num_rows:
+            return batch
+        rows = kernel.connection().from_arrow(pa.Table.from_batches([batch]))
+        try:
+            passes = rows.project(f"coalesce(({condition}), false)").to_arrow_table().column(0)
+        except duckdb.Error as error:
+            reason = str(error).partition("\n")[0]
+            raise InvalidArgumentError(f"the filter cannot be evaluated: {reason}") from None
+        return batch.filter(kernel.retype(kernel.whole(passes), pa.bool_()))
+
+    return apply
+
+
+def _sql(conjunct: Expression) -> str:
+    sql = DuckDBEncoder().encode_expression(conjunct)
+    if sql is None:
+        reasons = [node.reason for node in walk(conjunct) if isinstance(node, Unsupported)]
+        what = f": {', '.join(reasons)}" if reasons else ""
+        raise UnsupportedError(f"a part of the filter cannot be evaluated{what}")
+    return sql

@@ -1,0 +1,1 @@
+"""A lake, read by the pipeline, as an attachable catalog."""

@@ -1,0 +1,76 @@
+"""Filters of scans, given as SQL: exactly the rows that DuckDB itself keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lakeport.errors import InvalidArgumentError, UnsupportedError
+
+STATEMENTS = (
+    """CREATE TABLE t AS SELECT i AS id, 'v' || i AS v,
+       CASE WHEN i % 7 = 0 THEN 'nan'::DOUBLE ELSE i * 0.5 END AS d,
+       TIMESTAMP '2024-01-01' + INTERVAL (i) DAY AS ts, {'a': i} AS s, i::HUGEINT AS h,
+       md5(i::VARCHAR)::UUID AS u FROM range(1000) r(i)""",
+    "INSERT INTO t SELECT i, 'w' || i, i, '2030-01-01', {'a': i}, i, NULL FROM range(5) r(i)",
+)
+FILTERS = (
+    "d > 100",
+    "d < 3",
+    "d = 'nan'",
+    "NOT (d > 5)",
+    "id % 2 = 0",
+    "lower(v) = 'v3'",
+    "year(ts) = 2025",
+    "ts > '2025-03-01'",
+    "'2025-03-01' <= ts",
+    "date_trunc('month', ts) = TIMESTAMP '2024-02-01'",
+    "ts BETWEEN '2024-02-01' AND '2024-03-01'",
+    "v LIKE 'v1%'",
+    "regexp_matches(v, '9$')",
+    "v || 'x' = 'v1x'",
+    "s.a > 10 AND d >= 450",
+    "h > 5",
+    "id IN (1, 2, 3)",
+    "id IN ('1', '2')",
+    "id BETWEEN 3 AND 7 OR v = 'v9'",
+    "abs(id - 10) < 3",
+    "CASE WHEN id > 5 THEN true ELSE false END",
+    "rowid = 5",
+    "u = 'c4ca4238-a0b9-2382-0dcc-509a6f75849b'",
+    "u IS NULL",
+    "id IS NOT DISTINCT FROM 4",
+)
+
+
+@pytest.fixture
+def lake(make_lake: Callable[..., Any]) -> Any:
+    lake = make_lake("duckdb")
+    lake.execute(*STATEMENTS)
+    return lake
+
+
+def test_a_scan_gives_exactly_the_rows_of_its_filter(lake: Any) -> None:
+    expected = {
+        text: [row[0] for row in lake.query(f"SELECT rowid FROM t WHERE {text} ORDER BY 1")]
+        for text in FILTERS
+    }
+    with lake.open() as ours:
+        for text, wanted in expected.items():
+            found = ours.table("t").scan(["rowid"], text).to_table()["rowid"].to_pylist()
+            assert sorted(found) == wanted, text
+
+
+def test_a_filter_that_cannot_be_evaluated_is_refused_unless_more_rows_may_come(lake: Any) -> None:
+    text = "id = (SELECT 1)"
+    with lake.open() as ours:
+        with pytest.raises(UnsupportedError, match="cannot be evaluated"):
+            ours.table("t").scan(["id"], text)
+        assert ours.table("t").scan(["id"], text, exact=False).to_table().num_rows == 1005
+
+
+def test_text_that_is_no_value_of_its_column_is_refused(lake: Any) -> None:
+    with lake.open() as ours, pytest.raises(InvalidArgumentError, match="'soon' is not a value"):
+        ours.table("t").scan(["id"], "ts > 'soon'")
