@@ -216,7 +216,6 @@ def test_files_that_cannot_match_are_left_out(
         ("NOT (i >= 1) AND s IS NOT NULL", 1),
         ("CAST(i AS BIGINT) = 3", 2),
         ("upper(s) = 'K1'", 1000),
-        ("i > (SELECT 5)", 1000),
     ],
 )
 def test_a_filter_may_be_sql(sql: str, at_most: int, table: LakeTable) -> None:
