@@ -65,7 +65,7 @@ def catalog() -> StaticCatalog:
         for batch in rows:
             yield pa.record_batch({"x": batch.column(0).cast(pa.int8())})
 
-    schema.table_function("plain", lambda: COLUMNS.empty_table(), parameters={}, schema=COLUMNS)
+    schema.table_function("plain", COLUMNS.empty_table, parameters={}, schema=COLUMNS)
     return schema.build()
 
 

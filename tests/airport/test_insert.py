@@ -152,7 +152,8 @@ def test_the_table_sees_its_own_types(wire: Wire, table: MutableTable) -> None:
 
     (batch,) = table.batches_seen
     assert batch.schema.types == SENT.types
-    assert not (batch.schema.metadata or {})
+    assert not (batch.schema.metadata)
+    assert not ({})
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def catalog() -> StaticCatalog:
     )
     schema.table(
         "orders",
-        lambda: columns.empty_table(),
+        columns.empty_table,
         schema=with_check_constraints(columns, ["id > 0"]),
         comment="All orders",
     )

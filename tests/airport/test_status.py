@@ -63,7 +63,7 @@ def failing(error: Exception) -> StaticCatalog:
     schema.table("t", lambda options: fail(), schema=COLUMNS)
     schema.table("later", fail_later, schema=COLUMNS)
     schema.scalar_function("f", lambda x: fail(), parameters={"x": pa.int64()}, returns=pa.int64())
-    schema.table_function("g", lambda: fail(), parameters={}, schema=lambda: fail())
+    schema.table_function("g", fail, parameters={}, schema=fail)
     return schema.build()
 
 

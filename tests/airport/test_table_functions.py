@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import Any
 
 import pyarrow as pa
@@ -121,7 +121,7 @@ def test_the_columns_may_depend_on_the_arguments(wire: Wire) -> None:
     [
         (pa.array([1], pa.int8()), "int"),
         (pa.array(["a"]), "str"),
-        (pa.array([datetime.date(2024, 1, 1)]), "date"),
+        (pa.array([dt.date(2024, 1, 1)]), "date"),
         (pa.nulls(1, pa.int32()), "NoneType"),
         (pa.array([[1, 2]]), "list"),
     ],

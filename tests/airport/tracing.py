@@ -1,4 +1,4 @@
-"""Measuring coverage inside of handlers: gRPC's threads are not Python's, so no tracer is in them."""
+"""Coverage of the threads that gRPC starts: Python's tracers do not see them by themselves."""
 
 from __future__ import annotations
 

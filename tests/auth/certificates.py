@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ from cryptography.x509.oid import NameOID
 
 __all__ = ["Authority", "Pair"]
 
-_START = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-_END = datetime.datetime(2120, 1, 1, tzinfo=datetime.UTC)
+_START = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+_END = dt.datetime(2120, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def shop() -> Shop:
         for table in ("open", "closed"):
             schema.table(table, pa.table({"x": [1]}), statistics=True)
         schema.scalar_function("f", lambda x: x, parameters={"x": pa.int64()}, returns=pa.int64())
-        schema.table_function("g", lambda: COLUMNS.empty_table(), parameters={}, schema=COLUMNS)
+        schema.table_function("g", COLUMNS.empty_table, parameters={}, schema=COLUMNS)
         schema.table_function_in_out("h", lambda rows: rows, schema=COLUMNS)
     return Shop(builder.build().schemas(), name="shop")
 

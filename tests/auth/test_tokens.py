@@ -230,7 +230,7 @@ def test_an_oversized_token_never_reaches_the_authenticator(
     serving: Serving, catalog: StaticCatalog
 ) -> None:
     seen: list[str] = []
-    wire = serving(catalog, auth=lambda token: seen.append(token))
+    wire = serving(catalog, auth=seen.append)
 
     with pytest.raises(pa.ArrowException):
         bearing(wire, "x" * 100_000).list_schemas()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from decimal import Decimal
 from typing import Any
 
@@ -119,9 +119,9 @@ def _bounds(stats: ColumnStats) -> tuple[Any, Any]:
         (pa.array(["b", "a"]), "a", "b"),
         (pa.array([b"b", b"a"]), b"a", b"b"),
         (
-            pa.array([datetime.date(2024, 1, 2)]),
-            datetime.date(2024, 1, 2),
-            datetime.date(2024, 1, 2),
+            pa.array([dt.date(2024, 1, 2)]),
+            dt.date(2024, 1, 2),
+            dt.date(2024, 1, 2),
         ),
     ],
     ids=str,

@@ -1,4 +1,4 @@
-"""Every wrong declaration fails at `build()` with a sentence that names the object and the fault."""
+"""Every wrong declaration is one sentence at `build()` that names the object and the fault."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import uuid
 from decimal import Decimal
 from typing import Any
@@ -80,8 +80,8 @@ PAIRS: dict[str, tuple[pa.Array, pa.Array]] = {
     ),
     "unit": (pa.array([1_000, None], pa.timestamp("us")), pa.array([1, None], pa.timestamp("ms"))),
     "date": (
-        pa.array([datetime.date(2024, 1, 2), None], pa.date32()),
-        pa.array([datetime.date(2024, 1, 2), None], pa.date64()),
+        pa.array([dt.date(2024, 1, 2), None], pa.date32()),
+        pa.array([dt.date(2024, 1, 2), None], pa.date64()),
     ),
     "uuid in a list": (
         pa.ListArray.from_arrays([0, 1, 2], TEXT_IDS),
