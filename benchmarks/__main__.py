@@ -1,62 +1,85 @@
-"""Run the benchmarks and print one table: `python -m benchmarks [--size small] [--only doget]`."""
+"""Run the benchmarks, print one table, keep and draw the results.
+
+python -m benchmarks [--size small] [--only doget]
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
 
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks import lakes, reading, writing
-from benchmarks.measure import Figure
+from benchmarks.machine import facts
+from benchmarks.measure import Skipped
+from benchmarks.picture import draw
+from benchmarks.report import Report
+from benchmarks.sessions import stop_session
+from benchmarks.suite import SIZES, Benchmark, Result
 
-Benchmark = Callable[[], Iterator[Figure]]
-
-SIZES: dict[str, dict[str, Benchmark]] = {
-    "small": {
-        "doget": partial(reading.doget, rows=2_000_000, repeats=5),
-        "listing": partial(reading.listing, tables=5_000, repeats=20),
-        "discovery": partial(reading.discovery, tables=5_000, repeats=200),
-        "insert": partial(writing.insert, rows=1_000_000, repeats=3),
-        "plan": partial(lakes.planning, files=(10, 1_000, 20_000), repeats=5),
-        "read": partial(lakes.reading, rows=1_000_000, repeats=5),
-    },
-    "full": {
-        "doget": partial(reading.doget, rows=10_000_000, repeats=9),
-        "listing": partial(reading.listing, tables=5_000, repeats=50),
-        "discovery": partial(reading.discovery, tables=5_000, repeats=1_000),
-        "insert": partial(writing.insert, rows=10_000_000, repeats=5),
-        "plan": partial(lakes.planning, files=(10, 1_000, 20_000), repeats=20),
-        "read": partial(lakes.reading, rows=10_000_000, repeats=7),
-    },
-}
+RESULTS: Final = Path(__file__).parent / "results"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make bench", description="Measure Lakeport.")
     parser.add_argument("--size", choices=sorted(SIZES), default="full")
-    parser.add_argument("--only", action="append", choices=sorted(SIZES["full"]))
+    parser.add_argument(
+        "--only", action="append", choices=sorted(SIZES["full"]), help="only this; nothing is kept"
+    )
     arguments = parser.parse_args()
-    console = Console(width=None if sys.stdout.isatty() else 150)
-    table = Table("measured", "result", "spread", "baseline", "goal", "", title="Lakeport")
-    for name, benchmark in SIZES[arguments.size].items():
-        if arguments.only and name not in arguments.only:
-            continue
-        with console.status(f"{name} …"):
-            for figure in benchmark():
-                mark = {True: "[green]met", False: "[red]missed", None: ""}[figure.met]
-                table.add_row(
-                    figure.name,
-                    figure.value,
-                    f"± {figure.spread / 2:.0%}",
-                    figure.baseline,
-                    figure.goal,
-                    mark,
-                )
-    console.print(table)
+    # Spark's launcher and workers talk on stderr; what they say is no result.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    chosen = {
+        name: benchmark
+        for name, benchmark in SIZES[arguments.size].items()
+        if not arguments.only or name in arguments.only
+    }
+    report = _run(chosen, arguments.size, console)
+    console.print(report.tables())
+    if not arguments.only:
+        suffix = "" if arguments.size == "full" else f"-{arguments.size}"
+        report.save(RESULTS / f"{report.started:%Y-%m-%d}{suffix}.json")
+        draw(report, RESULTS / "latest.svg")
+    if any(each.failed for each in report.skipped):
+        sys.exit(1)
+
+
+def _run(benchmarks: dict[str, Benchmark], size: str, console: Console) -> Report:
+    started, clock = datetime.now(UTC), time.perf_counter()
+    machine = facts()
+    results: list[tuple[str, Result]] = []
+    try:
+        for name, benchmark in benchmarks.items():
+            begun = time.perf_counter()
+            with console.status(f"{name} …"):
+                results += _results(name, benchmark, console)
+            console.print(f"{name}: {time.perf_counter() - begun:.0f} s", style="dim")
+    finally:
+        stop_session()
+    return Report(
+        size=size,
+        started=started,
+        seconds=time.perf_counter() - clock,
+        machine=machine,
+        results=tuple(results),
+    )
+
+
+def _results(name: str, benchmark: Benchmark, console: Console) -> list[tuple[str, Result]]:
+    """What a benchmark found; one that fails does not take the others with it."""
+    results: list[tuple[str, Result]] = []
+    try:
+        results.extend((name, result) for result in benchmark())
+    except Exception as error:  # noqa: BLE001
+        console.print_exception()
+        results.append((name, Skipped(name, f"it failed: {error}", failed=True)))
+    return results
 
 
 if __name__ == "__main__":

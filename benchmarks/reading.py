@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import msgpack
 from pyarrow import flight
 
-from benchmarks.measure import Figure, interleaved, latencies
+from benchmarks.measure import Figure, Sample, interleaved, latencies
 from benchmarks.servers import running
 
 __all__ = ["discovery", "doget", "listing"]
@@ -26,35 +27,32 @@ def doget(*, rows: int, repeats: int) -> Iterator[Figure]:
             },
             repeats=repeats,
         )
-    ratio = samples["bare"].median / samples["lakeport"].median
-    yield Figure(
+    yield Figure.throughput(
         f"DoGet, {rows:,} rows of 4 columns",
-        f"{ratio:.2f} of its throughput",
+        samples["lakeport"],
+        samples["bare"],
         "bare pyarrow.flight server, same batches",
-        "at least 0.95",
-        ratio >= 0.95,
-        samples["lakeport"].spread,
+        0.95,
     )
 
 
 def listing(*, tables: int, repeats: int) -> Iterator[Figure]:
     """`list_schemas` of a large catalog: the first call, and the ones after it."""
     body = msgpack.packb({"catalog_name": ""})
-    cold = []
-    for _ in range(3):
+    first, again = [], []
+    for _ in range(repeats):
         with running("wide", rows=tables) as location:
             client = flight.connect(location)
             list(client.list_actions())
-            cold.append(latencies(lambda: _act(client, "list_schemas", body), repeats=1, warmups=0))  # noqa: B023
-            warm = latencies(lambda: _act(client, "list_schemas", body), repeats=repeats)  # noqa: B023
-    first = sorted(sample.median for sample in cold)[1]
-    yield Figure(
+            call = partial(_act, client, "list_schemas", body)
+            first.append(latencies(call, repeats=1, warmups=0).median)
+            again.append(latencies(call, repeats=20).median)
+    yield Figure.share(
         f"list_schemas, {tables:,} tables, repeated",
-        f"{warm.median * 1000:.1f} ms, {warm.median / first:.3f} of the first",
-        f"the first call: {first * 1000:.0f} ms",
-        "less than 0.1 of the first",
-        warm.median / first < 0.1,
-        warm.spread,
+        Sample(tuple(again)),
+        Sample(tuple(first)),
+        "the first call",
+        0.1,
     )
 
 
@@ -71,14 +69,12 @@ def discovery(*, tables: int, repeats: int) -> Iterator[Figure]:
         }
         for name, (call, limit) in calls.items():
             sample = latencies(call, repeats=repeats)
-            worst = sample.percentile(99)
-            yield Figure(
-                f"{name}, 99th percentile, {tables:,} tables",
-                f"{worst * 1000:.1f} ms",
-                f"the contract's {limit * 1000:.0f} ms",
-                f"less than {limit * 1000:.0f} ms",
-                worst < limit,
-                sample.spread,
+            yield Figure.latency(
+                f"{name}, {tables:,} tables, 99th percentile",
+                sample,
+                f"none: the contract says {limit * 1000:.0f} ms",
+                percent=99,
+                less_than=limit,
             )
 
 

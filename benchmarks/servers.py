@@ -1,6 +1,7 @@
 """The servers under measurement, each in a process of its own.
 
     python -m benchmarks.servers bare|lakeport|wide|memory --rows N
+    python -m benchmarks.servers lake --lake URI
 
 prints its port and serves until its input ends.
 """
@@ -10,16 +11,16 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import flight
 
 __all__ = ["ROWS_PER_BATCH", "measured_table", "running"]
 
-ROWS_PER_BATCH = 64 * 1024
+ROWS_PER_BATCH: Final = 64 * 1024
 
 
 def measured_table(rows: int) -> pa.Table:
@@ -42,9 +43,10 @@ def measured_table(rows: int) -> pa.Table:
 
 
 @contextmanager
-def running(kind: str, *, rows: int = 0) -> Iterator[str]:
+def running(kind: str, *, rows: int = 0, lake: str = "") -> Iterator[str]:
     """Start a server in another process; gives its location."""
-    command = [sys.executable, "-m", "benchmarks.servers", kind, "--rows", str(rows)]
+    options = ["--rows", str(rows), "--lake", lake]
+    command = [sys.executable, "-m", "benchmarks.servers", kind, *options]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
@@ -78,15 +80,24 @@ class BareServer(flight.FlightServerBase):  # type: ignore[misc]
         writer.write_metadata(b"\x81\xadtotal_changed\x00")
 
 
-def _lakeport(rows: int) -> int:
+@contextmanager
+def _bare(rows: int, _: str) -> Iterator[int]:
+    with BareServer(measured_table(rows or 1)) as server:
+        yield server.port
+
+
+@contextmanager
+def _lakeport(rows: int, _: str) -> Iterator[int]:
     from lakeport.airport import Server
     from lakeport.catalog import CatalogBuilder
 
     catalog = CatalogBuilder().schema("bench").table("t", measured_table(rows)).build()
-    return Server(catalog).start().port
+    with Server(catalog) as server:
+        yield server.port
 
 
-def _wide(tables: int) -> int:
+@contextmanager
+def _wide(tables: int, _: str) -> Iterator[int]:
     from lakeport.airport import Server
     from lakeport.catalog import CatalogBuilder
 
@@ -94,31 +105,54 @@ def _wide(tables: int) -> int:
     builder = CatalogBuilder().schema("bench")
     for number in range(tables):
         builder.table(f"t{number}", schema.empty_table())
-    return Server(builder.build()).start().port
+    with Server(builder.build()) as server:
+        yield server.port
 
 
-def _memory(rows: int) -> int:
+@contextmanager
+def _memory(rows: int, _: str) -> Iterator[int]:
     from lakeport.airport import Server
     from lakeport.memory import MemoryCatalog
 
     catalog = MemoryCatalog()
     catalog.add_table("bench", "t", measured_table(rows))
-    return Server(catalog).start().port
+    with Server(catalog) as server:
+        yield server.port
+
+
+@contextmanager
+def _lake(_: int, uri: str) -> Iterator[int]:
+    from lakeport.airport import Server
+    from lakeport.lakehouse import LakeCatalog
+    from lakeport.spark import session
+
+    spark = session("local[*,4]")
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        with LakeCatalog(uri, spark=spark) as catalog, Server(catalog) as server:
+            yield server.port
+    finally:
+        spark.stop()
+
+
+_KINDS: Final[dict[str, Callable[[int, str], AbstractContextManager[int]]]] = {
+    "bare": _bare,
+    "lakeport": _lakeport,
+    "wide": _wide,
+    "memory": _memory,
+    "lake": _lake,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=["bare", "lakeport", "wide", "memory"])
+    parser.add_argument("kind", choices=_KINDS)
     parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--lake", default="")
     arguments = parser.parse_args()
-    if arguments.kind == "bare":
-        server = BareServer(measured_table(arguments.rows or 1))
-        port = server.port
-    else:
-        make = {"lakeport": _lakeport, "wide": _wide, "memory": _memory}[arguments.kind]
-        port = make(arguments.rows)
-    print(port, flush=True)
-    sys.stdin.read()
+    with _KINDS[arguments.kind](arguments.rows, arguments.lake) as port:
+        print(port, flush=True)
+        sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import flight
 
+from lakeport.airport.calls import Calls
 from lakeport.airport.headers import Call, HeaderMiddlewareFactory
 from lakeport.auth import TokenTable
 from lakeport.catalog import CatalogBuilder, RequestContext, current_request
@@ -15,7 +18,8 @@ from tests.airport.rig import Serving, path
 
 def started_call(headers: dict[str, list[Any]], **tokens: str) -> Call:
     authenticator = TokenTable(tokens) if tokens else None
-    return HeaderMiddlewareFactory(authenticator).start_call(None, headers).call
+    info = SimpleNamespace(method=flight.FlightMethod.DO_ACTION)
+    return HeaderMiddlewareFactory(authenticator, Calls()).start_call(info, headers).call
 
 
 def test_the_first_value_of_a_header_counts() -> None:

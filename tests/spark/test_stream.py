@@ -5,20 +5,36 @@ from __future__ import annotations
 import gc
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import psutil
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
-from scan_tasks import SCHEMA, Breaks, FailsAtFirst, Rows
+from scan_tasks import SCHEMA, Breaks, Endless, FailsAtFirst, Rows
 
-from lakeport.errors import InternalError
-from lakeport.spark import stream
-from lakeport.spark.stream import receiver_of
+from lakeport.errors import (
+    CancelledError,
+    InternalError,
+    InvalidArgumentError,
+    UnavailableError,
+)
+from lakeport.spark import session, stream
+from lakeport.spark.receiver import receiver_of
 
 MIB = 1024 * 1024
+
+
+@pytest.fixture(params=["push", "collect"])
+def route(request: pytest.FixtureRequest, spark: Any) -> Iterator[str]:
+    """Each of the two ways that batches can take."""
+    spark.conf.set("spark.lakeport.route", request.param)
+    yield request.param
+    spark.conf.unset("spark.lakeport.route")
 
 
 def rows_of(reader: pa.RecordBatchReader) -> Counter[tuple[int, int]]:
@@ -30,7 +46,7 @@ def expected(tasks: int, *, rows: int = 30) -> Counter[tuple[int, int]]:
     return Counter((task, row) for task in range(tasks) for row in range(rows))
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 30.0) -> bool:
+def wait_until(condition: Callable[[], bool], *, seconds: float = 60.0) -> bool:
     """Ask until the condition holds; an event nobody sets serves as the clock."""
     clock = threading.Event()
     for _ in range(int(seconds * 20)):
@@ -40,6 +56,16 @@ def wait_until(condition: Callable[[], bool], *, seconds: float = 30.0) -> bool:
     return condition()
 
 
+def is_quiet(spark: Any) -> bool:
+    """Whether nothing is left of any scan: no job, no inlet, no thread."""
+    return (
+        not spark.sparkContext.statusTracker().getActiveJobsIds()
+        and receiver_of(spark.sparkContext).scans() == 0
+        and not [thread for thread in threading.enumerate() if "lakeport-scan" in thread.name]
+    )
+
+
+@pytest.mark.usefixtures("route")
 def test_every_row_of_every_task_arrives_once(spark: Any) -> None:
     assert rows_of(stream(spark, [Rows(n) for n in range(9)], SCHEMA)) == expected(9)
 
@@ -51,25 +77,36 @@ def test_no_tasks_are_no_rows(spark: Any) -> None:
     assert reader.read_all().num_rows == 0
 
 
+@pytest.mark.usefixtures("route")
 def test_a_task_without_batches_is_complete(spark: Any) -> None:
     assert rows_of(stream(spark, [Rows(0, batches=0), Rows(1)], SCHEMA)).total() == 30
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["error", "dead worker"])
+@pytest.mark.usefixtures("route")
+@pytest.mark.parametrize("victim", ["", "worker"], ids=["error", "dead worker"])
 def test_a_task_that_fails_twice_in_the_middle_loses_and_repeats_nothing(
-    spark: Any, tmp_path: Path, kill: bool
+    spark: Any, tmp_path: Path, victim: str
 ) -> None:
     tasks = [
-        FailsAtFirst(n, str(tmp_path), failures=2 if n == 1 else 0, kill=kill) for n in range(4)
+        FailsAtFirst(n, str(tmp_path), failures=2 if n == 1 else 0, victim=victim) for n in range(4)
     ]
 
     assert rows_of(stream(spark, tasks, SCHEMA)) == expected(4)
     assert len(list(tmp_path.glob("1-*"))) == 3
 
 
+@pytest.mark.usefixtures("route")
 def test_a_task_that_always_fails_is_an_error_in_its_own_words(spark: Any) -> None:
-    with pytest.raises(InternalError, match="row 17 is not a number"):
+    with pytest.raises(InternalError, match=r"^the scan failed on Spark: .*row 17 is not a number"):
         stream(spark, [Rows(0), Breaks()], SCHEMA).read_all()
+    assert wait_until(lambda: is_quiet(spark))
+
+
+@pytest.mark.usefixtures("route")
+def test_batches_larger_than_a_chunk_arrive_whole(spark: Any) -> None:
+    table = stream(spark, [Rows(0, batches=2, rows=300_000)], SCHEMA).read_all()
+
+    assert sorted(table["row"].to_pylist()) == list(range(600_000))
 
 
 def test_a_consumer_that_stops_reading_leaves_the_cores_to_others(spark: Any) -> None:
@@ -84,17 +121,81 @@ def test_a_consumer_that_stops_reading_leaves_the_cores_to_others(spark: Any) ->
     assert first.num_rows + rest.num_rows == 4 * 40 * 50_000
 
 
-def test_a_consumer_that_vanishes_ends_the_job(spark: Any) -> None:
-    receiver = receiver_of(spark.sparkContext)
-    reader = stream(spark, [Rows(n, batches=400, rows=50_000) for n in range(4)], SCHEMA)
-    reader.read_next_batch()
+def close(readers: list[Any]) -> None:
+    readers[0].close()
 
-    del reader
+
+def leave(readers: list[Any]) -> None:
+    with readers[0]:
+        pass
+
+
+def drop(readers: list[Any]) -> None:
+    readers.clear()
     gc.collect()
 
-    assert wait_until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds())
-    assert receiver.scans() == 0
-    assert wait_until(lambda: not [t for t in threading.enumerate() if "lakeport-scan" in t.name])
+
+@pytest.mark.parametrize("end", [close, leave, drop])
+def test_a_consumer_that_goes_away_ends_the_job(
+    spark: Any, end: Callable[[list[Any]], None]
+) -> None:
+    readers = [stream(spark, [Endless()] * 4, SCHEMA)]
+    readers[0].read_next_batch()
+
+    end(readers)
+
+    assert wait_until(lambda: is_quiet(spark))
+
+
+@pytest.mark.usefixtures("route")
+def test_a_reader_that_waits_can_be_closed_from_another_thread(spark: Any, tmp_path: Path) -> None:
+    slow = FailsAtFirst(0, str(tmp_path), failures=0)
+    reader = stream(spark, [slow, Endless()], SCHEMA, max_bytes=1)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: [None for _ in reader])
+        assert wait_until(lambda: any(tmp_path.iterdir()))
+
+        reader.close()
+
+        assert isinstance(waiting.exception(timeout=60), CancelledError | InvalidArgumentError)
+    assert wait_until(lambda: is_quiet(spark))
+
+
+def test_a_reader_that_was_never_read_starts_nothing(spark: Any) -> None:
+    with stream(spark, [Rows(0)], SCHEMA) as reader:
+        assert is_quiet(spark)
+
+    with pytest.raises(InvalidArgumentError, match="closed"):
+        reader.read_next_batch()
+
+
+def test_many_scans_leave_nothing_behind(spark: Any) -> None:
+    process = psutil.Process()
+
+    def scan(*, is_read: bool) -> None:
+        with stream(spark, [Rows(n) for n in range(2)], SCHEMA) as reader:
+            if is_read:
+                assert reader.read_all().num_rows == 60
+            else:
+                reader.read_next_batch()
+
+    def held() -> dict[str, int]:
+        gc.collect()
+        return {"files": process.num_fds(), "threads": threading.active_count()}
+
+    def is_as_before() -> bool:
+        return is_quiet(spark) and all(count <= before[name] for name, count in held().items())
+
+    for number in range(4):
+        scan(is_read=bool(number % 2))
+    assert wait_until(lambda: is_quiet(spark))
+    before = held()
+
+    for number in range(12):
+        scan(is_read=bool(number % 2))
+
+    assert wait_until(is_as_before), (before, held())
+    assert not list(spark.sparkContext.getJobTags())
 
 
 def test_eight_scans_at_once_are_all_complete(spark: Any) -> None:
@@ -103,6 +204,30 @@ def test_eight_scans_at_once_are_all_complete(spark: Any) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(scan, range(8))) == [expected(6)] * 8
+
+
+def test_other_libraries_read_a_stream_as_any_arrow_reader(spark: Any, tmp_path: Path) -> None:
+    def reader() -> pa.RecordBatchReader:
+        return stream(spark, [Rows(n) for n in range(2)], SCHEMA)
+
+    in_duckdb = reader()
+    ds.write_dataset(reader(), tmp_path, format="parquet")
+
+    assert isinstance(in_duckdb, pa.RecordBatchReader)
+    assert duckdb.sql("SELECT count(*), sum(row) FROM in_duckdb").fetchall() == [(60, 870)]
+    assert ds.dataset(tmp_path).count_rows() == 60
+    assert ds.Scanner.from_batches(reader()).to_table().num_rows == 60
+    assert pa.RecordBatchReader.from_stream(reader()).read_all().num_rows == 60
+    assert pa.table(reader()).num_rows == 60
+
+
+def test_an_executor_that_cannot_reach_the_driver_is_told_what_to_set(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver_of(spark.sparkContext), "location", "grpc://127.0.0.1:9")
+
+    with pytest.raises(UnavailableError, match=r"cannot reach the driver .*spark\.driver\.host"):
+        stream(spark, [Rows(0)], SCHEMA).read_all()
 
 
 def test_a_stranger_cannot_send_rows_into_a_scan(spark: Any) -> None:
@@ -121,3 +246,27 @@ def test_a_stranger_cannot_send_rows_into_a_scan(spark: Any) -> None:
 
     with pytest.raises(flight.FlightUnauthenticatedError):
         send()
+
+
+def test_a_route_that_does_not_exist_is_refused(spark: Any) -> None:
+    spark.conf.set("spark.lakeport.route", "pigeon")
+    try:
+        with pytest.raises(InvalidArgumentError, match="'push' or 'collect', not 'pigeon'"):
+            stream(spark, [Rows(0)], SCHEMA)
+    finally:
+        spark.conf.unset("spark.lakeport.route")
+
+
+def test_the_active_session_is_reused_with_further_settings(spark: Any) -> None:
+    again = session(spark.sparkContext.master, spark_lakeport_test="7")
+
+    assert again is spark
+    assert spark.conf.get("spark.lakeport.test") == "7"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_what_a_running_session_cannot_become_is_refused(spark: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"on local\[2,4\] is running"):
+        session("local[7]")
+    with pytest.raises(InvalidArgumentError, match=r"spark\.executor\.memory cannot be changed"):
+        session(spark_executor_memory="7g")

@@ -1,7 +1,7 @@
 """The headers of a call: who calls, for which catalog, in which transaction.
 
 A Flight middleware reads them once per call, authenticates the caller, and keeps both for the
-handler.
+handler. It also tells when a call begins and ends.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from pyarrow import flight
 
+from lakeport.airport.calls import Calls, RunningCall
 from lakeport.airport.status import answering
 from lakeport.airport.transactions import Transactions
 from lakeport.auth import Authenticator, bearer_token
@@ -64,20 +65,33 @@ class Call:
 
 
 class _HeaderMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, running: RunningCall) -> None:
         self.call = call
+        self._running = running
+
+    def call_completed(self, exception: BaseException | None) -> None:
+        self._running.end(exception)
 
 
 class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Reads and checks the headers of every call before its handler runs."""
 
-    def __init__(self, authenticator: Authenticator | None) -> None:
+    def __init__(self, authenticator: Authenticator | None, calls: Calls) -> None:
         self._authenticator = authenticator
+        self._calls = calls
 
-    def start_call(self, info: Any, headers: Mapping[str, Sequence[Any]]) -> _HeaderMiddleware:  # noqa: ARG002
-        """Authenticate the caller and keep the headers."""
-        with answering("authentication", typed=False):
-            return _HeaderMiddleware(Call(_texts(headers), self._identity(headers)))
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[Any]]) -> _HeaderMiddleware:
+        """Let the call in, authenticate the caller and keep the headers."""
+        running = self._calls.start(info.method)
+        try:
+            with answering("authentication", typed=False):
+                running.admit()
+                call = Call(_texts(headers), self._identity(headers))
+        except BaseException as error:
+            # Flight does not complete a call that its middleware refused.
+            running.end(error)
+            raise
+        return _HeaderMiddleware(call, running)
 
     def _identity(self, headers: Mapping[str, Sequence[Any]]) -> str:
         if self._authenticator is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pyarrow import ipc
 
+from lakeport.airport.calls import Calls
 from lakeport.airport.headers import Call
 from lakeport.airport.limits import Limits
 from lakeport.airport.listing import Listings
@@ -40,6 +41,8 @@ class Host:
     """Custom actions of the server itself."""
     listings: Listings = field(default_factory=Listings)
     transactions: Transactions = field(default_factory=Transactions)
+    calls: Calls = field(default_factory=Calls)
+    """The calls that are running, and who is told about them."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the server stops: streams end with a retriable error."""
 

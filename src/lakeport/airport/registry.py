@@ -157,6 +157,14 @@ class Registry:
             self._catalogs = MappingProxyType(rest)
             return removed
 
+    def replace(self, catalogs: Mapping[str, Catalog]) -> list[Catalog]:
+        """Serve these catalogs instead of the present ones, from one moment to the next."""
+        with self._lock:
+            before = self._catalogs
+            self._catalogs = MappingProxyType(dict(catalogs))
+            kept = {id(catalog) for catalog in catalogs.values()}
+            return [catalog for catalog in before.values() if id(catalog) not in kept]
+
     def route(self, *names: str) -> RoutedCatalog:
         """The catalog that a request names, in a field, a header or a path; all that do must agree.
 

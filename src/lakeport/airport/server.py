@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
-from collections.abc import Iterable
-from types import FrameType, TracebackType
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import ipc
 
+from lakeport.airport.calls import Calls
 from lakeport.airport.headers import MIDDLEWARE, HeaderMiddlewareFactory
 from lakeport.airport.host import REUSE_CONNECTION, Host
+from lakeport.airport.lifetime import DRAIN, serve_until_signalled
 from lakeport.airport.limits import DEFAULT_LIMITS, Limits
+from lakeport.airport.observer import Observer
 from lakeport.airport.registry import CatalogSource, Registry
 from lakeport.airport.service import FlightService
 from lakeport.airport.transactions import Transactions
@@ -29,7 +32,6 @@ _log = logging.getLogger("lakeport")
 
 _WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104
 DEFAULT_PORT = 8815
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Server:
@@ -53,6 +55,7 @@ class Server:
         compression: Compress batches with `"lz4"` or `"zstd"`; worth it on slow networks only.
         limits: Bounds on requests.
         transaction_timeout: After how many seconds without a call a transaction is rolled back.
+        observer: Is told about calls and scans; for metrics.
         log_level: Set the level of the `lakeport` logger, such as `"DEBUG"`.
 
     """
@@ -72,6 +75,7 @@ class Server:
         compression: Literal["lz4", "zstd"] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         transaction_timeout: float = 600.0,
+        observer: Observer | None = None,
         log_level: int | str | None = None,
     ) -> None:
         if batch_rows < 1 or max_message_size < 1:
@@ -89,6 +93,7 @@ class Server:
         self._write_options = ipc.IpcWriteOptions(compression=compression)
         self._limits = limits
         self._transaction_timeout = transaction_timeout
+        self._observer = observer
         self._lock = threading.Lock()
         self._host: Host | None = None
         self._service: FlightService | None = None
@@ -105,7 +110,9 @@ class Server:
                 service = FlightService(
                     host,
                     self._requested,
-                    middleware={MIDDLEWARE: HeaderMiddlewareFactory(self._authenticator)},
+                    middleware={
+                        MIDDLEWARE: HeaderMiddlewareFactory(self._authenticator, host.calls)
+                    },
                     **self._tls_options(),
                 )
             except (OSError, pa.ArrowException) as error:
@@ -135,6 +142,12 @@ class Server:
         if self._host is not None:
             self._host.listings.forget(removed)
 
+    def replace_catalogs(self, catalogs: Mapping[str, Catalog]) -> None:
+        """Serve these catalogs instead, from one moment to the next. Scans that run go on."""
+        for removed in self._registry.replace(catalogs):
+            if self._host is not None:
+                self._host.listings.forget(removed)
+
     def catalog_names(self) -> list[str]:
         """The names of the catalogs being served."""
         return self._registry.names()
@@ -143,21 +156,47 @@ class Server:
         """Block until the server stops."""
         self._running().wait()
 
-    def stop(self, *, grace: float = 5.0) -> None:
+    @property
+    def state(self) -> Literal["ready", "draining", "stopped"]:
+        """Whether calls are taken, only finished, or neither."""
+        host = self._host
+        if host is None:
+            return "stopped"
+        return "draining" if host.calls.draining else "ready"
+
+    def drain(self, limit: float = DRAIN) -> bool:
+        """Take no more calls, let the running ones finish, then stop; whether all of them did.
+
+        New calls are refused with a status that says "try again". What still runs after `limit`
+        seconds, or when `stop()` is called meanwhile, ends with a retriable error.
+        """
+        host = self._host
+        if host is None:
+            return True
+        deadline = time.monotonic() + limit
+        finished = host.calls.drain(limit)
+        # The last bytes of a finished call may still be on their way to a slow reader.
+        return self.stop(grace=max(1.0, deadline - time.monotonic())) and finished
+
+    def stop(self, *, grace: float = 5.0) -> bool:
         """Stop answering; streams that run end with a retriable error. Harmless when stopped.
 
         Waits `grace` seconds at most: a client that has stopped reading cannot hold up the caller.
+        Gives whether every stream has ended.
         """
         with self._lock:
             host, service = self._host, self._service
             self._host = self._service = None
         if service is not None and host is not None:
             host.stopping.set()
+            host.calls.abandon()
             closing = threading.Thread(target=service.shutdown, name="lakeport-stop", daemon=True)
             closing.start()
             closing.join(grace)
             if closing.is_alive():
                 _log.warning("a client still holds a stream; it ends when that client goes away")
+                return False
+        return True
 
     def __enter__(self) -> Self:
         return self.start()
@@ -180,6 +219,7 @@ class Server:
             public_location=self._public_location,
             actions=self._actions,
             transactions=Transactions(idle_seconds=self._transaction_timeout),
+            calls=Calls(self._observer),
         )
 
     def _tls_options(self) -> dict[str, Any]:
@@ -206,25 +246,19 @@ class Server:
 
 
 def serve(
-    catalogs: CatalogSource, *, location: str = f"grpc://127.0.0.1:{DEFAULT_PORT}", **options: Any
+    catalogs: CatalogSource,
+    *,
+    location: str = f"grpc://127.0.0.1:{DEFAULT_PORT}",
+    drain: float = DRAIN,
+    **options: Any,
 ) -> None:
     """Serve until interrupted (SIGINT or SIGTERM): the last line of a script.
 
-    Takes the options of `Server`, and prints how to attach what it serves.
+    Takes the options of `Server`, and prints how to attach what it serves. Calls that run when the
+    signal comes may finish within `drain` seconds; a second signal ends them at once.
     """
     with Server(catalogs, location=location, **options) as server:
-        interrupted = threading.Event()
-
-        def interrupt(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
-            interrupted.set()
-
-        previous = {number: signal.signal(number, interrupt) for number in _STOP_SIGNALS}
-        try:
-            _announce(server)
-            interrupted.wait()
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+        serve_until_signalled(server, ready=lambda: _announce(server), drain=drain)
 
 
 def _announce(server: Server) -> None:

@@ -37,7 +37,7 @@ from pyarrow import flight
 
 from lakeport import errors
 
-__all__ = ["answering", "as_lakeport_error", "to_status"]
+__all__ = ["answering", "as_lakeport_error", "status_name", "to_status"]
 
 _log = logging.getLogger("lakeport.airport")
 
@@ -83,6 +83,20 @@ _STATUSES: tuple[tuple[type[errors.LakeportError], type[Exception]], ...] = (
     (errors.LakeportError, InvalidArgument),
 )
 
+_CODES: tuple[tuple[type[BaseException], str], ...] = (
+    (flight.FlightUnauthenticatedError, "UNAUTHENTICATED"),
+    (flight.FlightUnauthorizedError, "PERMISSION_DENIED"),
+    (flight.FlightUnavailableError, "UNAVAILABLE"),
+    (flight.FlightTimedOutError, "DEADLINE_EXCEEDED"),
+    (flight.FlightCancelledError, "CANCELLED"),
+    (flight.FlightInternalError, "INTERNAL"),
+    (flight.FlightError, "UNKNOWN"),
+    (KeyError, "NOT_FOUND"),
+    (NotImplementedError, "UNIMPLEMENTED"),
+    (ValueError, "INVALID_ARGUMENT"),
+    (OSError, "UNKNOWN"),
+)
+
 _DUCKDB_TYPES: tuple[tuple[type[errors.LakeportError], str], ...] = (
     (errors.ConstraintError, "ConstraintException"),
     (errors.PermissionDeniedError, "PermissionException"),
@@ -126,6 +140,13 @@ def to_status(error: errors.LakeportError, *, typed: bool) -> Exception:
         if isinstance(error, kind):
             return status(message)
     raise AssertionError("every error has a status")
+
+
+def status_name(error: BaseException | None) -> str:
+    """The gRPC code of a call that ended with this error of pyarrow, or without any."""
+    if error is None:
+        return "OK"
+    return next((name for kind, name in _CODES if isinstance(error, kind)), "UNKNOWN")
 
 
 def _typed(error: errors.LakeportError, message: str, duckdb_type: str) -> Exception:

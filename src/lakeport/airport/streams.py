@@ -125,6 +125,9 @@ def _batches(
     total_rows: int | None,
 ) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
     sent = 0
+    complete = False
+    observer = host.calls.observer
+    observer.scan_started()
     with answering(f"the scan of {scan.what}", typed=True):
         try:
             for batch in reader:
@@ -132,7 +135,10 @@ def _batches(
                     host.check_running()
                     sent += piece.num_rows
                     yield piece, _progress(sent, total_rows)
+                    observer.batch_sent(piece)
+            complete = True
         finally:
+            observer.scan_ended(complete=complete)
             reader.close()
 
 

@@ -125,8 +125,8 @@ class SchemaBuilder:
         """Add a table.
 
         `source` is an Arrow table, a pandas or polars frame, a callable that takes `ScanOptions`
-        (or nothing) and returns rows; or pass one object with the `Table` protocol. Without a
-        source this is a decorator for a scan callable.
+        (or nothing) and returns rows, or a `lakeport.spark.SparkTable`; or pass one object with the
+        `Table` protocol. Without a source this is a decorator for a scan callable.
 
         Args:
             name: The name of the table; a decorated callable's own name by default.

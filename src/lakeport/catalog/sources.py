@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from lakeport.catalog.model import Table
 from lakeport.catalog.options import ScanOptions
 from lakeport.catalog.references import Endpoint, Partition
 from lakeport.catalog.results import ColumnStats, TableSize
@@ -25,6 +26,7 @@ __all__ = [
     "Rows",
     "ScanTable",
     "StatisticsArrowTable",
+    "TableSource",
     "as_reader",
     "table_from",
 ]
@@ -35,6 +37,15 @@ Rows: TypeAlias = pa.RecordBatchReader | pa.Table | pa.RecordBatch | Iterable[pa
 _MIN_PARTITION_ROWS = 1 << 14
 
 
+@runtime_checkable
+class TableSource(Protocol):
+    """Something that is a table once it has a name, such as a `lakeport.spark.SparkTable`."""
+
+    def named(self, name: str, comment: str = "") -> Table:
+        """The table of that name."""
+        ...
+
+
 def table_from(
     name: str,
     source: Any,
@@ -43,8 +54,15 @@ def table_from(
     comment: str = "",
     endpoints: int = 1,
     statistics: bool = False,
-) -> ArrowTable | ScanTable:
+) -> Table:
     """A table of the given data, whatever its kind."""
+    if isinstance(source, TableSource):
+        if schema is not None or endpoints != 1 or statistics:
+            raise DefinitionError(
+                f"table {name!r}: schema, endpoints and statistics do not apply to a "
+                f"{type(source).__name__}"
+            )
+        return source.named(name, comment)
     if callable(source):
         return ScanTable.from_callable(name, source, schema=schema, comment=comment)
     data = _arrow_table(name, source)
@@ -285,6 +303,8 @@ def _arrow_table(name: str, source: Any) -> pa.Table:
     if module == "polars":
         frame = source.collect() if hasattr(source, "collect") else source
         return _plain_strings(frame.to_arrow())
+    if module == "pyspark":
+        raise DefinitionError(f"table {name!r}: wrap the DataFrame in a lakeport.spark.SparkTable")
     if hasattr(source, "__arrow_c_stream__"):
         return pa.table(source)
     raise DefinitionError(

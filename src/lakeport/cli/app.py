@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from typer.core import TyperGroup
 
-from lakeport import __version__
-from lakeport.cli import demo, serve
+from lakeport._version import __version__
+from lakeport.cli import demo, inspect, query, serve, sql
 from lakeport.errors import LakeportError
 
-__all__ = ["main"]
+__all__ = ["app", "main"]
+
+
+class _Commands(TyperGroup):
+    """Commands whose errors are one sentence and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except LakeportError as error:
+            typer.secho("lakeport: ", fg="red", nl=False, err=True)
+            typer.echo(str(error), err=True)
+            raise typer.Exit(1) from None
+
 
 app = typer.Typer(
     name="lakeport",
+    cls=_Commands,
     help="An airport for your lake: attach tables and functions to DuckDB over Arrow Flight.",
+    epilog="Exit codes: 0 done, 1 an error in one sentence, 2 a wrong call, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-app.command("serve")(serve.serve)
-app.command("demo")(demo.demo)
+for command in (serve.serve, demo.demo, inspect.inspect, sql.sql, query.query):
+    app.command()(command)
 
 
 def _print_version(value: bool) -> None:
@@ -45,9 +60,5 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one sentence and exit code 1."""
-    try:
-        app()
-    except LakeportError as error:
-        Console(stderr=True).print(f"[red]lakeport:[/red] {error}", highlight=False)
-        sys.exit(1)
+    """Run the command line."""
+    app()

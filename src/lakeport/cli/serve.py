@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
+import os
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lakeport.airport import serve as serve_catalogs
+from lakeport.airport import Server
+from lakeport.airport.lifetime import serve_until_signalled
 from lakeport.auth import TlsConfig, TokenTable
-from lakeport.catalog import Catalog
+from lakeport.cli.banner import attach_sql, show_served, show_sql
+from lakeport.cli.catalogs import Catalogs
+from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_settings
+from lakeport.cli.logs import CallLog, log_to_stderr
+from lakeport.cli.metrics import Metrics, Observers, side_port
+from lakeport.cli.output import make_console
+from lakeport.cli.places import is_lake, named, parse_argument, read_tokens, resolve_uri
+from lakeport.cli.watching import watch_spark
+from lakeport.ducklake.uri import parse_location
 from lakeport.errors import DefinitionError
-from lakeport.memory import MemoryCatalog
 
 __all__ = ["serve"]
 
-_MEMORY = "memory:"
-
 
 def serve(
-    sources: Annotated[
-        list[str],
+    lakes: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="SOURCE…",
-            help="What to serve: 'memory:' for an empty catalog in memory, or "
-            "'package.module:name' for a catalog of your own. Write 'name=SOURCE' to choose the "
-            "name it is attached by.",
+            metavar="[LAKE…]",
+            help="What to serve: 'ducklake:…', 'postgresql://…', the path of a .ducklake or "
+            ".sqlite file, 'memory:' for an empty catalog in memory, 'package.module:name' for a "
+            "catalog of your own, or '@file' with one of these in it. 'name=LAKE' chooses the "
+            "name that it is attached by.",
         ),
-    ],
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The name that the only LAKE is attached by.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A configuration file (TOML); flags win over it.")
+    ] = None,
     listen: Annotated[
-        str, typer.Option(help="Where to listen, such as 0.0.0.0:8815. Port 0 picks a free one.")
-    ] = "127.0.0.1:8815",
+        str | None,
+        typer.Option(help="Where to listen, 127.0.0.1:8815 by default. Port 0 picks a free one."),
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(help="A file with one 'token identity' pair a line. Without it all may call."),
@@ -47,30 +64,131 @@ def serve(
     advertise: Annotated[
         str | None, typer.Option(help="The location to tell plain Flight clients.")
     ] = None,
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    master: Annotated[
+        str | None, typer.Option(help="The Spark master; all cores of this machine by default.")
+    ] = None,
+    main_as: Annotated[
+        str | None,
+        typer.Option(help="What the schema 'main' of a lake is called; 'public' by default."),
+    ] = None,
+    direct_reads: Annotated[
+        bool | None,
+        typer.Option(
+            "--direct-reads", help="Let clients read the files of unchanged tables themselves."
+        ),
+    ] = None,
+    metrics_listen: Annotated[
+        str | None, typer.Option(help="Where to answer /healthz and /metrics.")
+    ] = None,
+    drain: Annotated[
+        float | None,
+        typer.Option(help="Seconds for running queries to finish after SIGTERM; 30 by default."),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", show_default="INFO")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
 ) -> None:
-    """Serve catalogs to DuckDB and to every other Flight client.
+    """Serve lakes and other catalogs to DuckDB and to every other Flight client.
 
-    Try: lakeport serve memory:
+    SIGTERM lets running queries finish, a second one does not; SIGHUP reads the lakes of the
+    configuration file again.
 
-    Or: lakeport serve shop=my_package.catalog:catalog --listen 0.0.0.0:8815 --token-file tokens
+    For example:
+
+      lakeport serve meta.ducklake
+
+      lakeport serve sales=ducklake:postgres:dbname=lake scratch=memory: --listen 0.0.0.0:8815
+
+      lakeport serve --config lakeport.toml --metrics-listen 127.0.0.1:9815
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=log_level)
-    tls = tls_config(tls_cert, tls_key, tls_client_ca)
-    scheme = "grpc" if tls is None else "grpc+tls"
-    serve_catalogs(
-        _catalogs(sources),
-        location=f"{scheme}://{listen}",
-        auth=None if token_file is None else read_tokens(token_file),
+    flags: dict[str, dict[str, Any]] = {
+        "server": {
+            "listen": listen,
+            "advertise": advertise,
+            "token_file": token_file,
+            "tls_cert": tls_cert,
+            "tls_key": tls_key,
+            "tls_client_ca": tls_client_ca,
+            "metrics_listen": metrics_listen,
+            "drain": drain,
+        },
+        "spark": {"master": master},
+        "log": {"level": log_level and log_level.upper(), "format": log_format},
+    }
+    options = {"name": name, "main_as": main_as, "direct_reads": direct_reads}
+    if name is not None and len(lakes or []) != 1:
+        raise DefinitionError("--name names one LAKE: write name=LAKE for several")
+    arguments = [parse_argument(lake, **options) for lake in lakes or []]
+    run_server(arguments, lambda: load_settings(config, **flags), reloads=config is not None)
+
+
+def run_server(
+    arguments: Iterable[LakeSettings], load: Callable[[], Settings], *, reloads: bool
+) -> None:
+    """Serve what the arguments and the settings name, until a signal ends it."""
+    settings = load()
+    fixed = list(arguments)
+    tokens = read_tokens(settings.server.token_file) if settings.server.token_file else {}
+
+    def wanted(now: Settings) -> dict[str, LakeSettings]:
+        found = named([*now.lake, *fixed])
+        log_to_stderr(settings.log, secrets=[*tokens, *_passwords(found.values())])
+        return found
+
+    lakes = wanted(settings)
+    if not lakes:
+        raise DefinitionError("there is nothing to serve: name a LAKE, or a file with --config")
+    metrics = Metrics()
+    with ExitStack() as stack:
+        catalogs = stack.enter_context(Catalogs(settings.spark))
+        opened = catalogs.open(lakes)
+        server = _server(settings.server, opened, tokens, metrics)
+        watch_spark(metrics, catalogs)
+        stack.enter_context(server)
+        side = settings.server.metrics_listen
+        url = None if side is None else stack.enter_context(side_port(side, server, metrics))
+
+        def announce() -> None:
+            console = make_console()
+            show_served(console, server, opened, lakes)
+            if url is not None:
+                console.print(f"\n{url}/healthz and {url}/metrics", highlight=False)
+            show_sql(console, attach_sql(server.location, lakes, needs_token=bool(tokens)))
+
+        def reload() -> None:
+            catalogs.reload(server, lambda: wanted(load()))
+
+        finished = serve_until_signalled(
+            server,
+            ready=announce,
+            drain=settings.server.drain,
+            on_hangup=reload if reloads else None,
+        )
+    if not finished:
+        _leave()
+
+
+def _server(
+    settings: ServerSettings, catalogs: Any, tokens: dict[str, str], metrics: Metrics
+) -> Server:
+    tls = _tls_config(settings)
+    return Server(
+        catalogs,
+        location=f"{'grpc' if tls is None else 'grpc+tls'}://{settings.listen}",
+        auth=TokenTable(tokens) if tokens else None,
         tls=tls,
-        advertise=advertise,
+        advertise=settings.advertise,
+        batch_rows=settings.batch_rows,
+        max_message_size=settings.max_message_size,
+        compression=settings.compression,
+        transaction_timeout=settings.transaction_timeout,
+        observer=Observers(metrics, CallLog()),
     )
 
 
-def tls_config(
-    certificate: Path | None, key: Path | None, client_ca: Path | None
-) -> TlsConfig | None:
-    """The TLS options as a whole; half of them is an error."""
+def _tls_config(settings: ServerSettings) -> TlsConfig | None:
+    certificate, key, client_ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
     if certificate is None and key is None and client_ca is None:
         return None
     if certificate is None or key is None:
@@ -78,48 +196,15 @@ def tls_config(
     return TlsConfig(certificate, key, client_ca)
 
 
-def read_tokens(path: Path) -> TokenTable:
-    """The tokens of a file: 'token identity' a line, '#' starts a comment."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
-        raise DefinitionError(f"the token file cannot be read: {error.strerror}") from None
-    tokens: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        words = line.partition("#")[0].split()
-        if not words:
-            continue
-        if len(words) != 2:
-            raise DefinitionError(f"line {number} of the token file is not 'token identity'")
-        tokens[words[0]] = words[1]
-    if not tokens:
-        raise DefinitionError("the token file holds no tokens")
-    return TokenTable(tokens)
+def _passwords(lakes: Iterable[LakeSettings]) -> list[str]:
+    places = [resolve_uri(lake.uri) for lake in lakes]
+    return [
+        secret for place in places if is_lake(place) for secret in parse_location(place).secrets
+    ]
 
 
-def _catalogs(sources: list[str]) -> dict[str, Catalog]:
-    catalogs: dict[str, Catalog] = {}
-    for source in sources:
-        name, separator, place = source.partition("=")
-        if not separator:
-            name, place = "", source
-        if name in catalogs:
-            raise DefinitionError(f"two catalogs are named {name!r}: write name=SOURCE")
-        catalogs[name] = MemoryCatalog() if place == _MEMORY else _load(place)
-    return catalogs
-
-
-def _load(place: str) -> Catalog:
-    module_name, separator, attribute = place.partition(":")
-    if not separator or not attribute:
-        raise DefinitionError(
-            f"{place!r} is neither 'memory:' nor 'package.module:name' of a catalog"
-        )
-    try:
-        found: Any = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise DefinitionError(f"{place!r} cannot be loaded: {error}") from None
-    catalog = found() if callable(found) and not isinstance(found, Catalog) else found
-    if not isinstance(catalog, Catalog):
-        raise DefinitionError(f"{place!r} is {type(catalog).__name__}, not a catalog")
-    return catalog
+def _leave() -> None:
+    """End the process although a client holds a stream, which Flight would wait for."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)

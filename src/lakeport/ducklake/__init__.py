@@ -2,6 +2,7 @@
 
 from lakeport.ducklake.cache import SnapshotCache
 from lakeport.ducklake.changes import ChangeFeed
+from lakeport.ducklake.contents import Contents, FileTotals, TableSummary
 from lakeport.ducklake.filesystems import S3Secret, Storage
 from lakeport.ducklake.lake import Lake
 from lakeport.ducklake.model import (
@@ -25,8 +26,10 @@ __all__ = [
     "ChangeFeed",
     "Column",
     "ColumnStats",
+    "Contents",
     "DataFile",
     "DeleteFile",
+    "FileTotals",
     "Lake",
     "LakeTable",
     "PartitionField",
@@ -40,6 +43,7 @@ __all__ = [
     "SortField",
     "Storage",
     "TableStats",
+    "TableSummary",
     "View",
     "arrow_schema",
     "arrow_type",

@@ -155,6 +155,7 @@ def _plan(planner: Planner, context: ScanContext, tasks: list[ScanTask]) -> Scan
         table=f"{planner.state.schema}.{planner.state.name}",
         snapshot=planner.snapshot,
         schema=context.schema,
+        columns=context.columns,
         filter=Filter.always(),
         tasks=tuple(tasks),
         pruning=Pruning(files=len(tasks)),

@@ -10,6 +10,14 @@ from typing import Any, ClassVar, Self, TypeVar
 import sqlalchemy as sa
 
 from lakeport.ducklake.cache import SnapshotCache
+from lakeport.ducklake.contents import (
+    Contents,
+    FileTotals,
+    contents_of,
+    file_totals_of,
+    schemas_of,
+    views_of,
+)
 from lakeport.ducklake.database import Database
 from lakeport.ducklake.describe import table_state
 from lakeport.ducklake.filesystems import S3Secret, Storage
@@ -129,29 +137,36 @@ class Lake:
     ) -> Snapshot:
         """The snapshot of a version or of a moment; the newest one when neither is given."""
         wanted = self._version(version, timestamp)
-        found = [_snapshot(row) for row in self._read(self._catalog.snapshot_times)]
-        if wanted is None:
-            return max(found, key=lambda snapshot: snapshot.id)
-        for snapshot in found:
-            if snapshot.id == wanted:
-                return snapshot
-        raise _no_snapshot(wanted)
+        rows = self._read(lambda connection: self._catalog.snapshot(connection, wanted))
+        if not rows:
+            raise _no_snapshot(wanted)
+        return _snapshot(rows[0])
+
+    def contents(
+        self, *, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> Contents:
+        """Everything that the lake holds at a snapshot, with all columns, in one question."""
+        wanted = self._version(version, timestamp)
+        rows = self._read(lambda connection: self._catalog.contents(connection, wanted))
+        if not rows["snapshot"]:
+            raise _no_snapshot(wanted)
+        return contents_of(_snapshot(rows["snapshot"][0]), rows)
+
+    def file_totals(
+        self, *, version: int | None = None, timestamp: datetime | str | None = None
+    ) -> dict[int, FileTotals]:
+        """Number and size of the files of every table at a snapshot, by the table's id."""
+        wanted = self._version(version, timestamp)
+        rows = self._read(lambda connection: self._catalog.file_totals(connection, wanted))
+        if not rows["snapshot"]:
+            raise _no_snapshot(wanted)
+        return file_totals_of(rows)
 
     def schemas(
         self, *, version: int | None = None, timestamp: datetime | str | None = None
     ) -> list[Schema]:
         """The schemas at a snapshot."""
-        rows = self._names(version, timestamp)
-        return [
-            Schema(
-                id=row["schema_id"],
-                name=row["schema_name"],
-                uuid=str(row["schema_uuid"]),
-                comment=_tags(rows, row["schema_id"]).get("comment"),
-                tags=_tags(rows, row["schema_id"]),
-            )
-            for row in sorted(rows["schema"], key=lambda row: row["schema_id"])
-        ]
+        return schemas_of(self._names(version, timestamp))
 
     def tables(
         self,
@@ -180,25 +195,8 @@ class Lake:
         timestamp: datetime | str | None = None,
     ) -> list[View]:
         """The views at a snapshot, or those of one schema."""
-        rows = self._names(version, timestamp)
-        names = {row["schema_id"]: row["schema_name"] for row in rows["schema"]}
-        found = [
-            View(
-                id=row["view_id"],
-                schema=names[row["schema_id"]],
-                name=row["view_name"],
-                uuid=str(row["view_uuid"]),
-                dialect=row["dialect"] or "duckdb",
-                sql=row["sql"],
-                column_aliases=_aliases(row["column_aliases"]),
-                comment=_tags(rows, row["view_id"]).get("comment"),
-                tags=_tags(rows, row["view_id"]),
-            )
-            for row in rows["view"]
-            if row["schema_id"] in names
-        ]
-        chosen = [view for view in found if schema is None or _same(view.schema, schema)]
-        return sorted(chosen, key=lambda view: (view.schema, view.name))
+        found = views_of(self._names(version, timestamp))
+        return [view for view in found if schema is None or _same(view.schema, schema)]
 
     def table(
         self,
@@ -311,21 +309,5 @@ def _no_snapshot(wanted: int | None) -> SnapshotNotFoundError:
     )
 
 
-def _tags(rows: Mapping[str, list[Row]], id: int) -> dict[str, str | None]:
-    return {row["key"]: row["value"] for row in rows["tag"] if row["object_id"] == id}
-
-
 def _same(left: str, right: str) -> bool:
     return ascii_lower(left) == ascii_lower(right)
-
-
-def _aliases(text: str | None) -> tuple[str, ...]:
-    """A comma list of double-quoted names."""
-    names, rest = [], (text or "").strip()
-    while rest.startswith('"'):
-        end = 1
-        while rest[end : end + 2] == '""' or rest[end] != '"':
-            end += 2 if rest[end] == '"' else 1
-        names.append(rest[1:end].replace('""', '"'))
-        rest = rest[end + 1 :].lstrip(", ")
-    return tuple(names)

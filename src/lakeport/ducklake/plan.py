@@ -108,7 +108,7 @@ class FileTask(ScanTask):
             names=self.names,
             first_snapshot=self.first_snapshot,
             last_snapshot=self.context.snapshot,
-            deleted=self._deleted() if self.apply_deletes else np.empty(0, np.int64),
+            deleted=self.deleted(),
             start=self.start,
             end=self.end,
         )
@@ -118,7 +118,10 @@ class FileTask(ScanTask):
             if batch is not None:
                 yield batch
 
-    def _deleted(self) -> Positions:
+    def deleted(self) -> Positions:
+        """The positions of the file that are deleted at the plan's snapshot, ascending."""
+        if not self.apply_deletes:
+            return np.empty(0, np.int64)
         inlined = np.frombuffer(self.inlined_deletes, np.int64)
         positions = deletes_at(self.context.storage, self.file.deletes, self.context.snapshot)
         if not len(inlined):
@@ -171,6 +174,8 @@ class ScanPlan:
     table: str
     snapshot: Snapshot
     schema: pa.Schema
+    columns: tuple[Column | str, ...]
+    """The table's columns and virtual columns of `schema`, in its order."""
     filter: Filter
     tasks: tuple[ScanTask, ...]
     pruning: Pruning

@@ -78,6 +78,7 @@ class Planner:
             table=f"{self.state.schema}.{self.state.name}",
             snapshot=self.snapshot,
             schema=context.schema,
+            columns=context.columns,
             filter=wanted,
             tasks=tuple(tasks),
             pruning=Pruning(

@@ -113,6 +113,16 @@ class Catalog:
         newest = connection.execute(sa.select(sa.func.max(snapshot.c.snapshot_id))).scalar()
         return None if newest is None else int(newest)
 
+    def snapshot(self, connection: sa.Connection, version: int | None) -> list[Row]:
+        """The snapshot of a version, or the newest one; no row if there is none."""
+        rows = self._run(
+            connection,
+            ("snapshot", version is None),
+            lambda: self._base(self._at(version)),
+            at=version,
+        )
+        return rows["snapshot"]
+
     def names(self, connection: sa.Connection, version: int | None) -> dict[str, list[Row]]:
         """Schemas, tables, views and their tags at a snapshot."""
         t = self.tables
@@ -120,13 +130,7 @@ class Catalog:
 
         def build() -> Bundle:
             bundle = self._base(at)
-            for kind, columns in (
-                ("schema", ("schema_id", "schema_name", "schema_uuid")),
-                ("table", ("table_id", "schema_id", "table_name")),
-                ("view", _VIEW),
-                ("tag", ("object_id", "key", "value")),
-            ):
-                bundle.add(kind, t[kind], columns, t.visible(t[kind], at))
+            self._names(bundle, at)
             column = t["column"]
             living = (
                 sa.select(column.c.table_id)
@@ -138,6 +142,75 @@ class Catalog:
             return bundle
 
         return self._run(connection, ("names", version is None), build, at=version)
+
+    def contents(self, connection: sa.Connection, version: int | None) -> dict[str, list[Row]]:
+        """The same with the columns of all tables and their comments."""
+        t = self.tables
+        at = self._at(version)
+
+        def build() -> Bundle:
+            bundle = self._base(at)
+            self._names(bundle, at)
+            bundle.add("column", t["column"], ("table_id", *_COLUMN), t.visible(t["column"], at))
+            tag = t["column_tag"]
+            columns = ("table_id", "column_id", "value")
+            bundle.add("column_tag", tag, columns, t.visible(tag, at), tag.c.key == "comment")
+            return bundle
+
+        return self._run(connection, ("contents", version is None), build, at=version)
+
+    def file_totals(self, connection: sa.Connection, version: int | None) -> dict[str, list[Row]]:
+        """Number and size of the data files and the delete files of every table."""
+        t = self.tables
+        at = self._at(version)
+
+        def build() -> Bundle:
+            bundle = self._base(at)
+            for kind in ("data_file", "delete_file"):
+                file = t[kind]
+                totals = (
+                    sa.select(
+                        file.c.table_id,
+                        sa.func.count().label("files"),
+                        sa.cast(sa.func.sum(file.c.file_size_bytes), sa.BigInteger).label("bytes"),
+                    )
+                    .where(t.visible(file, at))
+                    .group_by(file.c.table_id)
+                    .subquery(f"{kind}_totals")
+                )
+                chosen = {
+                    "table_id": totals.c.table_id,
+                    "files": sa.cast(totals.c.files, sa.BigInteger),
+                    "bytes": totals.c.bytes,
+                }
+                bundle.add_select(kind, chosen, totals)
+            return bundle
+
+        return self._run(connection, ("file_totals", version is None), build, at=version)
+
+    def namesakes(self, connection: sa.Connection, schema: str, name: str) -> list[Row]:
+        """All columns, of any time, of all tables that ever had this name."""
+        t = self.tables
+
+        def build() -> Bundle:
+            named = t["table"].join(t["schema"], t["table"].c.schema_id == t["schema"].c.schema_id)
+            ids = (
+                sa.select(t["table"].c.table_id)
+                .select_from(named)
+                .where(
+                    _same_name(t["table"].c.table_name, "name"),
+                    _same_name(t["schema"].c.schema_name, "schema"),
+                )
+            )
+            bundle = Bundle()
+            columns = ("table_id", "column_id", "column_name", "parent_column")
+            validity = ("begin_snapshot", "end_snapshot")
+            bundle.add(
+                "column", t["column"], (*columns, *validity), t["column"].c.table_id.in_(ids)
+            )
+            return bundle
+
+        return self._run(connection, "namesakes", build, **_named(schema, name))["column"]
 
     def table(
         self, connection: sa.Connection, schema: str, name: str, version: int | None
@@ -156,10 +229,7 @@ class Catalog:
             ("table", version is None),
             build,
             at=version,
-            schema=schema,
-            schema_lower=ascii_lower(schema),
-            name=name,
-            name_lower=ascii_lower(name),
+            **_named(schema, name),
         )
 
     def table_by_id(self, connection: sa.Connection, id: int, version: int) -> dict[str, list[Row]]:
@@ -170,6 +240,17 @@ class Catalog:
             return self._table(is_it, sa.true(), _AT)
 
         return self._run(connection, "table_by_id", build, at=version, id=id)
+
+    def _names(self, bundle: Bundle, at: ColumnElement[int]) -> None:
+        """Schemas, tables and views, with their tags."""
+        for kind, columns in (
+            ("schema", ("schema_id", "schema_name", "schema_uuid")),
+            ("table", ("table_id", "schema_id", "table_name", "table_uuid")),
+            ("view", _VIEW),
+            ("tag", ("object_id", "key", "value")),
+        ):
+            source = self.tables[kind]
+            bundle.add(kind, source, columns, self.tables.visible(source, at))
 
     def _table(
         self, is_it: ColumnElement[bool], schema_is_it: ColumnElement[bool], at: ColumnElement[int]
@@ -397,6 +478,16 @@ def open_catalog(database: Database) -> Catalog:
         return Catalog(database, tables, str(version or ""))
 
     return database.read(work)
+
+
+def _named(schema: str, name: str) -> dict[str, str]:
+    """The parameters of `_same_name` for a schema and a table."""
+    return {
+        "schema": schema,
+        "schema_lower": ascii_lower(schema),
+        "name": name,
+        "name_lower": ascii_lower(name),
+    }
 
 
 def _same_name(column: ColumnElement[str], parameter: str) -> ColumnElement[bool]:

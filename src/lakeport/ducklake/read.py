@@ -24,8 +24,8 @@ from lakeport.errors import CorruptLakeError
 __all__ = ["VIRTUAL_COLUMNS", "FileRead", "read_file"]
 
 INTERNAL_ROW_ID: Final = "_ducklake_internal_row_id"
-_ROW_ID_FIELD: Final = 2147483540
-_SNAPSHOT_FIELD: Final = 2147483539
+INTERNAL_ROW_ID_FIELD: Final = 2147483540
+INTERNAL_SNAPSHOT_FIELD: Final = 2147483539
 
 VIRTUAL_COLUMNS: Final[Mapping[str, pa.DataType]] = {
     "rowid": pa.int64(),
@@ -87,8 +87,8 @@ class _Reader:
         self._schema = source.schema
         self.fields: list[int] = []
         self._check_field_ids()
-        self._snapshot_field = self._internal(INTERNAL_SNAPSHOT, _SNAPSHOT_FIELD)
-        self._row_id_field = self._internal(INTERNAL_ROW_ID, _ROW_ID_FIELD)
+        self._snapshot_field = self._internal(INTERNAL_SNAPSHOT, INTERNAL_SNAPSHOT_FIELD)
+        self._row_id_field = self._internal(INTERNAL_ROW_ID, INTERNAL_ROW_ID_FIELD)
         self._filter_column = self._snapshot_filter_column()
         self._makers = [self._maker(column) for column in request.columns]
 

@@ -58,7 +58,7 @@ _SCALARS: Final[dict[str, _Scalar]] = {
     "float32": _Scalar(pa.float32(), "FLOAT", "FLOAT"),
     "float64": _Scalar(pa.float64(), "DOUBLE", "DOUBLE"),
     "date": _Scalar(pa.date32(), "DATE", "DATE"),
-    "time": _Scalar(pa.time64("us"), "TIME", "TIME(6)"),
+    "time": _Scalar(pa.time64("us"), "TIME", "STRING"),
     "time_ns": _Scalar(pa.time64("ns"), "TIME_NS", "BIGINT"),
     "timetz": _Scalar(TIME_TZ, "TIMETZ", "STRING"),
     "timestamp": _Scalar(pa.timestamp("us"), "TIMESTAMP", "TIMESTAMP_NTZ"),

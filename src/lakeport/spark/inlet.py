@@ -29,8 +29,9 @@ class Inlet:
 
     def __init__(self, tasks: int, *, max_bytes: int, patience: float) -> None:
         self.secret = secrets.token_hex(16)
+        self.patience = patience
+        """How many seconds a task that holds a core waits for room."""
         self._max_bytes = max_bytes
-        self._patience = patience
         # Guards everything below; waited on by senders for room and by the consumer for batches.
         self._changed = threading.Condition()
         self._batches: deque[tuple[pa.RecordBatch, int]] = deque()
@@ -46,8 +47,10 @@ class Inlet:
         """Whether a sender knows the secret of this scan."""
         return hmac.compare_digest(self.secret, secret)
 
-    def offer(self, task: int, number: int, batch: pa.RecordBatch) -> None:
-        """Take a batch of a task, unless it was taken before. Waits for room, but not forever."""
+    def offer(
+        self, task: int, number: int, batch: pa.RecordBatch, *, patience: float | None
+    ) -> None:
+        """Take a batch of a task, unless it was taken before. Waits so many seconds for room."""
         size = max(1, batch.get_total_buffer_size())
         with self._changed:
             if number > self._next[task]:
@@ -55,7 +58,7 @@ class Inlet:
             if number < self._next[task]:
                 self._check_open()
                 return
-            if not self._changed.wait_for(self._has_room, timeout=self._patience):
+            if not self._changed.wait_for(self._has_room, timeout=patience):
                 raise PausedError("the consumer is not reading")
             self._check_open()
             # Another attempt of the same task may have been quicker meanwhile.
@@ -73,6 +76,9 @@ class Inlet:
                     f"scan task {task} sent {count} batches, {self._next[task]} arrived"
                 )
             self._incomplete.discard(task)
+            if not self._incomplete:
+                self._finished = True
+                self._changed.notify_all()
 
     def explain(self, task: int, reason: str) -> None:
         """Keep why an attempt of a task failed, in its own words."""
@@ -95,20 +101,29 @@ class Inlet:
             self._changed.wait_for(lambda: self._cancelled or self._bytes <= self._max_bytes // 2)
             return not self._cancelled
 
-    def finish(self, error: LakeportError | None = None) -> None:
-        """No more batches will come: all were sent, or the scan failed."""
+    def fail(self, error: LakeportError) -> None:
+        """No more batches will come: the scan failed, unless all of them are there already."""
         with self._changed:
-            self._finished = True
-            self._error = error
-            self._changed.notify_all()
+            if not self._finished:
+                self._finished = True
+                self._error = error
+                self._changed.notify_all()
 
-    def cancel(self) -> None:
-        """Nobody wants the rest."""
+    def cancel(self) -> bool:
+        """Nobody wants the rest; True if some of it is still to come. False when told again."""
         with self._changed:
+            if self._cancelled:
+                return False
             self._cancelled = True
             self._batches.clear()
             self._bytes = 0
             self._changed.notify_all()
+            return bool(self._incomplete)
+
+    @property
+    def queued_bytes(self) -> int:
+        """How many bytes of batches wait for the consumer."""
+        return self._bytes
 
     @property
     def cancelled(self) -> bool:

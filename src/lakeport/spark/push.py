@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import msgpack
 import pyarrow as pa
 from pyarrow import flight
 
+from lakeport.errors import UnavailableError
+
 __all__ = ["PushTasks", "ReadTask"]
 
-_MAX_REASON = 2000
+DONE: Final = b"done"
+FAILED: Final = b"failed"
+PAUSED: Final = b"paused"
+
+_MAX_REASON: Final = 2000
 
 
 class ReadTask(Protocol):
@@ -44,32 +50,42 @@ class PushTasks:
             yield self._push(number, task)
 
     def _push(self, number: int, task: ReadTask) -> int:
+        try:
+            return self._send(number, task)
+        except (flight.FlightCancelledError, flight.FlightUnauthenticatedError):
+            # The consumer is gone: nobody wants the rest.
+            return -1
+        except flight.FlightUnavailableError as error:
+            # The consumer is slow: give the core to somebody else. The driver knows what is
+            # missing, and runs it later if anybody still wants it.
+            if error.extra_info == PAUSED:
+                return -1
+            raise UnavailableError(
+                f"an executor cannot reach the driver at {self.location}: set spark.driver.host "
+                "to an address that it can reach, or spark.lakeport.route to 'collect'"
+            ) from error
+
+    def _send(self, number: int, task: ReadTask) -> int:
         request = {"scan": self.scan, "secret": self.secret, "task": number}
         descriptor = flight.FlightDescriptor.for_command(msgpack.packb(request))
         writer, _ = _client(self.location).do_put(descriptor, self.schema)
         sent = 0
-        try:
-            with writer:
-                try:
-                    for batch in task.read():
-                        writer.write_with_metadata(batch, sent.to_bytes(8, "big"))
-                        sent += 1
-                except (flight.FlightError, OSError):
-                    raise
-                except Exception as error:
-                    reason = f"{type(error).__name__}: {error}"[:_MAX_REASON]
-                    writer.write_metadata(b"failed" + reason.encode())
-                    raise
-                writer.write_metadata(b"done" + sent.to_bytes(8, "big"))
-        except (
-            flight.FlightUnavailableError,
-            flight.FlightCancelledError,
-            flight.FlightUnauthenticatedError,
-        ):
-            # The consumer is slow or gone: give the core to somebody else. The driver knows what
-            # is missing, and runs it later if anybody still wants it.
-            return -1
+        with writer:
+            for batch in _read(task, writer):
+                writer.write_with_metadata(batch, sent.to_bytes(8, "big"))
+                sent += 1
+            writer.write_metadata(DONE + sent.to_bytes(8, "big"))
         return sent
+
+
+def _read(task: ReadTask, writer: Any) -> Iterator[pa.RecordBatch]:
+    """The batches of a task; if it fails, the driver hears why."""
+    try:
+        yield from task.read()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"[:_MAX_REASON]
+        writer.write_metadata(FAILED + reason.encode())
+        raise
 
 
 @cache

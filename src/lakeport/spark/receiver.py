@@ -6,43 +6,72 @@ Only a task that knows the secret of a running scan is heard. Nothing can be rea
 from __future__ import annotations
 
 import threading
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 from pyarrow import flight
 
-from lakeport.errors import CancelledError, LakeportError
+from lakeport.errors import CancelledError, LakeportError, UnavailableError
 from lakeport.spark.inlet import Inlet, PausedError
+from lakeport.spark.push import DONE, FAILED, PAUSED
 
-__all__ = ["Receiver"]
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
-DONE: Final = b"done"
-FAILED: Final = b"failed"
+__all__ = ["PORT", "Receiver", "receiver_of"]
+
+PORT: Final = "spark.lakeport.port"
+"""The setting for the port that executors send to; any free one without it."""
+
+_lock = threading.Lock()
+_current: tuple[str, Receiver] | None = None
+
+
+def receiver_of(context: SparkContext) -> Receiver:
+    """The endpoint of a driver, started when it is first needed.
+
+    A process has one Spark context at a time: the endpoint of the one before is stopped.
+    """
+    global _current  # noqa: PLW0603
+    try:
+        application = context.applicationId
+    except AttributeError:
+        raise UnavailableError(
+            "the Spark session was stopped: get another one from lakeport.spark.session()"
+        ) from None
+    with _lock:
+        if _current is not None and _current[0] != application:
+            _current[1].stop()
+            _current = None
+        if _current is None:
+            conf = context.getConf()
+            # Spark fills in the host; on Kubernetes it is a service, and not an address here.
+            host = conf.get("spark.driver.host") or "127.0.0.1"
+            bind = conf.get("spark.driver.bindAddress") or host
+            _current = application, Receiver(bind, host, int(conf.get(PORT) or 0))
+        return _current[1]
 
 
 class Receiver:
     """Routes what tasks send to the inlets of the scans that they belong to."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, bind: str, host: str, port: int = 0) -> None:
+        # Only single operations, which are atomic: the garbage collector may end a scan anywhere.
         self._inlets: dict[str, Inlet] = {}
-        self._lock = threading.Lock()
-        self._service = _Service(self, f"grpc://{host}:0")
-        self.location = f"grpc://{host}:{self._service.port}"
+        self._service = _Service(self, _location(bind, port))
+        self.location = _location(host, self._service.port)
 
     def open(self, scan: str, inlet: Inlet) -> None:
         """Listen for a scan."""
-        with self._lock:
-            self._inlets[scan] = inlet
+        self._inlets[scan] = inlet
 
     def close(self, scan: str) -> None:
         """Forget a scan: what its tasks still send is refused."""
-        with self._lock:
-            self._inlets.pop(scan, None)
+        self._inlets.pop(scan, None)
 
     def inlet(self, scan: str, secret: str) -> Inlet:
         """The inlet of a scan, for a task that knows its secret."""
-        with self._lock:
-            inlet = self._inlets.get(scan)
+        inlet = self._inlets.get(scan)
         if inlet is None or not inlet.accepts(secret):
             raise flight.FlightUnauthenticatedError("no such scan")
         return inlet
@@ -52,8 +81,15 @@ class Receiver:
         return len(self._inlets)
 
     def stop(self) -> None:
-        """Stop listening."""
+        """Stop listening; scans that still run are over."""
+        for inlet in list(self._inlets.values()):
+            inlet.cancel()
         self._service.shutdown()
+
+
+def _location(host: str, port: int) -> str:
+    is_bare_ipv6 = ":" in host and not host.startswith("[")
+    return f"grpc://[{host}]:{port}" if is_bare_ipv6 else f"grpc://{host}:{port}"
 
 
 class _Service(flight.FlightServerBase):  # type: ignore[misc]
@@ -71,7 +107,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
         try:
             _receive(inlet, task, reader)
         except PausedError as error:
-            raise flight.FlightUnavailableError(str(error)) from None
+            raise flight.FlightUnavailableError(str(error), PAUSED) from None
         except CancelledError as error:
             raise flight.FlightCancelledError(str(error)) from None
         except LakeportError as error:
@@ -86,7 +122,8 @@ def _receive(inlet: Inlet, task: int, reader: Any) -> None:
             return
         metadata = b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
         if chunk.data is not None:
-            inlet.offer(task, int.from_bytes(metadata, "big"), chunk.data)
+            number = int.from_bytes(metadata, "big")
+            inlet.offer(task, number, chunk.data, patience=inlet.patience)
         elif metadata.startswith(DONE):
             inlet.complete(task, int.from_bytes(metadata[len(DONE) :], "big"))
         elif metadata.startswith(FAILED):

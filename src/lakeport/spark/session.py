@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.errors import UnavailableError
+from lakeport.errors import InvalidArgumentError, UnavailableError
 from lakeport.spark.java import java_home
 
 if TYPE_CHECKING:
@@ -17,26 +18,33 @@ __all__ = ["session"]
 # All cores, and four attempts for each task, as on a cluster.
 _LOCAL: Final = "local[*,4]"
 
-_DEFAULTS: Final[dict[str, str]] = {
-    "spark.app.name": "lakeport",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
+_SQL_DEFAULTS: Final[dict[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.fieldId.read.ignoreMissing": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+
+_DEFAULTS: Final[dict[str, str]] = {
+    **_SQL_DEFAULTS,
+    "spark.app.name": "lakeport",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     # Scans of several clients share the cores instead of queueing behind each other.
     "spark.scheduler.mode": "FAIR",
-    # Two attempts of one scan task would send the same rows twice at once.
+    # Two attempts of one scan task would do the same work twice.
     "spark.speculation": "false",
     "spark.python.worker.reuse": "true",
 }
 
-_LOCAL_DEFAULTS: Final[dict[str, str]] = {
+# Where everything runs on this machine, nothing else is listened to.
+_LOOPBACK: Final[dict[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "8",
 }
+
+_FEW_CORES: Final[dict[str, str]] = {"spark.sql.shuffle.partitions": "8"}
 
 
 def session(master: str | None = None, **conf: Any) -> SparkSession:
@@ -51,23 +59,58 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
     except ImportError:
         raise UnavailableError("Spark is not installed: install lakeport[spark]") from None
 
-    active = SparkSession.getActiveSession()
-    if active is not None and master is None and not conf:
-        return active
     settings = {name.replace("_", "."): str(value) for name, value in conf.items()}
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return _reuse(active, master, settings)
     remote = _remote(master)
     if remote is not None:
-        builder = SparkSession.builder.remote(remote)
-        for name, value in settings.items():
-            builder = builder.config(name, value)
-        return builder.getOrCreate()
+        return _connect(remote, settings)
     return _classic(master or os.environ.get("MASTER") or _LOCAL, settings)
+
+
+def _reuse(active: SparkSession, master: str | None, settings: dict[str, str]) -> SparkSession:
+    """The active session with more settings, if it can have them."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import is_remote
+
+    if master is not None and not is_remote():
+        running = active.sparkContext.master
+        if running != master:
+            raise InvalidArgumentError(
+                f"a Spark session on {running} is running: stop it before one on {master} is asked "
+                "for"
+            )
+    for name, value in settings.items():
+        if active.conf.get(name, None) == value:
+            continue
+        try:
+            active.conf.set(name, value)
+        except PySparkException:
+            raise InvalidArgumentError(
+                f"{name} cannot be changed while a Spark session is running: stop it first"
+            ) from None
+    return active
 
 
 def _remote(master: str | None) -> str | None:
     if master is not None:
         return master if master.startswith("sc://") else None
     return os.environ.get("SPARK_REMOTE")
+
+
+def _connect(remote: str, settings: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote(remote)
+    for name, value in {**_SQL_DEFAULTS, **settings}.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except ImportError as error:
+        raise UnavailableError(
+            f"a package for Spark Connect is missing: install lakeport[connect] ({error})"
+        ) from None
 
 
 def _classic(master: str, settings: dict[str, str]) -> SparkSession:
@@ -77,9 +120,27 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
     # Executors on this machine must run the interpreter that has the driver's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    is_local = master.startswith("local")
-    defaults = {**_DEFAULTS, **(_LOCAL_DEFAULTS if is_local else {})}
+    defaults = {
+        **_DEFAULTS,
+        **(_LOOPBACK if _is_here(master) else {}),
+        **(_FEW_CORES if master.startswith("local") else {}),
+    }
     builder = SparkSession.builder.master(master)
     for name, value in {**defaults, **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _is_here(master: str) -> bool:
+    """Whether driver, master and executors are all on this machine."""
+    if master.startswith("local"):
+        return True
+    hosts = [part.rpartition(":")[0] for part in master.removeprefix("spark://").split(",")]
+    return master.startswith("spark://") and all(_is_loopback(host) for host in hosts)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,4 +1,4 @@
-"""A scan as a stream of Arrow batches, fed by one Spark job while it runs.
+"""A scan as a stream of Arrow batches, fed by Spark while it runs.
 
 The driver holds at most `max_bytes` of batches of a scan, plus one batch for each task that is
 sending. A consumer that stops reading makes the tasks end, so that their cores are free for other
@@ -9,31 +9,34 @@ from __future__ import annotations
 
 import itertools
 import threading
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from lakeport.errors import CancelledError, InternalError, LakeportError
+from lakeport.errors import InvalidArgumentError
+from lakeport.spark.collect import CollectJob, ConnectJob
+from lakeport.spark.failures import scan_error
 from lakeport.spark.inlet import Inlet
+from lakeport.spark.job import Job
 from lakeport.spark.push import PushTasks, ReadTask
-from lakeport.spark.receiver import Receiver
+from lakeport.spark.reader import ScanReader
+from lakeport.spark.receiver import receiver_of
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["MAX_BYTES", "receiver_of", "stream"]
+__all__ = ["MAX_BYTES", "stream"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 PATIENCE: Final = 2.0
+GRACE: Final = 0.5
+
+ROUTE: Final = "spark.lakeport.route"
+"""The setting that chooses how batches travel: `push` (the default) or `collect`."""
 
 # Spark keeps a scheduler pool for every name it ever saw, so the names are few and reused.
 _POOLS: Final = itertools.cycle([f"lakeport-{number}" for number in range(64)])
-
-_receivers: dict[str, Receiver] = {}
-_receivers_lock = threading.Lock()
 
 
 def stream(
@@ -44,71 +47,86 @@ def stream(
     max_bytes: int = MAX_BYTES,
     patience: float = PATIENCE,
 ) -> pa.RecordBatchReader:
-    """Read tasks on Spark: one job, one Spark task each, batches as they come, in no order."""
+    """Read tasks on Spark: one Spark task each, batches as they come, in no order.
+
+    The job starts with the first batch that is asked for. Closing the reader, leaving its `with`
+    block or dropping it cancels the job.
+
+    Args:
+        spark: A session of any kind.
+        tasks: What to read: picklable objects that give the same batches whenever they are read.
+        schema: The schema of every batch.
+        max_bytes: How many bytes of batches may wait in this process.
+        patience: How many seconds a task waits for the consumer before it leaves its core.
+    """
     if not tasks:
         return pa.RecordBatchReader.from_batches(schema, [])
     inlet = Inlet(len(tasks), max_bytes=max_bytes, patience=patience)
-    job = _Job(spark.sparkContext, tasks, schema, inlet)
-    return pa.RecordBatchReader.from_batches(schema, job.batches())
+    job = _route(spark)(spark, tasks, schema, inlet)
+    return ScanReader(schema, job.batches(), job.end)
 
 
-class _Job:
-    """The Spark job behind one scan."""
+def _route(spark: SparkSession) -> type[Job]:
+    from pyspark.sql import is_remote
+
+    # A remote session has no driver here that executors could send to.
+    if is_remote():
+        return ConnectJob
+    name = spark.conf.get(ROUTE, "push")
+    if name not in _ROUTES:
+        raise InvalidArgumentError(f"{ROUTE} is 'push' or 'collect', not {name!r}")
+    return _ROUTES[name]
+
+
+class PushJob(Job):
+    """One Spark job whose tasks send their batches to this process by Flight."""
 
     def __init__(
-        self, context: SparkContext, tasks: Sequence[ReadTask], schema: pa.Schema, inlet: Inlet
+        self, spark: SparkSession, tasks: Sequence[ReadTask], schema: pa.Schema, inlet: Inlet
     ) -> None:
-        self._context = context
-        self._tasks = tasks
-        self._inlet = inlet
-        self._scan = f"lakeport-scan-{uuid.uuid4().hex}"
-        self._receiver = receiver_of(context)
-        self._push = PushTasks(self._receiver.location, self._scan, inlet.secret, schema)
+        super().__init__(spark, tasks, schema, inlet)
+        self._receiver = receiver_of(spark.sparkContext)
+        self._ended = threading.Event()
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Start the job, give its batches, and end it when the consumer is done or goes away."""
+    def start(self) -> None:
+        """Listen, and run the job."""
         from pyspark import InheritableThread
 
-        self._receiver.open(self._scan, self._inlet)
-        thread = InheritableThread(target=self._run, name=self._scan, daemon=True)
-        thread.start()
-        try:
-            yield from self._inlet.take_all()
-        finally:
-            self._inlet.cancel()
-            self._receiver.close(self._scan)
-            if thread.is_alive():
-                self._context.cancelJobsWithTag(self._scan)
+        self._receiver.open(self.tag, self.inlet)
+        InheritableThread(target=self._run, name=self.tag, daemon=True, session=self.spark).start()
+
+    def release(self) -> None:
+        """Stop listening."""
+        self._receiver.close(self.tag)
+
+    def cancel(self) -> None:
+        """Cancel the job, if its tasks do not end by themselves when nobody listens.
+
+        A task that is cancelled costs its Python worker, and the next one a second.
+        """
+        if not self._ended.wait(GRACE):
+            self.spark.sparkContext.cancelJobsWithTag(self.tag)
 
     def _run(self) -> None:
+        context = self.spark.sparkContext
         try:
-            self._context.addJobTag(self._scan)
-            self._context.setLocalProperty("spark.scheduler.pool", next(_POOLS))
-            self._context.setLocalProperty("spark.job.description", "Lakeport scan")
-            while remaining := self._inlet.incomplete():
+            context.addJobTag(self.tag)
+            context.setLocalProperty("spark.scheduler.pool", next(_POOLS))
+            context.setLocalProperty("spark.job.description", "Lakeport scan")
+            while remaining := self.inlet.incomplete():
                 self._run_once(remaining)
-                if self._inlet.incomplete() and not self._inlet.wait_for_room():
+                if self.inlet.incomplete() and not self.inlet.wait_for_room():
                     return
-            self._inlet.finish()
         except Exception as error:  # noqa: BLE001
-            self._inlet.finish(self._failure(error))
+            self.inlet.fail(scan_error(error, self.inlet.reason()))
+        finally:
+            self._ended.set()
 
     def _run_once(self, numbers: list[int]) -> None:
-        numbered = [(number, self._tasks[number]) for number in numbers]
-        rdd = self._context.parallelize(numbered, len(numbered))
-        rdd.mapPartitions(self._push).collect()
-
-    def _failure(self, error: Exception) -> LakeportError:
-        if self._inlet.cancelled:
-            return CancelledError("the scan was cancelled")
-        reason = self._inlet.reason() or str(error).strip().partition("\n")[0]
-        return InternalError(f"the scan failed on Spark: {reason}")
+        push = PushTasks(self._receiver.location, self.tag, self.inlet.secret, self.schema)
+        numbered = [(number, self.tasks[number]) for number in numbers]
+        rdd = self.spark.sparkContext.parallelize(numbered, len(numbered))
+        rdd.mapPartitions(push).collect()
 
 
-def receiver_of(context: SparkContext) -> Receiver:
-    """The endpoint of this driver, started when it is first needed."""
-    host = context.getConf().get("spark.driver.host", "127.0.0.1") or "127.0.0.1"
-    with _receivers_lock:
-        if host not in _receivers:
-            _receivers[host] = Receiver(host)
-        return _receivers[host]
+_ROUTES: Final[dict[str, type[Job]]] = {"push": PushJob, "collect": CollectJob}

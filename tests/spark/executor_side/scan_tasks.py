@@ -27,7 +27,7 @@ class Rows:
             yield pa.RecordBatch.from_pydict(
                 {
                     "task": pa.repeat(pa.scalar(self.task, pa.int64()), self.rows),
-                    "row": pa.array(range(start, start + self.rows), pa.int64()),
+                    "row": pa.arange(start, start + self.rows),
                 },
                 schema=SCHEMA,
             )
@@ -35,26 +35,38 @@ class Rows:
 
 @dataclass(frozen=True)
 class FailsAtFirst:
-    """Like `Rows`, but its first attempts end in the middle: by an error or a dead worker."""
+    """Like `Rows`, but its first attempts end in the middle: by an error or by a dead process."""
 
     task: int
     folder: str
     failures: int
-    kill: bool = False
+    victim: str = ""
+    """Who is killed: the `worker` or the `executor`; nobody without it."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         attempt = self._attempt()
         for number, batch in enumerate(Rows(self.task).read()):
             if attempt < self.failures and number == 2:
-                if self.kill:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                raise OSError("the disk is away")
+                self._fail()
             yield batch
 
     def _attempt(self) -> int:
         attempts = sorted(Path(self.folder).glob(f"{self.task}-*"))
         Path(self.folder, f"{self.task}-{len(attempts)}").touch()
         return len(attempts)
+
+    def _fail(self) -> None:
+        if self.victim == "executor":
+            os.kill(_parent(os.getppid()), signal.SIGKILL)
+        if self.victim == "worker":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise OSError("the disk is away")
+
+
+def _parent(process: int) -> int:
+    """The parent of a process: of Spark's daemon of Python workers, that is the executor."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1])
 
 
 @dataclass(frozen=True)
@@ -64,3 +76,13 @@ class Breaks:
     def read(self) -> Iterator[pa.RecordBatch]:
         yield from Rows(0).read()
         raise ValueError("row 17 is not a number")
+
+
+@dataclass(frozen=True)
+class Endless:
+    """A task that has always more rows."""
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        (batch,) = Rows(0, batches=1, rows=50_000).read()
+        while True:
+            yield batch

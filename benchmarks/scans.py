@@ -1,0 +1,157 @@
+"""Scans on Spark: `to_batches()` against pyarrow and `toArrow()`, first batch, latency, memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from benchmarks.duck import temporary_lake
+from benchmarks.lineitem import LINEITEM, lineitem_lake
+from benchmarks.measure import Figure, Sample, interleaved
+from benchmarks.sessions import shared_session
+from lakeport import Lake
+from lakeport.spark import LakeTable
+
+__all__ = [
+    "drained",
+    "first_and_rest",
+    "latency",
+    "memory",
+    "parquet_scan",
+    "to_arrow",
+    "to_batches",
+]
+
+
+def to_batches(*, scale: float, repeats: int) -> Iterator[Figure]:
+    """The whole of lineitem, through Spark, against one process that reads the files itself."""
+    spark = shared_session()
+    with Lake.open(lineitem_lake(scale)) as lake:
+        table = lake.table(LINEITEM)
+        paths = paths_of(table)
+        firsts: list[float] = []
+        samples = interleaved(
+            {
+                "spark": lambda: firsts.append(first_and_rest(table.scan().to_batches(spark))),
+                "pyarrow": lambda: parquet_scan(paths),
+            },
+            repeats=repeats,
+            warmups=2,
+        )
+    ours = samples["spark"]
+    yield Figure.throughput(
+        f"to_batches() of lineitem, scale factor {scale:g}",
+        ours,
+        samples["pyarrow"],
+        "pyarrow dataset scan of the same files, one process, all cores",
+        0.7,
+    )
+    yield Figure.share(
+        "first batch of to_batches()",
+        Sample(tuple(firsts[-repeats:])),
+        ours,
+        "the whole scan",
+        0.3,
+    )
+
+
+def to_arrow(*, scale: float, repeats: int) -> Iterator[Figure]:
+    """The same against the way that Spark itself has."""
+    spark = shared_session()
+    with Lake.open(lineitem_lake(scale)) as lake:
+        table = lake.table(LINEITEM)
+        paths = paths_of(table)
+        samples = interleaved(
+            {
+                "lakeport": lambda: drained(table.scan().to_batches(spark)),
+                "spark": lambda: spark.read.parquet(*paths).toArrow(),
+            },
+            repeats=repeats,
+        )
+    yield Figure.throughput(
+        f"to_batches() of lineitem, scale factor {scale:g}",
+        samples["lakeport"],
+        samples["spark"],
+        "spark.read.parquet(…).toArrow() of the same files",
+        3,
+    )
+
+
+def latency(*, repeats: int) -> Iterator[Figure]:
+    """A table of ten rows, warm: what a scan costs before its first row."""
+    spark = shared_session()
+    with (
+        temporary_lake(
+            lambda duck: duck.execute("CREATE TABLE lake.few AS SELECT i AS id FROM range(10) t(i)")
+        ) as uri,
+        Lake.open(uri) as lake,
+    ):
+        table = lake.table("few")
+        samples = interleaved(
+            {
+                "scan": lambda: drained(table.scan().to_batches(spark)),
+                "job": lambda: spark.sparkContext.parallelize([0], 1).map(int).collect(),
+            },
+            repeats=repeats,
+            warmups=10,
+        )
+    empty = samples["job"]
+    for name, percent in (("median", 50), ("99th percentile", 99)):
+        yield Figure.latency(
+            f"to_batches() of 10 rows, {name}",
+            samples["scan"],
+            f"a Spark job of one empty task: {empty.percentile(percent) * 1000:.1f} ms",
+            percent=percent,
+        )
+
+
+def memory(*, scale: float, repeats: int) -> Iterator[Figure]:
+    """What the driver needs while lineitem flows through it, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.memory", lineitem_lake(scale), str(repeats)]
+    finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    measured = json.loads(finished.stdout.splitlines()[-1])
+    for name, key in (("Python process", "python"), ("JVM", "java")):
+        peaks = sorted(peak / 2**20 for peak in measured[key])
+        yield Figure(
+            name=f"peak memory of the driver's {name} above idle, to_batches() of lineitem",
+            value=peaks[len(peaks) // 2],
+            low=peaks[0],
+            high=peaks[-1],
+            unit="MiB",
+            baseline=f"the rows as Arrow: {measured['bytes'] / 2**20:,.0f} MiB",
+        )
+
+
+def paths_of(table: LakeTable) -> list[str]:
+    """Where the files of a table are."""
+    return [file.path for file in table.files()]
+
+
+def parquet_scan(paths: list[str]) -> int:
+    """Read files as fast as pyarrow can: all cores, large batches, no copies of local files."""
+    options = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=False)
+    dataset = ds.dataset(paths, format="parquet")
+    scanner = dataset.scanner(
+        batch_size=1_000_000, use_threads=True, fragment_scan_options=options, cache_metadata=False
+    )
+    return sum(batch.num_rows for batch in scanner.to_batches())
+
+
+def drained(reader: pa.RecordBatchReader) -> int:
+    """Read everything; how many rows there were."""
+    return sum(batch.num_rows for batch in reader)
+
+
+def first_and_rest(reader: pa.RecordBatchReader) -> float:
+    """Read everything; after how many seconds the first batch came."""
+    started = time.perf_counter()
+    next(reader)
+    first = time.perf_counter() - started
+    drained(reader)
+    return first

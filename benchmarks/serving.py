@@ -1,0 +1,79 @@
+"""A lake behind a server: lineitem as a whole, a selective filter, a small query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+
+from benchmarks.duck import attached
+from benchmarks.lineitem import FILES, LINEITEM, lineitem_lake, one_file
+from benchmarks.measure import Figure, interleaved
+from benchmarks.scans import drained
+from benchmarks.servers import running
+from benchmarks.sessions import shared_session
+from lakeport import Lake, col, connect
+
+__all__ = ["serving"]
+
+
+def serving(*, scale: float, repeats: int, small_repeats: int) -> Iterator[Figure]:
+    """The Python client here, the server and its Spark in another process."""
+    uri = lineitem_lake(scale)
+    first, last = one_file(scale)
+    spark = shared_session()
+    with (
+        running("lake", lake=uri) as location,
+        connect(location) as client,
+        Lake.open(uri) as lake,
+        attached(uri) as duck,
+    ):
+        ours = lake.table(LINEITEM)
+        served = client.table(f"public.{LINEITEM}")
+        key = col("l_orderkey")
+        samples = interleaved(
+            {
+                "server": lambda: drained(served.scan().to_reader()),
+                "to_batches": lambda: drained(ours.scan().to_batches(spark)),
+                "duckdb": lambda: _read_duckdb(duck),
+                "filter": lambda: served.scan(where=(key >= first) & (key <= last)).to_arrow(),
+            },
+            repeats=repeats,
+            warmups=2,
+        )
+        small = interleaved(
+            {
+                "server": lambda: served.scan(["l_comment"], where=key == first).to_arrow(),
+                "duckdb": lambda: _look_up(duck, first),
+            },
+            repeats=small_repeats,
+            warmups=5,
+        )
+    name = f"SELECT * of lineitem through the server, scale factor {scale:g}"
+    whole = samples["server"]
+    yield Figure.throughput(name, whole, samples["to_batches"], "to_batches() of the same", 0.85)
+    yield Figure.throughput(
+        name, whole, samples["duckdb"], "DuckDB's ducklake scan to Arrow, all cores"
+    )
+    yield Figure.share(
+        f"a filter that needs one file of {FILES}, through the server",
+        samples["filter"],
+        whole,
+        "the same without a filter",
+    )
+    for label, percent in (("median", 50), ("99th percentile", 99)):
+        yield Figure.latency(
+            f"one order of lineitem through the server, {label}",
+            small["server"],
+            f"DuckDB's ducklake scan: {small['duckdb'].percentile(percent) * 1000:.1f} ms",
+            percent=percent,
+        )
+
+
+def _read_duckdb(connection: duckdb.DuckDBPyConnection) -> int:
+    return drained(connection.execute(f"FROM lake.{LINEITEM}").to_arrow_reader(65_536))
+
+
+def _look_up(connection: duckdb.DuckDBPyConnection, key: int) -> object:
+    query = f"SELECT l_comment FROM lake.{LINEITEM} WHERE l_orderkey = {key}"
+    return connection.execute(query).to_arrow_table()

@@ -1,0 +1,65 @@
+"""What is measured, and how much of it, at each size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from benchmarks import frames, growth, lakes, reading, scans, serving, writing
+from benchmarks.curves import Curve
+from benchmarks.measure import Figure, Skipped
+
+__all__ = ["SIZES", "Benchmark", "Result"]
+
+Result = Figure | Curve | Skipped
+Benchmark = Callable[[], Iterator[Result]]
+
+SIZES: Final[dict[str, dict[str, Benchmark]]] = {
+    "small": {
+        "doget": partial(reading.doget, rows=2_000_000, repeats=5),
+        "listing": partial(reading.listing, tables=5_000, repeats=3),
+        "discovery": partial(reading.discovery, tables=5_000, repeats=200),
+        "insert": partial(writing.insert, rows=1_000_000, repeats=3),
+        "plan": partial(lakes.planning, files=(10, 1_000, 20_000), repeats=5),
+        "plan-postgresql": partial(lakes.planning_postgresql, files=20_000, repeats=5),
+        "read": partial(lakes.reading, rows=1_000_000, repeats=5),
+        "batches": partial(scans.to_batches, scale=0.1, repeats=5),
+        "toarrow": partial(scans.to_arrow, scale=0.1, repeats=3),
+        "latency": partial(scans.latency, repeats=50),
+        "memory": partial(scans.memory, scale=0.1, repeats=3),
+        "queries": partial(frames.queries, scale=0.1, repeats=5),
+        "server": partial(serving.serving, scale=0.1, repeats=5, small_repeats=20),
+        "grow-rows": partial(growth.rows, sizes=(100_000, 1_000_000, 4_000_000), repeats=3),
+        "grow-files": partial(growth.files, sizes=(10, 100, 1_000), repeats=3),
+        "grow-deletes": partial(
+            growth.deletes, rows=1_000_000, percents=(0, 1, 5, 10, 25, 50), repeats=3
+        ),
+        "grow-clients": partial(growth.clients, scale=0.1, counts=(1, 4, 16, 64), repeats=2),
+        "grow-tables": partial(growth.tables, counts=(10, 100, 1_000, 5_000), repeats=3),
+    },
+    "full": {
+        "doget": partial(reading.doget, rows=10_000_000, repeats=9),
+        "listing": partial(reading.listing, tables=5_000, repeats=5),
+        "discovery": partial(reading.discovery, tables=5_000, repeats=1_000),
+        "insert": partial(writing.insert, rows=10_000_000, repeats=5),
+        "plan": partial(lakes.planning, files=(10, 1_000, 20_000), repeats=20),
+        "plan-postgresql": partial(lakes.planning_postgresql, files=20_000, repeats=20),
+        "read": partial(lakes.reading, rows=10_000_000, repeats=7),
+        "batches": partial(scans.to_batches, scale=1, repeats=9),
+        "toarrow": partial(scans.to_arrow, scale=1, repeats=3),
+        "latency": partial(scans.latency, repeats=300),
+        "memory": partial(scans.memory, scale=1, repeats=5),
+        "queries": partial(frames.queries, scale=1, repeats=7),
+        "server": partial(serving.serving, scale=1, repeats=7, small_repeats=100),
+        "grow-rows": partial(growth.rows, sizes=(1_000_000, 10_000_000, 100_000_000), repeats=3),
+        "grow-files": partial(growth.files, sizes=(10, 100, 1_000, 10_000), repeats=3),
+        "grow-deletes": partial(
+            growth.deletes, rows=4_000_000, percents=(0, 1, 5, 10, 25, 50), repeats=5
+        ),
+        "grow-clients": partial(
+            growth.clients, scale=0.1, counts=(1, 2, 4, 8, 16, 32, 64), repeats=3
+        ),
+        "grow-tables": partial(growth.tables, counts=(10, 100, 1_000, 5_000), repeats=5),
+    },
+}

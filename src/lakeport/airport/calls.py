@@ -1,0 +1,99 @@
+"""The calls that a server is answering: counted, told to its observer, refused while it drains.
+
+A call runs from its headers to its last byte, which is later than its handler returns: the rows of
+a scan flow after that.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final
+
+from pyarrow import flight
+
+from lakeport.airport.observer import EndedCall, NoObserver, Observer
+from lakeport.airport.status import status_name
+from lakeport.errors import UnavailableError
+
+__all__ = ["Calls", "RunningCall"]
+
+_VERBS: Final = {
+    flight.FlightMethod.LIST_FLIGHTS: "ListFlights",
+    flight.FlightMethod.GET_FLIGHT_INFO: "GetFlightInfo",
+    flight.FlightMethod.GET_SCHEMA: "GetSchema",
+    flight.FlightMethod.DO_GET: "DoGet",
+    flight.FlightMethod.DO_PUT: "DoPut",
+    flight.FlightMethod.DO_EXCHANGE: "DoExchange",
+    flight.FlightMethod.DO_ACTION: "DoAction",
+    flight.FlightMethod.LIST_ACTIONS: "ListActions",
+}
+
+
+class Calls:
+    """How many calls are running, and whether more are taken."""
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self.observer: Observer = NoObserver() if observer is None else observer
+        self._changed = threading.Condition()
+        self._running = 0
+        self._draining = False
+        self._abandoned = False
+
+    def start(self, method: flight.FlightMethod) -> RunningCall:
+        """A call came in; it must be admitted, and ended in any case."""
+        return RunningCall(self, _VERBS.get(method, "Other"))
+
+    def drain(self, limit: float) -> bool:
+        """Take no more calls and wait for those that run; whether all of them ended."""
+        with self._changed:
+            self._draining = True
+            self._changed.wait_for(lambda: self._abandoned or not self._running, timeout=limit)
+            return not self._running
+
+    def abandon(self) -> None:
+        """Take no more calls, and wait for none."""
+        with self._changed:
+            self._draining = self._abandoned = True
+            self._changed.notify_all()
+
+    @property
+    def draining(self) -> bool:
+        """Whether no more calls are taken."""
+        return self._draining
+
+    def admit(self) -> None:
+        """Count a call, unless the server drains."""
+        with self._changed:
+            if self._draining:
+                raise UnavailableError("the server is shutting down; try again")
+            self._running += 1
+
+    def leave(self) -> None:
+        """An admitted call is over."""
+        with self._changed:
+            self._running -= 1
+            self._changed.notify_all()
+
+
+class RunningCall:
+    """One call, while it runs."""
+
+    def __init__(self, calls: Calls, verb: str) -> None:
+        self._calls = calls
+        self._verb = verb
+        self._began = time.monotonic()
+        self._admitted = False
+        calls.observer.call_started(verb)
+
+    def admit(self) -> None:
+        """Let the call in, unless the server drains."""
+        self._calls.admit()
+        self._admitted = True
+
+    def end(self, error: BaseException | None) -> None:
+        """The call is over."""
+        seconds = time.monotonic() - self._began
+        self._calls.observer.call_ended(EndedCall(self._verb, status_name(error), seconds))
+        if self._admitted:
+            self._calls.leave()

@@ -1,0 +1,80 @@
+"""What a server shows when it is ready: what it serves, and how to attach it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rich.console import Console
+
+from lakeport.airport import Server
+from lakeport.catalog import Catalog, Schema
+from lakeport.cli.config import LakeSettings
+from lakeport.cli.output import plain_table
+from lakeport.cli.places import default_name, shown
+from lakeport.lakehouse import LakeCatalog
+
+__all__ = ["attach_sql", "show_served", "show_sql"]
+
+
+def show_served(
+    console: Console,
+    server: Server,
+    catalogs: Mapping[str, Catalog],
+    lakes: Mapping[str, LakeSettings],
+) -> None:
+    """Tell people what is served."""
+    console.print(f"Lakeport serves {server.location}", style="bold", highlight=False)
+    table = plain_table("catalog", "schema", "tables", "functions", "from")
+    for name, catalog in catalogs.items():
+        first = [name or "any name", shown(lakes[name].uri)]
+        for schema in catalog.schemas():
+            called = " (main)" if schema.name == _name_of_main(catalog) else ""
+            counts = str(len(schema.tables())), str(_count_functions(schema))
+            table.add_row(first[0], f"{schema.name}{called}", *counts, first[1])
+            first = ["", ""]
+        if first[0]:
+            table.add_row(first[0], "none yet", "", "", first[1])
+    console.print(table, highlight=False, markup=False)
+
+
+def show_sql(console: Console, statements: Iterable[str]) -> None:
+    """Show what to paste into DuckDB."""
+    console.print("\nIn DuckDB:", style="bold")
+    for line in statements:
+        console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+    console.print()
+
+
+def attach_sql(
+    location: str, lakes: Mapping[str, LakeSettings], *, needs_token: bool = False
+) -> list[str]:
+    """The statements that attach everything, to be pasted."""
+    lines = ["INSTALL airport FROM community;", "LOAD airport;"]
+    if needs_token:
+        lines.append(f"CREATE SECRET (TYPE airport, AUTH_TOKEN '…', SCOPE '{location}');")
+    for name, lake in lakes.items():
+        attached = name or default_name(lake.uri)
+        lines.append(
+            f"ATTACH {_literal(attached)} AS {_identifier(attached)} "
+            f"(TYPE airport, LOCATION '{location}');"
+        )
+    return lines
+
+
+def _name_of_main(catalog: Catalog) -> str | None:
+    """What a lake's schema `main` is called for clients."""
+    return catalog.main_schema if isinstance(catalog, LakeCatalog) else None
+
+
+def _count_functions(schema: Schema) -> int:
+    kinds = schema.scalar_functions, schema.table_functions, schema.table_functions_in_out
+    return sum(len(functions()) for functions in kinds)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _identifier(text: str) -> str:
+    is_plain = text.isidentifier() and text.isascii()
+    return text if is_plain else '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,108 @@
+"""The catalogs that a server is told to serve: opened, and opened anew when the list changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from lakeport.airport import Server
+from lakeport.catalog import Catalog
+from lakeport.cli.config import LakeSettings, SparkSettings
+from lakeport.cli.places import MEMORY, is_lake, load_object, resolve_uri, shown
+from lakeport.cli.spark import spark_session
+from lakeport.errors import LakeportError
+from lakeport.lakehouse import LakeCatalog
+from lakeport.memory import MemoryCatalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Catalogs"]
+
+_log = logging.getLogger("lakeport")
+
+
+class Catalogs:
+    """What is served, by name. Starts Spark when the first lake is opened."""
+
+    def __init__(self, spark: SparkSettings) -> None:
+        self._spark_settings = spark
+        self._spark: SparkSession | None = None
+        self._stack = ExitStack()
+        self._lakes: dict[str, LakeSettings] = {}
+        self._opened: dict[str, Catalog] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def lakes(self) -> Mapping[str, LakeSettings]:
+        """The settings of what is served."""
+        return self._lakes
+
+    @property
+    def spark(self) -> SparkSession | None:
+        """The session that lakes are read on; None before the first."""
+        return self._spark
+
+    def open(self, lakes: Mapping[str, LakeSettings]) -> dict[str, Catalog]:
+        """The catalogs of these settings. Those that are open with the same ones stay as they are.
+
+        If one cannot be opened, nothing changes.
+        """
+        opened = {
+            name: self._opened[name] if self._lakes.get(name) == lake else self._open(lake)
+            for name, lake in lakes.items()
+        }
+        self._lakes, self._opened = dict(lakes), opened
+        return opened
+
+    def reload(self, server: Server, read: Callable[[], Mapping[str, LakeSettings]]) -> None:
+        """Serve what the settings say now; if they are wrong, go on as before and say why."""
+        before = self._lakes
+        try:
+            server.replace_catalogs(self.open(read()))
+        except LakeportError as error:
+            _log.error("the catalogs stay as they are: %s", error)
+            return
+        after = self._lakes
+        _log.info(
+            "reloaded the catalogs",
+            extra={
+                "added": sorted(after.keys() - before.keys()),
+                "removed": sorted(before.keys() - after.keys()),
+                "changed": sorted(
+                    name for name in before.keys() & after.keys() if before[name] != after[name]
+                ),
+            },
+        )
+
+    def _open(self, lake: LakeSettings) -> Catalog:
+        place = resolve_uri(lake.uri)
+        if place == MEMORY:
+            return MemoryCatalog()
+        if not is_lake(place):
+            return load_object(place)
+        if self._spark is None:
+            settings = self._spark_settings
+            self._spark = self._stack.enter_context(spark_session(settings.master, settings.conf))
+        _log.debug("opening %s", shown(place))
+        return LakeCatalog(
+            place,
+            spark=self._spark,
+            main_as=lake.main_as,
+            data_path=lake.data_path,
+            metadata_schema=lake.metadata_schema,
+            direct_reads=lake.direct_reads,
+        )

@@ -1,0 +1,231 @@
+"""What `lakeport inspect` finds out about a lake. Its JSON is these dataclasses, field by field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakeport.cli.moments import Moment
+from lakeport.ducklake import Lake, LakeTable, Snapshot
+from lakeport.ducklake.plan import FileTask, InlinedTask
+from lakeport.ducklake.types import duckdb_type
+
+__all__ = ["LakeFindings", "TableFindings", "inspect_lake", "inspect_table"]
+
+_ROW_ID_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFindings:
+    """A snapshot."""
+
+    id: int
+    time: str
+    schema_version: int
+    changes: str
+    author: str | None
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeFindings:
+    """How large a table is at a snapshot, as the lake's catalog counts."""
+
+    rows: int
+    """Rows that a scan gives."""
+    deleted_rows: int
+    """Rows of the files that are deleted."""
+    inlined_rows: int
+    """Rows in the catalog database instead of in files."""
+    files: int
+    delete_files: int
+    bytes: int
+    """Of the data files and the delete files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSummaryFindings:
+    """A table in the list of a lake."""
+
+    name: str
+    comment: str | None
+    columns: int
+    size: SizeFindings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaFindings:
+    """A schema with its tables and views."""
+
+    name: str
+    comment: str | None
+    tables: list[TableSummaryFindings]
+    views: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeFindings:
+    """A lake at a snapshot."""
+
+    location: str
+    format_version: str
+    snapshot: int
+    """The snapshot that is shown."""
+    schemas: list[SchemaFindings]
+    snapshots: list[SnapshotFindings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFindings:
+    """A column."""
+
+    name: str
+    type: str
+    nullable: bool
+    default: str | None
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFindings:
+    """A data file."""
+
+    path: str
+    rows: int
+    deleted_rows: int
+    bytes: int
+    snapshot: int
+    """The snapshot that brought it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFindings:
+    """A table at a snapshot."""
+
+    schema: str
+    name: str
+    comment: str | None
+    path: str
+    snapshot: int
+    """The snapshot that is shown."""
+    columns: list[ColumnFindings]
+    partitioned_by: list[str]
+    sorted_by: list[str]
+    size: SizeFindings
+    files: list[FileFindings]
+
+
+def inspect_lake(lake: Lake, location: str, moment: Moment) -> LakeFindings:
+    """Everything at a glance."""
+    contents = lake.contents(**moment)
+    schemas = [
+        SchemaFindings(
+            name=schema.name,
+            comment=schema.comment,
+            tables=[
+                _summary(lake.table(table.name, schema.name, version=contents.snapshot.id))
+                for table in contents.tables
+                if table.schema == schema.name
+            ],
+            views=[view.name for view in contents.views if view.schema == schema.name],
+        )
+        for schema in contents.schemas
+    ]
+    return LakeFindings(
+        location=location,
+        format_version=lake.version,
+        snapshot=contents.snapshot.id,
+        schemas=schemas,
+        snapshots=[_snapshot(snapshot) for snapshot in lake.snapshots()],
+    )
+
+
+def inspect_table(table: LakeTable) -> TableFindings:
+    """One table with its columns and files."""
+    files = _files(table)
+    names = {column.id: column.name for column in table.columns}
+    partitions = () if table.partition_spec is None else table.partition_spec.fields
+    return TableFindings(
+        schema=table.schema_name,
+        name=table.name,
+        comment=table.comment,
+        path=table.path,
+        snapshot=table.snapshot.id,
+        columns=[
+            ColumnFindings(
+                name=column.name,
+                type=duckdb_type(column),
+                nullable=column.nullable,
+                default=column.default,
+                comment=column.comment,
+            )
+            for column in table.columns
+        ],
+        partitioned_by=[
+            names[field.column_id]
+            if field.transform == "identity"
+            else f"{field.transform}({names[field.column_id]})"
+            for field in partitions
+        ],
+        sorted_by=[
+            f"{field.expression}{' DESC' if field.descending else ''}" for field in table.sort_order
+        ],
+        size=_size(table),
+        files=files,
+    )
+
+
+def _summary(table: LakeTable) -> TableSummaryFindings:
+    return TableSummaryFindings(
+        name=table.name,
+        comment=table.comment,
+        columns=len(table.columns),
+        size=_size(table),
+    )
+
+
+def _size(table: LakeTable) -> SizeFindings:
+    plan = table.scan(columns=[table.columns[0].name], task_bytes=2**62)
+    tasks = [task for task in plan.tasks if isinstance(task, FileTask)]
+    inlined = sum(task.rows for task in plan.tasks if isinstance(task, InlinedTask))
+    deleted = sum(_deleted(task) for task in tasks)
+    deletes = [delete for task in tasks for delete in task.file.deletes]
+    return SizeFindings(
+        rows=sum(task.file.record_count for task in tasks) - deleted + inlined,
+        deleted_rows=deleted,
+        inlined_rows=inlined,
+        files=len(tasks),
+        delete_files=len(deletes),
+        bytes=sum(task.file.file_size_bytes for task in tasks)
+        + sum(delete.file_size_bytes for delete in deletes),
+    )
+
+
+def _files(table: LakeTable) -> list[FileFindings]:
+    plan = table.scan(columns=[table.columns[0].name], task_bytes=2**62)
+    return [
+        FileFindings(
+            path=task.file.path,
+            rows=task.file.record_count - _deleted(task),
+            deleted_rows=_deleted(task),
+            bytes=task.file.file_size_bytes,
+            snapshot=task.file.begin_snapshot,
+        )
+        for task in plan.tasks
+        if isinstance(task, FileTask)
+    ]
+
+
+def _deleted(task: FileTask) -> int:
+    by_files = sum(delete.delete_count for delete in task.file.deletes)
+    return by_files + len(task.inlined_deletes) // _ROW_ID_BYTES
+
+
+def _snapshot(snapshot: Snapshot) -> SnapshotFindings:
+    return SnapshotFindings(
+        id=snapshot.id,
+        time=snapshot.time.isoformat(),
+        schema_version=snapshot.schema_version,
+        changes=snapshot.changes,
+        author=snapshot.author,
+        message=snapshot.commit_message,
+    )

@@ -1,0 +1,125 @@
+"""Logs on standard error: lines for people or JSON for machines, without secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from lakeport.airport import EndedCall
+from lakeport.cli.config import LogSettings
+
+__all__ = ["CallLog", "log_to_stderr"]
+
+_HIDDEN: Final = "***"
+
+# What a secret looks like wherever it turns up, besides the secrets that are known by heart.
+_PATTERNS: Final = (
+    re.compile(r"(?i)(\bbearer\s+)\S+"),
+    re.compile(r"(?i)(\b(?:password|passwd|secret|token|auth_token)\s*[=:]\s*)(?:'[^']*'|\S+)"),
+    re.compile(r"(://[^/\s:@]*:)[^@\s/]+(?=@)"),
+)
+
+_OWN_FIELDS: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+
+_log = logging.getLogger("lakeport.calls")
+
+
+def log_to_stderr(settings: LogSettings, *, secrets: Iterable[str] = ()) -> None:
+    """Write the logs of Lakeport to standard error, as the settings say."""
+    formatter = _JsonFormatter if settings.format == "json" else _TextFormatter
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(tuple(secrets)))
+    logger = logging.getLogger("lakeport")
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(settings.level)
+
+
+class CallLog:
+    """An observer that writes a line for every call that moved rows, or failed."""
+
+    def call_started(self, verb: str) -> None:
+        """Nothing to tell yet."""
+
+    def call_ended(self, call: EndedCall) -> None:
+        """Tell how the call ended."""
+        is_usual = call.status == "OK" and call.verb not in {"DoGet", "DoExchange"}
+        _log.log(
+            logging.DEBUG if is_usual else logging.INFO,
+            "%s %s",
+            call.verb,
+            call.status,
+            extra={
+                "verb": call.verb,
+                "status": call.status,
+                "seconds": round(call.seconds, 6),
+            },
+        )
+
+    def scan_started(self) -> None:
+        """Nothing to tell yet."""
+
+    def batch_sent(self, batch: Any) -> None:
+        """Too much to tell."""
+
+    def scan_ended(self, *, complete: bool) -> None:
+        """Told by the end of its call."""
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        super().__init__()
+        # Longer ones first, so that no part of one stays when another is its beginning.
+        self._secrets = sorted({s for s in secrets if s}, key=len, reverse=True)
+
+    def redacted(self, text: str) -> str:
+        """The text without secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, _HIDDEN)
+        for pattern in _PATTERNS:
+            text = pattern.sub(rf"\g<1>{_HIDDEN}", text)
+        return text
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """A traceback, without secrets."""
+        return self.redacted(super().formatException(ei))
+
+
+class _TextFormatter(_Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """One line; a traceback below it."""
+        fields = "".join(f" {key}={value}" for key, value in _extra(record).items())
+        line = f"{_time(record)} {record.levelname:<7} {record.getMessage()}{fields}"
+        if record.exc_info:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return self.redacted(line)
+
+
+class _JsonFormatter(_Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """One JSON object."""
+        entry: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": self.redacted(record.getMessage()),
+        }
+        for key, value in _extra(record).items():
+            entry[key] = self.redacted(value) if isinstance(value, str) else value
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=lambda value: self.redacted(str(value)))
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {key: value for key, value in vars(record).items() if key not in _OWN_FIELDS}

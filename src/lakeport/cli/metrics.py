@@ -1,0 +1,174 @@
+"""`/metrics` and `/healthz`: what a server does, for Prometheus, and whether it takes calls."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+import pyarrow as pa
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+
+from lakeport.airport import EndedCall, Observer, Server
+from lakeport.errors import DefinitionError, UnavailableError
+
+__all__ = ["Metrics", "Observers", "side_port"]
+
+_SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
+_REQUEST_TIMEOUT: Final = 10.0
+
+
+class Observers:
+    """Several observers as one."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def call_started(self, verb: str) -> None:
+        """A call came in."""
+        for observer in self._observers:
+            observer.call_started(verb)
+
+    def call_ended(self, call: EndedCall) -> None:
+        """A call is over."""
+        for observer in self._observers:
+            observer.call_ended(call)
+
+    def scan_started(self) -> None:
+        """Rows are about to be read."""
+        for observer in self._observers:
+            observer.scan_started()
+
+    def batch_sent(self, batch: pa.RecordBatch) -> None:
+        """Rows were sent."""
+        for observer in self._observers:
+            observer.batch_sent(batch)
+
+    def scan_ended(self, *, complete: bool) -> None:
+        """A scan is over."""
+        for observer in self._observers:
+            observer.scan_ended(complete=complete)
+
+
+class Metrics:
+    """An observer that counts for Prometheus."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._calls = self._counter("calls", "Calls that ended", "verb", "status")
+        self._seconds = Histogram(
+            "lakeport_call_seconds",
+            "Seconds from the headers of a call to its last byte",
+            ["verb"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._running = Gauge(
+            "lakeport_calls_running", "Calls that are running", ["verb"], registry=self.registry
+        )
+        self._scans = self._counter("scans", "Scans that ended", "result")
+        self._streams = Gauge(
+            "lakeport_streams_active", "Scans that are sending rows", registry=self.registry
+        )
+        self._rows = self._counter("rows_sent", "Rows sent by scans")
+        self._bytes = self._counter("bytes_sent", "Bytes of Arrow sent by scans")
+
+    def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """Show a number that is asked for whenever somebody looks."""
+        gauge = Gauge(f"lakeport_{name}", description, registry=self.registry)
+        gauge.set_function(value)
+
+    def call_started(self, verb: str) -> None:
+        """A call came in."""
+        self._running.labels(verb).inc()
+
+    def call_ended(self, call: EndedCall) -> None:
+        """A call is over."""
+        self._running.labels(call.verb).dec()
+        self._calls.labels(call.verb, call.status).inc()
+        self._seconds.labels(call.verb).observe(call.seconds)
+
+    def scan_started(self) -> None:
+        """Rows are about to be read."""
+        self._streams.inc()
+
+    def batch_sent(self, batch: pa.RecordBatch) -> None:
+        """Rows were sent."""
+        self._rows.inc(batch.num_rows)
+        self._bytes.inc(batch.nbytes)
+
+    def scan_ended(self, *, complete: bool) -> None:
+        """A scan is over."""
+        self._streams.dec()
+        self._scans.labels("complete" if complete else "incomplete").inc()
+
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(f"lakeport_{name}", description, labels, registry=self.registry)
+
+
+@contextmanager
+def side_port(listen: str, server: Server, metrics: Metrics) -> Iterator[str]:
+    """Answer `/healthz` and `/metrics` on a port of its own; gives its URL."""
+    host, port = split_address(listen)
+    handler = type("_BoundHandler", (_Handler,), {"lakeport": server, "metrics": metrics})
+    try:
+        web = ThreadingHTTPServer((host, port), handler)
+    except OSError as error:
+        raise UnavailableError(f"cannot listen on {listen}: {error.strerror}") from None
+    web.daemon_threads = True
+    thread = threading.Thread(target=web.serve_forever, name="lakeport-metrics", daemon=True)
+    thread.start()
+    try:
+        yield f"http://{host}:{web.server_port}"
+    finally:
+        web.shutdown()
+        web.server_close()
+
+
+def split_address(listen: str) -> tuple[str, int]:
+    """Host and port of `host:port`."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise DefinitionError(f"{listen!r} is not host:port, such as 127.0.0.1:9815")
+    return host.strip("[]"), int(port)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    lakeport: Server
+    metrics: Metrics
+    timeout = _REQUEST_TIMEOUT
+    server_version = "lakeport"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            self._answer(200, CONTENT_TYPE_LATEST, generate_latest(self.metrics.registry))
+        elif path == "/healthz":
+            state = self.lakeport.state
+            body = json.dumps({"state": state}).encode()
+            self._answer(200 if state == "ready" else 503, "application/json", body)
+        else:
+            self._answer(404, "text/plain", b"there are /healthz and /metrics\n")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def _answer(self, status: int, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)

@@ -1,0 +1,172 @@
+"""What a LAKE of the command line or of the configuration means."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from lakeport.catalog import Catalog
+from lakeport.cli.config import LakeSettings
+from lakeport.ducklake.uri import parse_location
+from lakeport.errors import DefinitionError
+
+__all__ = [
+    "MEMORY",
+    "default_name",
+    "is_lake",
+    "lake_uri",
+    "load_object",
+    "named",
+    "parse_argument",
+    "read_token",
+    "read_tokens",
+    "resolve_uri",
+    "shown",
+]
+
+MEMORY: Final = "memory:"
+
+_MAX_FILE = 64 * 1024
+_NAME = re.compile(r"[A-Za-z_][\w-]*\Z")
+_OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
+_SCHEME = re.compile(r"(ducklake|duckdb|sqlite|postgres|postgresql|mysql|mariadb)(\+\w+)?:", re.I)
+_LAKE_FILES: Final = frozenset({".ducklake", ".duckdb", ".db", ".sqlite", ".sqlite3"})
+_SQLITE_MAGIC: Final = b"SQLite format 3\0"
+
+
+def parse_argument(argument: str, **options: Any) -> LakeSettings:
+    """The settings of `LAKE` or `name=LAKE`. A password on the command line is refused."""
+    name, separator, uri = argument.partition("=")
+    if not separator or not _NAME.match(name):
+        name, uri = "", argument
+    if is_lake(uri) and parse_location(uri).secrets:
+        raise DefinitionError(
+            "a password on the command line can be read by everybody on this machine: put the "
+            "location into a file and write @file, or into the file of --config"
+        )
+    given = {key: value for key, value in options.items() if value is not None}
+    return LakeSettings(uri=uri, **{"name": name, **given})
+
+
+def resolve_uri(uri: str) -> str:
+    """The location itself: `@file` is read, and the kind of a bare database file is found out."""
+    if uri.startswith("@"):
+        uri = _read_text(Path(uri[1:]), "the lake's location").strip()
+    if not is_lake(uri) or _SCHEME.match(uri):
+        return uri
+    return f"sqlite:{uri}" if _is_sqlite(Path(uri)) else f"ducklake:{uri}"
+
+
+def is_lake(uri: str) -> bool:
+    """Whether a location is that of a lake: a URI, or the file of its catalog database."""
+    if uri == MEMORY or uri.startswith("@"):
+        return False
+    if _SCHEME.match(uri):
+        return True
+    path = Path(uri)
+    return path.suffix.lower() in _LAKE_FILES or path.is_file()
+
+
+def named(lakes: Iterable[LakeSettings]) -> dict[str, LakeSettings]:
+    """The lakes by the name that they are served by; a nameless one that stands alone has none."""
+    all_lakes = list(lakes)
+    found: dict[str, LakeSettings] = {}
+    for lake in all_lakes:
+        name = lake.name or ("" if len(all_lakes) == 1 else default_name(lake.uri))
+        if name in found:
+            raise DefinitionError(f"two catalogs are named {name!r}: write name=LAKE")
+        found[name] = lake
+    return found
+
+
+def default_name(uri: str) -> str:
+    """The name of a catalog whose user gave none: that of its file, database or object."""
+    place = resolve_uri(uri)
+    if place == MEMORY:
+        return "memory"
+    if not is_lake(place):
+        return place.rpartition(":")[2]
+    location = parse_location(place)
+    if location.path:
+        return Path(location.path).stem
+    return location.parameters.get("dbname") or location.parameters.get("database") or "lake"
+
+
+def shown(uri: str) -> str:
+    """A location without secrets, for people."""
+    place = resolve_uri(uri)
+    return str(parse_location(place)) if is_lake(place) else place
+
+
+def lake_uri(argument: str) -> str:
+    """The location of the one lake that a command is about; anything else is an error."""
+    place = resolve_uri(parse_argument(argument).uri)
+    if not is_lake(place):
+        raise DefinitionError(
+            f"{argument!r} is not a lake: write ducklake:…, postgresql://…, or the path of its file"
+        )
+    return place
+
+
+def load_object(place: str) -> Catalog:
+    """The catalog of `package.module:name`: an object, or what a callable returns."""
+    if not _OBJECT.match(place):
+        raise DefinitionError(
+            f"{place!r} is neither a lake, nor 'memory:', nor 'package.module:name' of a catalog"
+        )
+    module_name, _, attribute = place.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise DefinitionError(f"{place!r} cannot be loaded: {error}") from None
+    catalog = found() if callable(found) and not isinstance(found, Catalog) else found
+    if not isinstance(catalog, Catalog):
+        raise DefinitionError(f"{place!r} is {type(catalog).__name__}, not a catalog")
+    return catalog
+
+
+def read_token(file: Path) -> str:
+    """The first token of a file, for a client."""
+    for line in _read_text(file, "the token file").splitlines():
+        words = line.partition("#")[0].split()
+        if words:
+            return words[0]
+    raise DefinitionError("the token file holds no tokens")
+
+
+def read_tokens(file: Path) -> dict[str, str]:
+    """The tokens of a server's file and their identities: 'token identity' a line."""
+    tokens: dict[str, str] = {}
+    for number, line in enumerate(_read_text(file, "the token file").splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2:
+            raise DefinitionError(f"line {number} of the token file is not 'token identity'")
+        tokens[words[0]] = words[1]
+    if not tokens:
+        raise DefinitionError("the token file holds no tokens")
+    return tokens
+
+
+def _read_text(file: Path, what: str) -> str:
+    try:
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(_MAX_FILE + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise DefinitionError(f"{what} cannot be read from {file}: {reason}") from None
+    if len(text) > _MAX_FILE:
+        raise DefinitionError(f"{what} cannot be read from {file}: it is too large")
+    return text
+
+
+def _is_sqlite(path: Path) -> bool:
+    try:
+        with path.open("rb") as opened:
+            return opened.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+    except OSError:
+        return path.suffix.lower() in {".sqlite", ".sqlite3"}

@@ -1,0 +1,117 @@
+"""Spark for commands: started while somebody watches, without the noise of its JVM."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+
+from lakeport.errors import LakeportError, UnavailableError
+from lakeport.spark import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["spark_session"]
+
+_log = logging.getLogger("lakeport.jvm")
+
+_MAX_LINE: Final = 4000
+_LINES_KEPT: Final = 100
+_FAILURE: Final = re.compile(r"\b(Exception|Error)\b.*:")
+
+
+@contextmanager
+def spark_session(
+    master: str | None = None, conf: Mapping[str, Any] | None = None
+) -> Iterator[SparkSession]:
+    """The session that is active, or one that is started here and stopped at the end."""
+    if _is_active():
+        with _quiet_errors():
+            yield session(master, **(conf or {}))
+        return
+    spark = _started(master, conf or {})
+    try:
+        with _quiet_errors():
+            yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _quiet_errors() -> Iterator[None]:
+    """Keep PySpark from printing every failed query with its Java stack: we raise it, too."""
+    from pyspark.logger import PySparkLogger
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def _is_active() -> bool:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        return False
+    return SparkSession.getActiveSession() is not None
+
+
+def _started(master: str | None, conf: Mapping[str, Any]) -> SparkSession:
+    interrupt = signal.getsignal(signal.SIGINT)
+    said: deque[str] = deque(maxlen=_LINES_KEPT)
+    with _own_stderr(said) as console, console.status("Starting Spark …"):
+        try:
+            return session(master, **conf)
+        except LakeportError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            first_line = str(error).strip().partition("\n")[0]
+            reason = next((line for line in list(said) if _FAILURE.search(line)), first_line)
+            raise UnavailableError(f"Spark did not start: {reason}") from None
+        finally:
+            # PySpark takes Ctrl-C for itself.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, interrupt)
+
+
+@contextmanager
+def _own_stderr(said: deque[str]) -> Iterator[Console]:
+    """Let children that are started inside write to the log at DEBUG instead of standard error.
+
+    The JVM prints warnings that nobody can act upon, and keeps the standard error it began with.
+    """
+    reading, writing = os.pipe()
+    kept = os.dup(2)
+    os.dup2(writing, 2)
+    os.close(writing)
+    lines = threading.Thread(
+        target=_log_lines, args=(reading, said), name="lakeport-jvm", daemon=True
+    )
+    lines.start()
+    is_terminal = os.isatty(kept)
+    with os.fdopen(os.dup(kept), "w", encoding="utf-8") as terminal:
+        try:
+            yield Console(file=terminal, force_terminal=is_terminal, quiet=not is_terminal)
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _log_lines(descriptor: int, said: deque[str]) -> None:
+    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
+        while line := lines.readline(_MAX_LINE):
+            said.append(line.rstrip())
+            _log.debug("%s", line.rstrip())

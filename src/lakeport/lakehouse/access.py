@@ -1,0 +1,83 @@
+"""What all objects of a lake catalog share: the lake, what is known of it, and the Spark session.
+
+A snapshot never changes, so everything here is remembered by snapshot. The newest one is asked for
+anew by every request, with one small question.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from lakeport.ducklake import Contents, Snapshot, SnapshotCache
+from lakeport.ducklake.text import ascii_lower
+from lakeport.errors import DefinitionError
+from lakeport.lakehouse.plans import PlanCache
+from lakeport.spark import Lake, LakeTable, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["LakeAccess"]
+
+
+class LakeAccess:
+    """A lake with what is remembered of it, and the session that reads it."""
+
+    def __init__(self, lake: Lake, *, spark: SparkSession | None, endpoints: int | None) -> None:
+        if endpoints is not None and endpoints < 1:
+            raise DefinitionError("a scan needs at least one endpoint")
+        self.lake = lake
+        self.plans = PlanCache()
+        self.details = SnapshotCache(10_000)
+        """Small facts that are true of a snapshot for ever: sizes, statistics."""
+        self._snapshots = SnapshotCache(10_000)
+        self._contents = SnapshotCache(8)
+        self._tables = SnapshotCache(1000)
+        # Guards the session, which is started when the first scan needs it.
+        self._lock = threading.Lock()
+        self._spark = spark
+        self._endpoints = endpoints
+
+    def newest(self) -> Snapshot:
+        """The newest snapshot."""
+        found = self.lake.snapshot()
+        return self._snapshots.remembered(found.id, lambda: found)
+
+    def snapshot(self, id: int) -> Snapshot:
+        """A snapshot by its id."""
+        return self._snapshots.remembered(id, lambda: self.lake.snapshot(version=id))
+
+    def contents(self, snapshot: Snapshot) -> Contents:
+        """What the lake holds at a snapshot; commits that only change rows share one answer."""
+        return self._contents.remembered(
+            snapshot.schema_version, lambda: self.lake.contents(version=snapshot.id)
+        )
+
+    def table(self, schema: str, name: str, snapshot: int) -> LakeTable:
+        """The table that has this name at a snapshot."""
+        return self._tables.remembered(
+            (snapshot, ascii_lower(schema), ascii_lower(name)),
+            lambda: self.lake.table(name, schema, version=snapshot),
+        )
+
+    def session(self) -> SparkSession:
+        """The Spark session, started now if it is not running yet."""
+        with self._lock:
+            if self._spark is None:
+                self._spark = session()
+            return self._spark
+
+    def endpoints(self) -> int:
+        """Into how many parts a scan is divided at most: one for each core, unless told."""
+        with self._lock:
+            if self._endpoints is None:
+                self._endpoints = _cores(self._spark)
+            return self._endpoints
+
+
+def _cores(spark: SparkSession | None) -> int:
+    if spark is not None and hasattr(spark, "_jsparkSession"):
+        return max(1, int(spark.sparkContext.defaultParallelism))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

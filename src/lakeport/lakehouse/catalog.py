@@ -1,0 +1,168 @@
+"""`LakeCatalog`: a lake that DuckDB can attach."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from lakeport.catalog import CatalogVersion, Schema, Table, TransactionState, check_name
+from lakeport.ducklake import S3Secret, Snapshot, Storage, TableSummary
+from lakeport.ducklake.text import ascii_lower
+from lakeport.errors import DefinitionError, NotFoundError
+from lakeport.lakehouse.access import LakeAccess
+from lakeport.lakehouse.functions import functions_schema
+from lakeport.lakehouse.moments import begin_transaction, current_snapshot, transaction_snapshot
+from lakeport.lakehouse.naming import MAIN, Names
+from lakeport.lakehouse.schema import PublishedSchema
+from lakeport.lakehouse.table import PublishedTable
+from lakeport.spark import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["LakeCatalog"]
+
+
+class LakeCatalog:
+    """A lake as a catalog: every schema and table, read by Spark, as of the newest snapshot.
+
+    What others commit is seen at once; the statements of one transaction see one snapshot.
+
+        with LakeCatalog("ducklake:meta.ducklake") as catalog:
+            serve(catalog)
+
+    Args:
+        lake: A lake, or where one is, as `Lake.open` takes it.
+        name: The name that clients attach; a catalog that stands alone needs none.
+        comment: A description for people.
+        spark: The session to read with; without one, a session is started by the first scan.
+        main_as: The published name of the schema `main`, which DuckDB's client cannot address.
+            By default `public`; `main_schema` where the lake has a schema of that name.
+        direct_reads: Let clients read the Parquet files by themselves wherever nothing has to be
+            merged. They need access to the storage, and see no row ids.
+        endpoints: Into how many parts a scan is divided at most; one for each core by default.
+        data_path: Where the files are, if not where the lake says.
+        metadata_schema: The database schema of the lake's own tables.
+        storage: Credentials of object stores; the environment's when left out.
+    """
+
+    def __init__(
+        self,
+        lake: Lake | str,
+        *,
+        name: str = "",
+        comment: str = "",
+        spark: SparkSession | None = None,
+        main_as: str | None = None,
+        direct_reads: bool = False,
+        endpoints: int | None = None,
+        data_path: str | None = None,
+        metadata_schema: str | None = None,
+        storage: Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None = None,
+    ) -> None:
+        if main_as is not None and ascii_lower(check_name(main_as, "schema")) == MAIN:
+            raise DefinitionError("main_as must be another name than 'main'")
+        opened = (
+            Lake.open(lake, data_path=data_path, metadata_schema=metadata_schema, storage=storage)
+            if isinstance(lake, str)
+            else lake
+        )
+        self.name = name
+        self.comment = comment
+        self._access = LakeAccess(opened, spark=spark, endpoints=endpoints)
+        self._main_as = main_as
+        self._direct_reads = direct_reads
+        self._check_main_as()
+
+    @property
+    def lake(self) -> Lake:
+        """The lake."""
+        return self._access.lake
+
+    @property
+    def main_schema(self) -> str:
+        """The name under which the lake's schema `main` is published now."""
+        return self._names(self._access.newest()).main
+
+    def close(self) -> None:
+        """Close the lake. The Spark session stays, since others may use it."""
+        self._access.lake.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def schemas(self) -> Sequence[Schema]:
+        """All schemas of the lake, `main` first under its other name."""
+        snapshot = current_snapshot(self._access)
+        return self._published(snapshot)
+
+    def schema(self, name: str) -> Schema | None:
+        """The schema of that name, whatever the case of its letters, or None."""
+        snapshot = current_snapshot(self._access)
+        wanted = ascii_lower(name)
+        for schema in self._published(snapshot):
+            if ascii_lower(schema.name) == wanted:
+                return schema
+        if wanted == MAIN:
+            raise NotFoundError(
+                "DuckDB cannot address a schema called 'main': the tables of the lake's schema "
+                f"'main' are in {self._names(snapshot).main!r}"
+            )
+        return None
+
+    def catalog_version(self) -> CatalogVersion:
+        """The schema version of the lake: it grows with every change but those of rows."""
+        return CatalogVersion(version=self._access.newest().schema_version, is_fixed=False)
+
+    def begin_transaction(self) -> str:
+        """Start a transaction that reads what is newest now, on any replica."""
+        return begin_transaction(self._access)
+
+    def commit_transaction(self, transaction_id: str) -> None:
+        """End a transaction; it has changed nothing."""
+
+    def rollback_transaction(self, transaction_id: str) -> None:
+        """End a transaction; it has changed nothing."""
+
+    def transaction_status(self, transaction_id: str) -> TransactionState | None:
+        """Active for every identifier that this lake has given out."""
+        known = transaction_snapshot(transaction_id) is not None
+        return TransactionState.ACTIVE if known else None
+
+    def _check_main_as(self) -> None:
+        for schema in self._access.contents(self._access.newest()).schemas:
+            if self._main_as is not None and ascii_lower(schema.name) == ascii_lower(self._main_as):
+                self.close()
+                raise DefinitionError(
+                    f"main_as must be another name: the lake has a schema {schema.name!r}"
+                )
+
+    def _names(self, snapshot: Snapshot) -> Names:
+        schemas = [schema.name for schema in self._access.contents(snapshot).schemas]
+        return Names.choose(schemas, self._main_as)
+
+    def _published(self, snapshot: Snapshot) -> list[Schema]:
+        contents = self._access.contents(snapshot)
+        names = self._names(snapshot)
+        tables: dict[str, list[TableSummary]] = defaultdict(list)
+        for table in contents.tables:
+            tables[table.schema].append(table)
+
+        def publish(summary: TableSummary) -> Table:
+            return PublishedTable(self._access, summary, snapshot, direct=self._direct_reads)
+
+        schemas: list[Schema] = [
+            PublishedSchema(names.published(schema.name), schema, tables[schema.name], publish)
+            for schema in contents.schemas
+        ]
+        return [*schemas, functions_schema(self._access, names, snapshot)]

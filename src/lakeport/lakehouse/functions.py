@@ -1,0 +1,166 @@
+"""The schema `lakeport` of a lake catalog: functions and tables about the lake itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+import pyarrow as pa
+
+from lakeport.catalog import (
+    Parameter,
+    ParameterKind,
+    ScanTable,
+    StaticSchema,
+    TableFunction,
+)
+from lakeport.catalog.callables import CallableTableFunction
+from lakeport.ducklake import Snapshot
+from lakeport.errors import UnsupportedError
+from lakeport.lakehouse import information
+from lakeport.lakehouse.access import LakeAccess
+from lakeport.lakehouse.naming import Names, find_table
+from lakeport.spark import LakeTable, Scan
+from lakeport.spark.changes import Changes
+
+__all__ = ["functions_schema"]
+
+_COMMENT: Final = "Functions and tables about the lake itself"
+_TABLE: Final = Parameter("table_name", pa.string())
+_BOUNDS: Final = (pa.int64(), pa.timestamp("us", "UTC"))
+"""The bounds of a change feed are snapshots, or moments."""
+
+
+def functions_schema(
+    access: LakeAccess, names: Names, snapshot: Snapshot, extra: Sequence[TableFunction] = ()
+) -> StaticSchema:
+    """The functions and tables about a lake, as of a snapshot."""
+    functions = _Functions(access, names, snapshot)
+    return StaticSchema(
+        names.functions,
+        comment=_COMMENT,
+        tables=functions.tables(),
+        table_functions=[*functions.functions(), *extra],
+    )
+
+
+class _Functions:
+    """What the functions and tables of one request share."""
+
+    def __init__(self, access: LakeAccess, names: Names, snapshot: Snapshot) -> None:
+        self._access = access
+        self._names = names
+        self._snapshot = snapshot
+
+    def tables(self) -> Iterator[ScanTable]:
+        contents, names = self._access.contents(self._snapshot), self._names
+        yield ScanTable(
+            "snapshots",
+            information.SNAPSHOTS,
+            lambda _: self._snapshots(),
+            comment="All snapshots of the lake",
+        )
+        yield ScanTable(
+            "schemas",
+            information.SCHEMAS,
+            lambda _: information.schemas(contents, names),
+            comment="The schemas, with their names in the lake",
+        )
+        yield ScanTable(
+            "tables",
+            information.TABLES,
+            lambda _: information.tables(contents, names),
+            comment="The tables and views",
+        )
+        yield ScanTable(
+            "columns",
+            information.COLUMNS,
+            lambda _: information.columns(contents, names),
+            comment="The columns of all tables",
+        )
+        yield ScanTable(
+            "files",
+            information.FILES,
+            lambda _: information.files(self._access, contents, names, self._snapshot),
+            comment="The files of all tables",
+        )
+
+    def functions(self) -> Iterator[TableFunction]:
+        yield CallableTableFunction(
+            "snapshots", self._snapshots, (), information.SNAPSHOTS, comment="All snapshots"
+        )
+        yield CallableTableFunction(
+            "table_info",
+            lambda: information.table_info(
+                self._access, self._access.contents(self._snapshot), self._snapshot
+            ),
+            (),
+            information.TABLE_INFO,
+            comment="Number and size of the files of every table",
+        )
+        yield CallableTableFunction(
+            "list_files",
+            self._list_files,
+            (_TABLE, Parameter("snapshot_version", pa.int64(), ParameterKind.NAMED, None)),
+            information.FILES_OF_TABLE,
+            comment="The files of a table, now or at a snapshot",
+        )
+        for type in _BOUNDS:
+            yield self._feed("table_changes", "What happened to a table", type, _changes)
+            yield self._feed("table_insertions", "Rows inserted into a table", type, _insertions)
+            yield self._feed("table_deletions", "Rows deleted from a table", type, _deletions)
+
+    def _snapshots(self) -> pa.Table:
+        return information.snapshots(self._access.lake.snapshots())
+
+    def _list_files(self, table_name: str, snapshot_version: int | None) -> pa.Table:
+        return information.files_of_table(self._table(table_name, snapshot_version))
+
+    def _feed(
+        self,
+        name: str,
+        comment: str,
+        bound: pa.DataType,
+        read: Callable[[Changes], Changes | Scan],
+    ) -> TableFunction:
+        """A function of a table and two snapshots or moments, both included."""
+
+        def schema(table_name: str, start: int | datetime, end: int | datetime) -> pa.Schema:
+            return _snapshot_first(read(self._table(table_name).changes(start, end)).schema)
+
+        def rows(
+            table_name: str, start: int | datetime, end: int | datetime
+        ) -> pa.RecordBatchReader:
+            found = read(self._table(table_name).changes(start, end))
+            return found.to_batches(self._access.session())
+
+        parameters = (_TABLE, Parameter("start", bound), Parameter("end", bound))
+        return CallableTableFunction(name, rows, parameters, schema, comment=comment)
+
+    def _table(self, name: str, version: int | None = None) -> LakeTable:
+        snapshot = self._snapshot if version is None else self._access.snapshot(version)
+        table = find_table(self._access.contents(snapshot), self._names, name)
+        return self._access.table(table.schema, table.name, snapshot.id)
+
+
+def _changes(feed: Changes) -> Changes:
+    return feed
+
+
+def _insertions(feed: Changes) -> Scan:
+    return feed.insertions
+
+
+def _deletions(feed: Changes) -> Scan:
+    return feed.deletions
+
+
+def _snapshot_first(schema: pa.Schema) -> pa.Schema:
+    """The columns of a feed in the order of DuckLake's own: snapshot, row id, then the rest."""
+    first = ("snapshot_id", "rowid")
+    hidden = [name for name in first if schema.names.count(name) > 1]
+    if hidden:
+        raise UnsupportedError(f"the table has a column called {hidden[0]!r} itself")
+    rest = [field for field in schema if field.name not in first]
+    return pa.schema([*(schema.field(name) for name in first), *rest])

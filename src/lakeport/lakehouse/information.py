@@ -1,0 +1,270 @@
+"""What there is to know about a lake, as rows: snapshots, schemas, tables, columns, files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from lakeport.ducklake import Column, Contents, FileTotals, LakeTable, Snapshot
+from lakeport.ducklake.types import duckdb_type
+from lakeport.errors import UnsupportedError
+from lakeport.lakehouse.access import LakeAccess
+from lakeport.lakehouse.changes_made import changes_by_kind
+from lakeport.lakehouse.fields import default_sql
+from lakeport.lakehouse.naming import Names
+
+__all__ = [
+    "COLUMNS",
+    "FILES",
+    "FILES_OF_TABLE",
+    "SCHEMAS",
+    "SNAPSHOTS",
+    "TABLES",
+    "TABLE_INFO",
+    "columns",
+    "files",
+    "files_of_table",
+    "schemas",
+    "snapshots",
+    "table_info",
+    "tables",
+]
+
+SNAPSHOTS: Final = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("snapshot_time", pa.timestamp("us", "UTC")),
+        ("schema_version", pa.int64()),
+        ("changes", pa.map_(pa.string(), pa.list_(pa.string()))),
+        ("author", pa.string()),
+        ("commit_message", pa.string()),
+        ("commit_extra_info", pa.string()),
+    ]
+)
+
+SCHEMAS: Final = pa.schema(
+    [
+        ("schema_name", pa.string()),
+        ("name_in_lake", pa.string()),
+        ("schema_id", pa.int64()),
+        ("schema_uuid", pa.string()),
+        ("comment", pa.string()),
+    ]
+)
+
+TABLES: Final = pa.schema(
+    [
+        ("schema_name", pa.string()),
+        ("table_name", pa.string()),
+        ("table_type", pa.string()),
+        ("table_id", pa.int64()),
+        ("table_uuid", pa.string()),
+        ("comment", pa.string()),
+        ("view_definition", pa.string()),
+    ]
+)
+
+COLUMNS: Final = pa.schema(
+    [
+        ("schema_name", pa.string()),
+        ("table_name", pa.string()),
+        ("column_name", pa.string()),
+        ("ordinal_position", pa.int64()),
+        ("column_id", pa.int64()),
+        ("data_type", pa.string()),
+        ("is_nullable", pa.bool_()),
+        ("column_default", pa.string()),
+        ("comment", pa.string()),
+    ]
+)
+
+TABLE_INFO: Final = pa.schema(
+    [
+        ("table_name", pa.string()),
+        ("schema_id", pa.int64()),
+        ("table_id", pa.int64()),
+        ("table_uuid", pa.string()),
+        ("file_count", pa.int64()),
+        ("file_size_bytes", pa.int64()),
+        ("delete_file_count", pa.int64()),
+        ("delete_file_size_bytes", pa.int64()),
+    ]
+)
+
+# Encryption keys, which DuckLake's own function shows, stay in the lake.
+FILES_OF_TABLE: Final = pa.schema(
+    [
+        ("data_file", pa.string()),
+        ("data_file_size_bytes", pa.uint64()),
+        ("data_file_footer_size", pa.uint64()),
+        ("delete_file", pa.string()),
+        ("delete_file_size_bytes", pa.uint64()),
+        ("delete_file_footer_size", pa.uint64()),
+    ]
+)
+
+FILES: Final = pa.schema(
+    [
+        ("schema_name", pa.string()),
+        ("table_name", pa.string()),
+        ("data_file_id", pa.int64()),
+        ("record_count", pa.int64()),
+        ("begin_snapshot", pa.int64()),
+        ("is_encrypted", pa.bool_()),
+        *FILES_OF_TABLE,
+    ]
+)
+
+
+def snapshots(found: Iterable[Snapshot]) -> pa.Table:
+    """All snapshots, oldest first."""
+    return _table(
+        SNAPSHOTS,
+        (
+            (
+                snapshot.id,
+                snapshot.time,
+                snapshot.schema_version,
+                changes_by_kind(snapshot.changes),
+                snapshot.author,
+                snapshot.commit_message,
+                snapshot.commit_extra_info,
+            )
+            for snapshot in found
+        ),
+    )
+
+
+def schemas(contents: Contents, names: Names) -> pa.Table:
+    """The schemas, with the name that each has in the lake."""
+    return _table(
+        SCHEMAS,
+        (
+            (names.published(schema.name), schema.name, schema.id, schema.uuid, schema.comment)
+            for schema in contents.schemas
+        ),
+    )
+
+
+def tables(contents: Contents, names: Names) -> pa.Table:
+    """Tables and views."""
+    rows: list[tuple[Any, ...]] = [
+        (
+            names.published(table.schema),
+            table.name,
+            "BASE TABLE",
+            table.id,
+            table.uuid,
+            table.comment,
+            None,
+        )
+        for table in contents.tables
+    ]
+    rows += [
+        (
+            names.published(view.schema),
+            view.name,
+            "VIEW",
+            view.id,
+            view.uuid,
+            view.comment,
+            view.sql,
+        )
+        for view in contents.views
+    ]
+    return _table(TABLES, rows)
+
+
+def columns(contents: Contents, names: Names) -> pa.Table:
+    """The columns of all tables."""
+    return _table(
+        COLUMNS,
+        (
+            (
+                names.published(table.schema),
+                table.name,
+                column.name,
+                position,
+                column.id,
+                _type_name(column),
+                column.nullable,
+                default_sql(column),
+                column.comment,
+            )
+            for table in contents.tables
+            for position, column in enumerate(table.columns, start=1)
+        ),
+    )
+
+
+def table_info(access: LakeAccess, contents: Contents, snapshot: Snapshot) -> pa.Table:
+    """Number and size of the files of every table."""
+    totals = access.lake.file_totals(version=snapshot.id)
+    nothing = FileTotals()
+    ids = {schema.name: schema.id for schema in contents.schemas}
+    rows = []
+    for table in contents.tables:
+        of_table = totals.get(table.id, nothing)
+        rows.append(
+            (
+                table.name,
+                ids[table.schema],
+                table.id,
+                table.uuid,
+                of_table.files,
+                of_table.bytes,
+                of_table.delete_files,
+                of_table.delete_bytes,
+            )
+        )
+    return _table(TABLE_INFO, rows)
+
+
+def files_of_table(table: LakeTable) -> pa.Table:
+    """The data files of a table, each with its delete files."""
+    return _table(FILES_OF_TABLE, (row[-len(FILES_OF_TABLE) :] for row in _files(table, "")))
+
+
+def files(
+    access: LakeAccess, contents: Contents, names: Names, snapshot: Snapshot
+) -> Iterator[pa.RecordBatch]:
+    """The files of all tables, a table at a time."""
+    for summary in contents.tables:
+        table = access.table(summary.schema, summary.name, snapshot.id)
+        yield from _table(FILES, _files(table, names.published(summary.schema))).to_batches()
+
+
+def _files(table: LakeTable, schema: str) -> Iterator[tuple[Any, ...]]:
+    for file in table.files():
+        for delete in file.deletes or (None,):
+            yield (
+                schema,
+                table.name,
+                file.id,
+                file.record_count,
+                file.begin_snapshot,
+                file.encryption_key is not None,
+                file.path,
+                file.file_size_bytes,
+                file.footer_size,
+                delete and delete.path,
+                delete and delete.file_size_bytes,
+                delete and delete.footer_size,
+            )
+
+
+def _type_name(column: Column) -> str:
+    try:
+        return duckdb_type(column)
+    except UnsupportedError:
+        return column.type
+
+
+def _table(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    values = list(rows)
+    arrays = [
+        pa.array([row[index] for row in values], field.type) for index, field in enumerate(schema)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)

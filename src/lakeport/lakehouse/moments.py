@@ -1,0 +1,66 @@
+"""Which snapshot a request reads: of its time travel clause, of its transaction, or the newest.
+
+A transaction's identifier names its snapshot, so that every replica of a server reads the same one
+without having been told.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import UTC, datetime, timedelta
+
+from lakeport.catalog import TimePoint, TimeUnit, current_request
+from lakeport.ducklake import Column, Snapshot, kernel
+from lakeport.errors import CorruptLakeError, InvalidArgumentError
+from lakeport.lakehouse.access import LakeAccess
+
+__all__ = ["begin_transaction", "current_snapshot", "snapshot_at", "transaction_snapshot"]
+
+_IDENTIFIER = re.compile(r"(\d{1,18})-[0-9a-f]{32}")
+_VERSION = re.compile(r"\d{1,18}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INSTANT = Column(id=0, name="timestamp", type="timestamptz")
+
+
+def current_snapshot(access: LakeAccess) -> Snapshot:
+    """The snapshot of the request's transaction, or the newest."""
+    identifier = current_request().transaction_id
+    if not identifier:
+        return access.newest()
+    id = transaction_snapshot(identifier)
+    if id is None:
+        raise InvalidArgumentError("the transaction is not one of this lake")
+    return access.snapshot(id)
+
+
+def begin_transaction(access: LakeAccess) -> str:
+    """An identifier of a transaction that reads what is newest now."""
+    return f"{access.newest().id}-{uuid.uuid4().hex}"
+
+
+def transaction_snapshot(identifier: str) -> int | None:
+    """The id of the snapshot that a transaction reads; None for an identifier of somebody else."""
+    match = _IDENTIFIER.fullmatch(identifier)
+    return int(match.group(1)) if match else None
+
+
+def snapshot_at(access: LakeAccess, time_point: TimePoint) -> Snapshot:
+    """The snapshot of `AT (VERSION => …)` or `AT (TIMESTAMP => …)`."""
+    if time_point.unit is TimeUnit.TIMESTAMP:
+        return access.lake.snapshot(timestamp=_moment(time_point.value))
+    if not _VERSION.fullmatch(time_point.value):
+        raise InvalidArgumentError(f"{time_point.value[:80]!r} is not the number of a snapshot")
+    return access.snapshot(int(time_point.value))
+
+
+def _moment(text: str) -> datetime:
+    """A time as DuckDB reads it; without a zone it is in UTC."""
+    try:
+        microseconds = kernel.literal(text[:200], _INSTANT)[0].value
+    except CorruptLakeError:
+        raise InvalidArgumentError(f"{text[:80]!r} is not a timestamp") from None
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if microseconds > 0 else _EPOCH

@@ -1,0 +1,165 @@
+"""What is known of a column without reading it, true for every snapshot that a query may read.
+
+DuckDB asks without saying whether it will read the table as it is or as it was, and trusts the
+answer. So the bounds cover all files and all inlined rows that the lake still has, deleted or not,
+and nothing is said of a name that has meant several columns. The lake's own totals are not used:
+writers have been seen to forget values in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from lakeport.catalog import ColumnStats
+from lakeport.catalog.sources import statistics_of
+from lakeport.ducklake import Column, TableSummary, kernel
+from lakeport.ducklake.file_rules import family
+from lakeport.ducklake.inlined import InlinedRows
+from lakeport.ducklake.planning import Planner
+from lakeport.ducklake.queries import Row
+from lakeport.ducklake.text import ascii_lower
+from lakeport.ducklake.types import arrow_type, duckdb_type
+from lakeport.errors import NotFoundError
+from lakeport.filters import Filter
+from lakeport.lakehouse.access import LakeAccess
+
+__all__ = ["column_statistics"]
+
+_FLOATS = ("float32", "float64")
+_INSTANTS = ("timestamptz", "timestamptz_ns")
+# Their counts are written as zero, whatever the file holds.
+_UNCOUNTED = ("timetz", "interval", "variant", "geometry")
+# Writers cut longer texts, not all of them upwards.
+_MAX_TEXT = 250
+_UNKNOWN = ColumnStats()
+
+
+def column_statistics(access: LakeAccess, summary: TableSummary, name: str) -> ColumnStats:
+    """The bounds of a column in all that the lake holds of its table."""
+    newest = access.newest().id
+
+    def look() -> ColumnStats:
+        try:
+            planner = access.table(summary.schema, summary.name, newest).planner
+            column = planner.column(name)
+        except NotFoundError:  # dropped or renamed since: the past can still be read
+            return _UNKNOWN
+        if not _is_only_meaning(planner, column):
+            return _UNKNOWN
+        return _statistics(planner, column)
+
+    key = ("statistics", newest, summary.schema, summary.name, name)
+    return access.details.remembered(key, look)
+
+
+def _is_only_meaning(planner: Planner, column: Column) -> bool:
+    """Whether the names of table and column never meant anything else."""
+    state = planner.state
+    rows = planner.catalog.database.read(
+        lambda connection: planner.catalog.namesakes(connection, state.schema, state.name)
+    )
+    meanings = {
+        (row["table_id"], row["column_id"])
+        for row in rows
+        if row["parent_column"] is None
+        and ascii_lower(row["column_name"]) == ascii_lower(column.name)
+    }
+    return meanings == {(state.id, column.id)}
+
+
+def _statistics(planner: Planner, column: Column) -> ColumnStats:
+    if column.children or column.type in _UNCOUNTED:
+        return _UNKNOWN
+    context = planner.context([column.name], Filter.always())
+
+    def work(connection: sa.Connection) -> tuple[list[Row], list[InlinedRows]]:
+        rows = planner.file_rows(connection, [column.id], since=0)
+        return rows["data_file"], planner.inlined(connection, rows, context, since=0)
+
+    files, inlined = planner.catalog.database.read(work)
+    values = pa.chunked_array([part.columns[0] for part in inlined], arrow_type(column))
+    of_rows = statistics_of(values)
+    counts = [file[f"s{column.id}_null_count"] for file in files]
+    is_mapped = any(file["mapping_id"] is not None for file in files)
+    has_null = False if not is_mapped and set(counts) <= {0} and not of_rows.has_null else None
+    if is_mapped or not _has_bounds(planner, column):
+        return ColumnStats(has_null=has_null)
+    bounds = _file_bounds(files, column)
+    if of_rows.has_not_null:
+        bounds.append((of_rows.min, of_rows.max))
+    return ColumnStats(
+        has_null=has_null,
+        min=_outermost(pc.min, [low for low, _ in bounds]),
+        max=_outermost(pc.max, [high for _, high in bounds]),
+    )
+
+
+def _has_bounds(planner: Planner, column: Column) -> bool:
+    """Whether the text of the files' bounds means the same in the column's present type."""
+    if family(column.type) is None:
+        return False
+    is_inexact = column.type in _FLOATS or column.type in _INSTANTS
+    return not (is_inexact and column.id in planner.state.retyped)
+
+
+def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
+    """The least and the greatest value of all files, None if unknown; no pair without values."""
+    rows = pa.table(
+        {
+            "low": pa.array([file[f"s{column.id}_min_value"] for file in files], pa.string()),
+            "high": pa.array([file[f"s{column.id}_max_value"] for file in files], pa.string()),
+            "values": pa.array([file[f"s{column.id}_value_count"] for file in files], pa.int64()),
+            "nan": pa.array([file[f"s{column.id}_contains_nan"] for file in files], pa.int64()),
+        }
+    )
+    type = duckdb_type(column)
+    low, high = f"TRY_CAST(low AS {type})", f"TRY_CAST(high AS {type})"
+    high_is_known = "true"
+    if column.type in _FLOATS:  # NaN is the greatest value, and outside of the bounds
+        low, high = (f"CASE WHEN NOT isnan({bound}) THEN {bound} END" for bound in (low, high))
+        high_is_known = "nan = 0"
+    elif column.type == "varchar":
+        high_is_known = f"strlen(high) < {_MAX_TEXT}"
+    elif column.type == "date" or column.type.startswith("timestamp"):
+        low, high = (f"CASE WHEN isfinite({bound}) THEN {bound} END" for bound in (low, high))
+    has_values = "values IS DISTINCT FROM 0"
+    found = (
+        kernel.connection()
+        .from_arrow(rows)
+        .aggregate(
+            f"min({low}) FILTER ({has_values}) AS low, max({high}) FILTER ({has_values}) AS high, "
+            f"count(*) FILTER ({has_values}) AS files, "
+            f"count({low}) FILTER ({has_values}) AS lows, "
+            f"count({high}) FILTER ({has_values} AND {high_is_known}) AS highs"
+        )
+        .to_arrow_table()
+    )
+    count = found["files"][0].as_py()
+    if not count:
+        return []
+    target = arrow_type(column)
+    least, greatest = (
+        kernel.retype(kernel.whole(found[name]), target)[0]
+        if found[known][0].as_py() == count
+        else None
+        for name, known in (("low", "lows"), ("high", "highs"))
+    )
+    return [(least, greatest)]
+
+
+def _outermost(choose: Any, bounds: Sequence[pa.Scalar | None]) -> pa.Scalar | None:
+    """The outermost of some bounds; unknown if one is, or if Arrow cannot compare them."""
+    known = [bound for bound in bounds if bound is not None and bound.is_valid]
+    if not known or len(known) < len(bounds):
+        return None
+    if len(known) == 1:
+        return known[0]
+    with suppress(pa.ArrowNotImplementedError):
+        return choose(pa.concat_arrays([pa.repeat(bound, 1) for bound in known]))
+    return None

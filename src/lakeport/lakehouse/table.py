@@ -1,0 +1,176 @@
+"""A table of a lake, as the server sees it: columns, scans in parts, time travel, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakeport.catalog import (
+    ColumnStats,
+    Endpoint,
+    Partition,
+    ScanOptions,
+    TableSize,
+    TimePoint,
+    project_schema,
+)
+from lakeport.ducklake import ScanTask, Snapshot, TableSummary
+from lakeport.ducklake.plan import FileTask
+from lakeport.errors import UnavailableError
+from lakeport.lakehouse.access import LakeAccess
+from lakeport.lakehouse.direct import direct_reads
+from lakeport.lakehouse.fields import ROWID, published_schema
+from lakeport.lakehouse.moments import snapshot_at
+from lakeport.lakehouse.parts import PartToken, digest_of, divide
+from lakeport.lakehouse.statistics import column_statistics
+from lakeport.spark import LakeTable, Scan
+
+__all__ = ["PublishedTable"]
+
+
+class PublishedTable:
+    """One table of a lake at the snapshot of the request, or at the one that a scan names."""
+
+    def __init__(
+        self, access: LakeAccess, summary: TableSummary, snapshot: Snapshot, *, direct: bool
+    ) -> None:
+        self._access = access
+        self._summary = summary
+        self._snapshot = snapshot
+        self._direct = direct
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._summary.name
+
+    @property
+    def comment(self) -> str:
+        """The comment of the table in the lake."""
+        return self._summary.comment or ""
+
+    def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        """The columns, then the row id; none where clients read files by themselves."""
+        schema = published_schema(self._summary.columns, with_rowid=not self._direct)
+        return project_schema(schema, columns)
+
+    def schema_at(self, time_point: TimePoint) -> pa.Schema:
+        """The columns of the table that had this name then."""
+        table = self._table(snapshot_at(self._access, time_point).id)
+        return published_schema(table.columns, with_rowid=not self._direct)
+
+    def size(self, options: ScanOptions) -> TableSize:
+        """Rows, less those deleted, and bytes of the files; with a filter an upper bound."""
+        if options.partition is not None:
+            return _size(self._part(options))
+        table = self._at(options.time_point)
+        if options.filter:
+            return _size(self._plan(table, options))
+        return self._access.details.remembered(
+            ("size", table.id, table.snapshot.id), lambda: _size(self._plan(table, options))
+        )
+
+    def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:  # noqa: ARG002
+        """Bounds that hold for every snapshot that a query may read."""
+        return column_statistics(self._access, self._summary, column)
+
+    def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
+        """The parts of a scan, pinned to a snapshot."""
+        table = self._at(options.time_point)
+        plan = self._plan(table, options)
+        if self._direct:
+            references = direct_reads(self._access, table, plan)
+            if references is not None:
+                return references
+        digest = digest_of(plan)
+        self._access.plans.keep(_key(table, digest, options), plan)
+        parts = len(divide(plan.tasks, self._access.endpoints()))
+        return [
+            Partition(
+                PartToken(
+                    snapshot=table.snapshot.id,
+                    table=table.id,
+                    digest=digest,
+                    part=part,
+                    parts=parts,
+                ).to_bytes()
+            )
+            for part in range(parts)
+        ]
+
+    def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
+        """Run a part of a scan, or all of it, as one Spark job."""
+        if options.partition is None:
+            plan = self._plan(self._at(options.time_point), options)
+        else:
+            plan = self._part(options)
+        return plan.to_batches(self._access.session())
+
+    def _part(self, options: ScanOptions) -> Scan:
+        """The part that a token names; of the table that was asked for, whatever the token says."""
+        token = PartToken.from_bytes(options.partition or b"")
+        table = self._table(token.snapshot)
+        bound = (
+            self.arrow_schema()
+            if options.time_point is None
+            else self.schema_at(options.time_point)
+        )
+        columns = published_schema(table.columns, with_rowid=not self._direct)
+        if table.id != token.table or not columns.equals(bound):
+            raise UnavailableError(
+                f"the table {self.name!r} was replaced or altered while the query was starting; "
+                "run the query again"
+            )
+        key = _key(table, token.digest, options)
+        plan = self._access.plans.find(key)
+        if plan is None:
+            plan = self._plan(table, options)
+            if digest_of(plan) != token.digest:
+                raise UnavailableError(
+                    f"the files of table {self.name!r} were compacted or flushed while the query "
+                    "was starting; run the query again"
+                )
+            self._access.plans.keep(key, plan)
+        parts = divide(plan.tasks, token.parts)
+        return replace(plan, tasks=parts[token.part] if token.part < len(parts) else ())
+
+    def _plan(self, table: LakeTable, options: ScanOptions) -> Scan:
+        columns = [field.name for field in self._wanted(table, options)]
+        return table.scan(columns, options.filter, exact=False)
+
+    def _wanted(self, table: LakeTable, options: ScanOptions) -> pa.Schema:
+        """The columns to read; rows can only be counted by some column."""
+        schema = published_schema(table.columns, with_rowid=not self._direct)
+        wanted = project_schema(schema, options.columns)
+        if len(wanted) or not len(schema):
+            return wanted
+        cheapest = ROWID if ROWID in schema.names else schema.names[0]
+        return project_schema(schema, [cheapest])
+
+    def _at(self, time_point: TimePoint | None) -> LakeTable:
+        if time_point is None:
+            return self._table(self._snapshot.id)
+        return self._table(snapshot_at(self._access, time_point).id)
+
+    def _table(self, snapshot: int) -> LakeTable:
+        return self._access.table(self._summary.schema, self._summary.name, snapshot)
+
+
+def _key(table: LakeTable, digest: bytes, options: ScanOptions) -> Hashable:
+    return (table.id, table.snapshot.id, digest, options.columns, repr(options.filter))
+
+
+def _size(plan: Scan) -> TableSize:
+    return TableSize(rows=sum(_rows(task) for task in plan.tasks), bytes=plan.estimated_bytes)
+
+
+def _rows(task: ScanTask) -> int:
+    """About how many rows a task gives: of a piece of a file, its share of the deletes."""
+    if not isinstance(task, FileTask) or not task.file.record_count:
+        return task.estimated_rows
+    deleted = sum(delete.delete_count for delete in task.file.deletes)
+    deleted += len(task.inlined_deletes) // 8
+    share = task.estimated_rows * deleted // task.file.record_count
+    return max(0, task.estimated_rows - share)

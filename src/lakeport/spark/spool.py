@@ -1,0 +1,208 @@
+"""The rows of a DataFrame between Spark and their consumer: whole partitions, in their order.
+
+A scan task gives the same batches whenever it is read, a partition of a DataFrame need not: after a
+shuffle its rows come in any order. So each attempt of a Spark task is kept apart until it is whole,
+and the first whole one is the partition. What does not fit in memory waits in files that have no
+name, so Spark is done with a partition however slow the consumer is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any, Final
+
+import pyarrow as pa
+
+from lakeport.errors import CancelledError, InternalError
+from lakeport.spark.inlet import Inlet, PausedError
+
+__all__ = ["Spool", "sender"]
+
+_PARTITION_BITS: Final = 32
+
+
+def sender(attempt: int, partition: int) -> int:
+    """The number that an attempt of a Spark task sends its batches under."""
+    return attempt << _PARTITION_BITS | partition
+
+
+class Spool(Inlet):
+    """Takes batches from attempts of tasks, gives them by partition.
+
+    One partition is expected until `expect` says how many there are.
+    """
+
+    def __init__(self, *, max_bytes: int, max_disk_bytes: int, patience: float) -> None:
+        super().__init__(1, max_bytes=max_bytes, patience=patience)
+        self._max_disk_bytes = max_disk_bytes
+        self._disk_bytes = 0
+        self._partitions: int | None = None
+        self._wanted = 0
+        """The partition that the consumer waits for."""
+        self._attempts: dict[int, _Attempt] = {}
+        self._whole: dict[int, _Attempt] = {}
+
+    def expect(self, partitions: int) -> None:
+        """So many partitions will come."""
+        with self._changed:
+            self._partitions = partitions
+            self._incomplete = set(range(partitions))
+            self._changed.notify_all()
+
+    def offer(
+        self, task: int, number: int, batch: pa.RecordBatch, *, patience: float | None
+    ) -> None:
+        """Keep a batch of an attempt. Waits so many seconds for room on the disk."""
+        size = max(1, batch.get_total_buffer_size())
+        with self._changed:
+            attempt = self._attempts.setdefault(task, _Attempt(_partition(task)))
+            if number != attempt.count:
+                raise InternalError(f"batch {number} of a DataFrame came out of order")
+            if not self._changed.wait_for(lambda: self._takes(attempt), timeout=patience):
+                raise PausedError("the consumer is not reading")
+            self._check_open()
+            attempt.count += 1
+            if not attempt.on_disk and self._bytes + size <= self._max_bytes:
+                self._bytes += size
+                attempt.batches.append((batch, size))
+                return
+            self._disk_bytes += size
+            attempt.disk_bytes += size
+        attempt.write(batch)
+
+    def complete(self, task: int, count: int) -> None:
+        """An attempt has sent all of its batches."""
+        partition = _partition(task)
+        with self._changed:
+            attempt = self._attempts.pop(task, None) or _Attempt(partition)
+            if attempt.count != count:
+                raise InternalError(f"a partition has {count} batches, {attempt.count} arrived")
+            if partition not in self._incomplete:
+                self._drop(attempt)
+                return
+            self._incomplete.discard(partition)
+            self._whole[partition] = attempt
+            for other in [key for key in self._attempts if _partition(key) == partition]:
+                self._drop(self._attempts.pop(other))
+            self._finished = not self._incomplete
+            self._changed.notify_all()
+
+    def explain(self, task: int, reason: str) -> None:
+        """Keep why an attempt failed, in its own words."""
+        super().explain(_partition(task), reason)
+
+    def wait_for_room(self) -> bool:
+        """Wait until there is room again, or one partition is wanted whatever the room is."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    self._cancelled
+                    or self._wanted in self._incomplete
+                    or self._disk_bytes <= self._max_disk_bytes // 2
+                )
+            )
+            return not self._cancelled
+
+    def cancel(self) -> bool:
+        """Nobody wants the rest; True if some of it is still to come. False when told again."""
+        with self._changed:
+            for attempt in (*self._attempts.values(), *self._whole.values()):
+                self._drop(attempt)
+            self._attempts.clear()
+            self._whole.clear()
+            return super().cancel()
+
+    def take_all(self) -> Iterator[pa.RecordBatch]:
+        """The batches of each partition as soon as it is whole, in the order of partitions."""
+        for partition in itertools.count():
+            attempt = self._take(partition)
+            if attempt is None:
+                return
+            try:
+                while attempt.batches:
+                    batch, size = attempt.batches.popleft()
+                    with self._changed:
+                        self._bytes -= size
+                    yield batch
+                yield from attempt.written()
+            finally:
+                with self._changed:
+                    self._drop(attempt)
+
+    def _take(self, partition: int) -> _Attempt | None:
+        """A partition once it is whole; None after the last one."""
+        with self._changed:
+            self._wanted = partition
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: (
+                    partition in self._whole
+                    or partition == self._partitions
+                    or self._error is not None
+                    or self._cancelled
+                )
+            )
+            if self._cancelled:
+                raise CancelledError("the scan was cancelled")
+            if partition not in self._whole and self._error is not None:
+                raise self._error
+            return self._whole.pop(partition, None)
+
+    def _takes(self, attempt: _Attempt) -> bool:
+        has_room = self._disk_bytes < self._max_disk_bytes
+        return self._cancelled or has_room or attempt.partition == self._wanted
+
+    def _drop(self, attempt: _Attempt) -> None:
+        self._bytes -= sum(size for _, size in attempt.batches)
+        self._disk_bytes -= attempt.disk_bytes
+        attempt.clear()
+        self._changed.notify_all()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What one attempt of a task has sent: batches in memory, then those in a file."""
+
+    partition: int
+    count: int = 0
+    batches: deque[tuple[pa.RecordBatch, int]] = field(default_factory=deque)
+    disk_bytes: int = 0
+    _file: IO[bytes] | None = None
+    _writer: Any = None
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether further batches go to the file, behind those that are there."""
+        return self.disk_bytes > 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append a batch to the file."""
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="lakeport-")  # noqa: SIM115
+            self._writer = pa.ipc.new_stream(self._file, batch.schema)
+        self._writer.write_batch(batch)
+
+    def written(self) -> Iterator[pa.RecordBatch]:
+        """The batches of the file, as it is mapped into memory."""
+        if self._file is None:
+            return
+        self._writer.close()
+        self._file.flush()
+        mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        yield from pa.ipc.open_stream(pa.py_buffer(mapped))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.batches.clear()
+        self.disk_bytes = 0
+        if self._file is not None:
+            self._file.close()
+
+
+def _partition(task: int) -> int:
+    return task & ((1 << _PARTITION_BITS) - 1)

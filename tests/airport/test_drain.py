@@ -1,0 +1,223 @@
+"""A server that is told to end finishes what it has begun, and cuts nothing short unnoticed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from lakeport.airport import EndedCall, Server
+from lakeport.airport.client import connect
+from lakeport.catalog import CatalogBuilder, StaticCatalog
+from lakeport.errors import UnavailableError
+
+ROWS = 4096
+BATCHES = 400
+PATIENCE = 60.0
+
+SCHEMA = pa.schema([("x", pa.int64()), ("text", pa.string())])
+
+
+class Recorder:
+    """An observer that remembers everything."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.started: list[str] = []
+        self.ended: list[EndedCall] = []
+        self.scans: list[bool | None] = []
+        self.rows = self.bytes = 0
+
+    def call_started(self, verb: str) -> None:
+        with self.changed:
+            self.started.append(verb)
+
+    def call_ended(self, call: EndedCall) -> None:
+        with self.changed:
+            self.ended.append(call)
+            self.changed.notify_all()
+
+    def scan_started(self) -> None:
+        self.scans.append(None)
+
+    def batch_sent(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+
+    def scan_ended(self, *, complete: bool) -> None:
+        self.scans.remove(None)
+        self.scans.append(complete)
+
+    def wait_for(self, verb: str, status: str) -> EndedCall:
+        """The first call that ended like this."""
+
+        def found() -> EndedCall | None:
+            return next((c for c in self.ended if (c.verb, c.status) == (verb, status)), None)
+
+        with self.changed:
+            call = self.changed.wait_for(found, timeout=PATIENCE)
+        assert call, self.ended
+        return call
+
+
+def numbers() -> Iterator[pa.RecordBatch]:
+    """Rows far beyond what the network can hold, so that a reader decides how far a scan gets."""
+    text = pa.array(["x" * 40] * ROWS)
+    for number in range(BATCHES):
+        values = pa.array(range(number * ROWS, (number + 1) * ROWS), pa.int64())
+        yield pa.record_batch([values, text], schema=SCHEMA)
+
+
+@pytest.fixture
+def catalog() -> StaticCatalog:
+    return CatalogBuilder("lake").schema("s").table("numbers", numbers, schema=SCHEMA).build()
+
+
+def state(server: Server) -> str:
+    return server.state
+
+
+def test_a_stream_that_runs_is_finished_and_new_calls_are_refused(catalog: StaticCatalog) -> None:
+    server = Server(catalog).start()
+    location = server.location
+    with connect(location) as client, connect(location) as late:
+        reader = client.table("s.numbers").scan().to_reader()
+        rows = reader.read_next_batch().num_rows
+        finished: list[bool] = []
+        draining = threading.Thread(target=lambda: finished.append(server.drain(PATIENCE)))
+        draining.start()
+        while state(server) == "ready":
+            draining.join(0.01)
+
+        with pytest.raises(UnavailableError, match="shutting down; try again"):
+            late.schemas()
+
+        assert state(server) == "draining"
+        rows += sum(batch.num_rows for batch in reader)
+        draining.join(PATIENCE)
+    assert rows == ROWS * BATCHES
+    assert finished == [True]
+    assert state(server) == "stopped"
+
+
+def test_a_stream_beyond_the_limit_ends_with_an_error_never_short(catalog: StaticCatalog) -> None:
+    server = Server(catalog).start()
+    with connect(server.location) as client:
+        reader = client.table("s.numbers").scan().to_reader()
+        reader.read_next_batch()
+
+        assert server.drain(0.0) is False
+
+        with pytest.raises(UnavailableError, match="shutting down"):
+            reader.read_all()
+
+
+def test_stop_ends_a_drain(catalog: StaticCatalog) -> None:
+    server = Server(catalog).start()
+    with connect(server.location) as client:
+        reader = client.table("s.numbers").scan().to_reader()
+        reader.read_next_batch()
+        draining = threading.Thread(target=server.drain, args=(10 * PATIENCE,))
+        draining.start()
+        while state(server) == "ready":
+            draining.join(0.01)
+
+        server.stop(grace=0.1)
+
+        draining.join(PATIENCE)
+        assert not draining.is_alive()
+        with pytest.raises(UnavailableError):
+            reader.read_all()
+
+
+def test_a_server_without_calls_drains_at_once(catalog: StaticCatalog) -> None:
+    server = Server(catalog).start()
+
+    assert server.drain() is True
+
+    assert state(server) == "stopped"
+    assert server.drain() is True
+
+
+def test_an_insert_that_runs_is_finished() -> None:
+    from lakeport.memory import MemoryCatalog
+
+    memory = MemoryCatalog()
+    server = Server(memory).start()
+    with connect(server.location) as client:
+        client.create_schema("s")
+        table = client.create_table("s", "t", pa.schema([("x", pa.int64())]))
+        first, go_on = threading.Event(), threading.Event()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for number in range(3):
+                yield pa.record_batch({"x": pa.array([number], pa.int64())})
+                first.set()
+                assert go_on.wait(PATIENCE)
+
+        rows = pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int64())]), batches())
+        inserting = threading.Thread(target=table.insert, args=(rows,))
+        inserting.start()
+        assert first.wait(PATIENCE)
+        draining = threading.Thread(target=server.drain, args=(PATIENCE,))
+        draining.start()
+        while state(server) == "ready":
+            draining.join(0.01)
+        go_on.set()
+        inserting.join(PATIENCE)
+        draining.join(PATIENCE)
+
+    with Server(memory) as again, connect(again.location) as client:
+        assert client.table("s.t").scan().count() == 3
+
+
+def test_an_observer_is_told_of_scans_and_calls(catalog: StaticCatalog) -> None:
+    seen = Recorder()
+    with Server(catalog, observer=seen) as server, connect(server.location) as client:
+        assert client.table("s.numbers").scan().count() == ROWS * BATCHES
+        call = seen.wait_for("DoGet", "OK")
+
+    assert call.seconds > 0
+    assert seen.scans == [True]
+    assert seen.rows == ROWS * BATCHES
+    assert seen.bytes > 8 * seen.rows
+    assert sorted(seen.started) == sorted(call.verb for call in seen.ended)
+
+
+def test_an_observer_is_told_how_calls_fail(catalog: StaticCatalog) -> None:
+    seen = Recorder()
+    server = Server(catalog, observer=seen, auth={"good": "reader"}).start()
+    with flight.FlightClient(server.location) as stranger:
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            list(stranger.list_actions())
+        seen.wait_for("ListActions", "UNAUTHENTICATED")
+
+    known = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer good")])
+    with flight.FlightClient(server.location) as client:
+        with pytest.raises(KeyError):
+            client.get_flight_info(flight.FlightDescriptor.for_path("s", "nothing"), known)
+        seen.wait_for("GetFlightInfo", "NOT_FOUND")
+        with pytest.raises(NotImplementedError):
+            list(client.do_action(flight.Action("nothing", b""), known))
+        seen.wait_for("DoAction", "UNIMPLEMENTED")
+        with pytest.raises(pa.ArrowInvalid):
+            client.do_get(flight.Ticket(b"nonsense"), known).read_all()
+        seen.wait_for("DoGet", "INVALID_ARGUMENT")
+    server.stop()
+
+
+def test_an_observer_is_told_of_a_client_that_went_away(catalog: StaticCatalog) -> None:
+    seen = Recorder()
+    with Server(catalog, observer=seen) as server:
+        with connect(server.location) as client:
+            reader = client.table("s.numbers").scan().to_reader()
+            reader.read_next_batch()
+            del reader
+        with seen.changed:
+            assert seen.changed.wait_for(
+                lambda: any(call.verb == "DoGet" for call in seen.ended), timeout=PATIENCE
+            )
+    assert seen.scans == [False]

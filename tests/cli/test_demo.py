@@ -1,0 +1,46 @@
+"""`lakeport demo`, on the session of the tests."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+
+def test_the_demo_shows_queries_and_how_to_attach(
+    spark: Any, lakeport_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    result = lakeport_command("demo", "--once")
+
+    assert result.exit_code == 0, result.stderr
+    assert "WHERE minutes > 150" in result.stdout
+    assert "AT (VERSION => 3)" in result.stdout
+    assert "300000" in result.stdout
+    assert "lakeport.snapshots()" in result.stdout
+    assert "public (main)" in result.stdout
+    assert "ATTACH 'demo' AS demo (TYPE airport, LOCATION 'grpc://127.0.0.1:" in result.stdout
+    assert list(tmp_path.glob("lakeport-demo-*")) == []
+
+
+def test_a_lake_that_is_there_is_not_overwritten(lakeport_command: Command, tmp_path: Path) -> None:
+    (tmp_path / "demo.ducklake").write_text("precious")
+
+    result = lakeport_command("demo", "--once", "--folder", str(tmp_path))
+
+    assert result.exit_code == 1
+    assert "there is a lake already" in result.stderr
+    assert (tmp_path / "demo.ducklake").read_text() == "precious"
+
+
+def test_the_demo_needs_a_folder_that_exists(lakeport_command: Command) -> None:
+    result = lakeport_command("demo", "--once", "--folder", "/nowhere")
+
+    assert result.exit_code == 1
+    assert "there is no folder '/nowhere'" in result.stderr

@@ -1,0 +1,232 @@
+"""`lakeport serve` without Spark: what it serves, whom it lets in, how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakeport
+from lakeport.errors import NotFoundError, UnauthenticatedError, UnavailableError
+from tests.cli.processes import PATIENCE, run, serving
+from tests.cli.served.tank import BATCHES, ROWS
+
+TANK = "tank:catalog"
+Command = Callable[..., Any]
+
+
+def test_serve_memory_serves_an_empty_catalog_that_can_be_filled() -> None:
+    with serving("memory:") as server, lakeport.connect(server.location, catalog="lake") as client:
+        client.create_schema("shop")
+        client.create_table_as("shop", "orders", pa.table({"id": [1, 2, 3]}))
+
+        assert client.table("shop.orders").scan().count() == 3
+
+
+def test_serve_takes_several_catalogs_and_names_those_without_a_name() -> None:
+    with serving("one=memory:", TANK, "memory:") as server:
+        with lakeport.connect(server.location, catalog="one") as client:
+            names = [row["name"] for row in client.databases()]
+        told = "\n".join(server.out.all)
+
+    assert names == ["one", "catalog", "memory"]
+    assert "ATTACH 'one' AS one (TYPE airport, LOCATION 'grpc://127.0.0.1:" in told
+    assert "s  " in told
+
+
+def test_serve_with_a_token_file_lets_in_only_who_has_a_token(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("# who may call\ngood-token-123 reader\n")
+    with serving(
+        "--name", "m", "memory:", "--token-file", str(tokens), "--log-level", "debug"
+    ) as server:
+        with lakeport.connect(server.location, token="good-token-123") as client:
+            assert client.schemas() == []
+        with (
+            lakeport.connect(server.location, token="bad-token") as client,
+            pytest.raises(UnauthenticatedError),
+        ):
+            client.schemas()
+        server.log.wait_for("UNAUTHENTICATED")
+        told = "\n".join(server.out.all + server.log.all)
+
+    assert "CREATE SECRET" in told
+    assert "good-token-123" not in told
+    assert "bad-token" not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "nothing to serve"),
+        (["nowhere"], "neither a lake, nor 'memory:'"),
+        (["no.such.module:catalog"], "cannot be loaded"),
+        (["os:path"], "not a catalog"),
+        (["x=memory:", "x=memory:"], "two catalogs are named 'x'"),
+        (["memory:", "--tls-cert", "x"], "--tls-key"),
+        (["memory:", "--token-file", "/nowhere"], "token file"),
+        (["memory:", "--config", "/nowhere"], "no configuration file"),
+        (["memory:", "--log-format", "xml"], "log.format"),
+        (["memory:", "--listen", "nonsense"], "is not a location"),
+        (["memory:", "--metrics-listen", "nonsense"], "is not host:port"),
+        (["a=memory:", "b=memory:", "--name", "c"], "--name names one LAKE"),
+        (["ducklake:postgres:dbname=x password=hush-hush"], "password on the command line"),
+        (["@/nowhere"], "cannot be read"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence_and_exit_code_one(
+    lakeport_command: Command, arguments: list[str], sentence: str
+) -> None:
+    result = lakeport_command("serve", "--listen", "127.0.0.1:0", *arguments)
+
+    assert result.exit_code == 1
+    assert sentence in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "hush" not in result.stderr
+
+
+def test_a_wrong_call_of_the_real_command_has_no_traceback() -> None:
+    result = run("serve", "nowhere")
+
+    assert result.returncode == 1
+    assert result.stderr.startswith("lakeport: 'nowhere'")
+    assert "Traceback" not in result.stderr
+
+
+def test_an_unknown_option_is_exit_code_two(lakeport_command: Command) -> None:
+    assert lakeport_command("serve", "--no-such-option").exit_code == 2
+    assert lakeport_command("no-such-command").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["serve", "demo", "inspect", "sql", "query"])
+def test_the_help_of_every_command_has_examples(lakeport_command: Command, command: str) -> None:
+    result = lakeport_command(command, "--help")
+
+    assert result.exit_code == 0
+    assert f"lakeport {command} " in result.stdout
+    assert command in lakeport_command("--help").stdout
+
+
+def test_the_version_is_told(lakeport_command: Command) -> None:
+    assert lakeport_command("--version").stdout == f"lakeport {lakeport.__version__}\n"
+
+
+def test_sigterm_lets_a_slow_reader_finish_and_refuses_others() -> None:
+    with serving(TANK, "--metrics-listen", "127.0.0.1:0", "--drain", str(PATIENCE)) as server:
+        url = server.out.wait_for("/healthz").partition("/healthz")[0].strip()
+        with (
+            lakeport.connect(server.location) as client,
+            lakeport.connect(server.location) as late,
+        ):
+            assert get(f"{url}/healthz") == (200, '{"state": "ready"}')
+            reader = client.table("s.water").scan().to_reader()
+            rows = reader.read_next_batch().num_rows
+            assert "lakeport_streams_active 1.0" in get(f"{url}/metrics")[1]
+
+            server.send(signal.SIGTERM)
+            server.log.wait_for("draining")
+            while get(f"{url}/healthz") != (503, '{"state": "draining"}'):
+                assert server.process.poll() is None
+            with pytest.raises(UnavailableError, match="try again"):
+                late.schemas()
+
+            rows += sum(batch.num_rows for batch in reader)
+        assert rows == ROWS * BATCHES
+        assert server.wait() == 0
+
+
+def test_a_stream_beyond_the_limit_of_the_drain_fails_and_is_never_short() -> None:
+    with serving(TANK, "--drain", "0.1") as server:
+        with lakeport.connect(server.location) as client:
+            reader = client.table("s.water").scan().to_reader()
+            reader.read_next_batch()
+
+            server.send(signal.SIGTERM)
+
+            assert server.wait() == 0
+            with pytest.raises(UnavailableError):
+                reader.read_all()
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    with serving(TANK, "--drain", "3600") as server:
+        with lakeport.connect(server.location) as client:
+            reader = client.table("s.water").scan().to_reader()
+            reader.read_next_batch()
+
+            server.send(signal.SIGTERM)
+            server.log.wait_for("draining")
+            server.send(signal.SIGTERM)
+
+            assert server.wait() == -signal.SIGTERM
+            with pytest.raises(UnavailableError):
+                reader.read_all()
+
+
+def test_metrics_count_calls_scans_rows_and_bytes() -> None:
+    with serving(TANK, "--metrics-listen", "127.0.0.1:0") as server:
+        url = server.out.wait_for("/metrics").partition("/healthz")[0].strip()
+        with lakeport.connect(server.location) as client:
+            assert client.table("s.water").scan().count() == ROWS * BATCHES
+            with pytest.raises(NotFoundError):
+                client.take_flight(["s", "nothing"]).to_arrow()
+        server.log.wait_for("NOT_FOUND")
+        told = get(f"{url}/metrics")[1].splitlines()
+
+        assert get(f"{url}/elsewhere")[0] == 404
+    figures = dict(line.rsplit(" ", 1) for line in told if not line.startswith("#"))
+    assert float(figures["lakeport_rows_sent_total"]) == ROWS * BATCHES
+    assert float(figures["lakeport_bytes_sent_total"]) > 8 * ROWS * BATCHES
+    assert float(figures['lakeport_scans_total{result="complete"}']) == 1
+    assert float(figures["lakeport_streams_active"]) == 0
+    assert float(figures['lakeport_calls_total{status="OK",verb="DoGet"}']) == 1
+    assert float(figures['lakeport_call_seconds_count{verb="DoGet"}']) == 1
+    assert float(figures['lakeport_calls_total{status="NOT_FOUND",verb="GetFlightInfo"}']) == 1
+    assert float(figures["lakeport_catalogs"]) == 1
+    assert float(figures["lakeport_spark_jobs_active"]) == 0
+    assert float(figures["lakeport_spark_queued_bytes"]) == 0
+
+
+def test_sighup_reads_the_lakes_again_and_a_broken_file_changes_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "lakeport.toml"
+
+    def write(*names: str, more: str = "") -> None:
+        lakes = "\n".join(f'[[lake]]\nname = "{name}"\nuri = "memory:"' for name in names)
+        config.write_text(f'{lakes}\n{more}\n[log]\nformat = "json"\n')
+
+    write("kept", "gone")
+    with serving("fixed=memory:", "--config", str(config)) as server:
+        with lakeport.connect(server.location, catalog="kept") as client:
+            client.create_schema("s")
+            write("kept", "new")
+            server.send(signal.SIGHUP)
+            entry = json.loads(server.log.wait_for("reloaded"))
+            names = [row["name"] for row in client.databases()]
+            schemas = [schema.name for schema in client.schemas()]
+
+            write("kept", more='[[lake]]\nname = "x"\nurl = "memory:"')
+            server.send(signal.SIGHUP)
+            broken = json.loads(server.log.wait_for("stay as they are"))
+            still = [row["name"] for row in client.databases()]
+
+    assert (entry["added"], entry["removed"], entry["changed"]) == (["new"], ["gone"], [])
+    assert names == still == ["kept", "new", "fixed"]
+    assert schemas == ["s"]
+    assert broken["level"] == "ERROR"
+    assert "lake.2.url: there is no such key" in broken["message"]
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()

@@ -1,0 +1,88 @@
+"""`lakeport sql`, on the session of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.real_lakes import LakeMaker
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def uri(make_lake: LakeMaker) -> str:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE trips AS SELECT i AS id, 'station ' || i % 3 AS station FROM range(300) r(i)",
+        "DELETE FROM trips WHERE id >= 250",
+    )
+    lake.detach()
+    return lake.uri
+
+
+def test_a_view_that_spark_cannot_run_is_told_with_its_reason(
+    spark: Any, make_lake: LakeMaker, lakeport_command: Command
+) -> None:
+    lake = make_lake()
+    lake.execute("CREATE VIEW odd AS SELECT * FROM read_csv('nowhere.csv', columns={'a': 'INT'})")
+    lake.detach()
+
+    result = lakeport_command("sql", lake.uri, "SELECT 1 AS one")
+
+    assert result.exit_code == 0, result.stderr
+    assert "main.odd cannot be queried: " in result.stderr
+
+
+def test_a_query_is_printed(spark: Any, uri: str, lakeport_command: Command) -> None:
+    query = "SELECT station, count(*) AS trips FROM trips GROUP BY station ORDER BY station"
+
+    result = lakeport_command("sql", uri, query)
+
+    assert result.exit_code == 0, result.stderr
+    assert "│ station 0 │ 84    │" in result.stdout
+    assert "3 rows" in result.stdout
+    assert not spark.catalog.tableExists("trips")
+
+
+def test_a_long_result_is_cut_and_says_so(spark: Any, uri: str, lakeport_command: Command) -> None:
+    result = lakeport_command("sql", uri, "SELECT * FROM trips ORDER BY id", "--limit", "4")
+
+    assert "the first 4 rows" in result.stdout
+    assert "│ 3 " in result.stdout
+    assert "│ 4 " not in result.stdout
+
+
+def test_a_result_of_an_older_snapshot_is_saved(
+    spark: Any, uri: str, lakeport_command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.parquet"
+
+    for at, rows in (("1", 300), ("2", 250)):
+        result = lakeport_command(
+            "sql", uri, "SELECT id FROM trips ORDER BY id", "--at", at, "--output", str(file)
+        )
+        assert result.exit_code == 0, result.stderr
+        assert pq.read_table(file).to_pydict() == {"id": list(range(rows))}
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("SELECT * FROM nothing", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("SELEC", "PARSE_SYNTAX_ERROR"),
+        ("SELECT assert_true(id < 5) FROM trips", "is not true"),
+    ],
+)
+def test_a_query_that_fails_is_one_sentence(
+    spark: Any, uri: str, lakeport_command: Command, query: str, sentence: str
+) -> None:
+    result = lakeport_command("sql", uri, query)
+
+    assert result.exit_code == 1
+    assert sentence in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

@@ -1,0 +1,43 @@
+"""Lakes made by the real implementation, served by ours, with a client attached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pytest
+from pyarrow import flight
+
+from lakeport import Client, Server, connect
+from lakeport.lakehouse import LakeCatalog
+
+
+@dataclass(frozen=True)
+class Served:
+    """A lake behind a server of its own."""
+
+    catalog: LakeCatalog
+    server: Server
+    client: Client
+    flight: flight.FlightClient
+
+
+Serve: TypeAlias = Callable[..., Served]
+
+
+@pytest.fixture
+def serve(spark: Any) -> Iterator[Serve]:
+    """Serve a lake with the given options; the real implementation lets go of it first."""
+    with ExitStack() as stack:
+
+        def served(lake: Any, **options: Any) -> Served:
+            lake.detach()
+            catalog = stack.enter_context(LakeCatalog(lake.uri, spark=spark, **options))
+            server = stack.enter_context(Server(catalog))
+            client = stack.enter_context(connect(server.location, timeout=120))
+            plain = stack.enter_context(flight.connect(server.location))
+            return Served(catalog, server, client, plain)
+
+        yield served

@@ -1,0 +1,133 @@
+"""Every lake of the suite, served: its rows, its past and its statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from lakeport.catalog import StatisticsTable
+from tests.lakehouse.comparison import Question, random_questions
+from tests.lakehouse.conftest import Serve
+from tests.real_lakes import RealLake, quote
+from tests.scenarios import SCENARIOS
+
+QUESTIONS_PER_LAKE = 3
+
+
+@dataclass(frozen=True)
+class SuiteLake:
+    """A lake of the suite, with the tables of its newest snapshot wherever they exist."""
+
+    name: str
+    lake: RealLake
+    tables: list[tuple[int, str, str]]
+    """Snapshot, schema and name."""
+
+    @property
+    def newest(self) -> int:
+        return max((version for version, *_ in self.tables), default=0)
+
+
+@pytest.fixture(scope="module", params=SCENARIOS)
+def suite_lake(
+    request: pytest.FixtureRequest,
+    reference: duckdb.DuckDBPyConnection,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[SuiteLake]:
+    folder = tmp_path_factory.mktemp("lake")
+    scenario = SCENARIOS[request.param]
+    uri = f"ducklake:{folder / 'meta.ducklake'}"
+    lake = RealLake(reference, uri, f"{folder / 'data'}/", scenario.options)
+    try:
+        lake.execute(*scenario.statements)
+        versions = lake.snapshots()
+        known = lake.tables(versions[-1])
+        tables = [
+            (version, *name)
+            for version in versions
+            for name in lake.tables(version)
+            if name in known
+        ]
+        yield SuiteLake(request.param, lake, tables)
+    finally:
+        lake.detach()
+
+
+def test_a_server_streams_what_the_real_implementation_reads(
+    suite_lake: SuiteLake, serve: Serve
+) -> None:
+    """Every table at every snapshot, and random conditions on random columns."""
+    lake, newest = suite_lake.lake, suite_lake.newest
+    questions = [
+        Question(schema, table, version=None if version == newest else version)
+        for version, schema, table in suite_lake.tables
+    ]
+    questions += random_questions(lake, QUESTIONS_PER_LAKE, suite_lake.name)
+    expected = [question.ask_real(lake) for question in questions]
+    served = serve(lake)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda question: question.ask_ours(served), questions))
+
+    for question, ours, theirs in zip(questions, found, expected, strict=True):
+        assert ours == theirs, question
+
+
+def test_statistics_exclude_no_value_of_any_snapshot(suite_lake: SuiteLake, serve: Serve) -> None:
+    lake = suite_lake.lake
+    catalog = serve(lake).catalog
+    bounds: dict[tuple[str, str], dict[str, Any]] = {}
+    for schema_name, table_name in {name[1:] for name in suite_lake.tables}:
+        schema = catalog.schema(catalog.main_schema if schema_name == "main" else schema_name)
+        assert schema is not None
+        table = schema.table(table_name)
+        assert isinstance(table, StatisticsTable)
+        bounds[schema_name, table_name] = {
+            field.name: (field.type, table.column_statistics(field.name, ""))
+            for field in table.arrow_schema()
+            if field.name != "rowid"
+        }
+
+    for version, schema_name, table_name in suite_lake.tables:
+        source = f"lake.{quote(schema_name)}.{quote(table_name)}"
+        now = {row[0]: row[1] for row in lake.query(f"DESCRIBE FROM {source}")}
+        then = lake.query(f"DESCRIBE SELECT * FROM {source} AT (VERSION => {version})")
+        for name, type, *_ in then:
+            # DuckDB asks for a column by name and type; others get no statistics.
+            if now.get(name) != type:
+                continue
+            arrow_type, stats = bounds[schema_name, table_name][name]
+            excluded = _excluded(
+                lake, f"{source} AT (VERSION => {version})", quote(name), arrow_type, stats
+            )
+            assert excluded == [], (version, table_name, name, stats)
+
+
+def _excluded(lake: RealLake, source: str, column: str, type: pa.DataType, stats: Any) -> list[Any]:
+    """Values that the statistics say are not there."""
+    conditions = []
+    if stats.has_null is False:
+        conditions.append(f"{column} IS NULL")
+    if stats.has_not_null is False:
+        conditions.append(f"{column} IS NOT NULL")
+    if stats.min is not None:
+        conditions.append(f"{column} < (SELECT low FROM bounds)")
+    if stats.max is not None:
+        conditions.append(f"{column} > (SELECT high FROM bounds)")
+    if not conditions:
+        return []
+    bounds = {
+        name: pa.nulls(1, type) if bound is None else pa.repeat(bound, 1)
+        for name, bound in (("low", stats.min), ("high", stats.max))
+    }
+    lake.connection.register("bounds", pa.table(bounds))
+    try:
+        return lake.query(f"SELECT {column} FROM {source} WHERE {' OR '.join(conditions)}")
+    finally:
+        lake.connection.unregister("bounds")

@@ -1,0 +1,118 @@
+"""Statistics of lakes: useful where they can be, silent where a value could be missed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lakeport import ColumnStats
+from lakeport.catalog import ScanOptions, SizedTable
+from tests.lakehouse.conftest import Serve
+
+MakeLake = Callable[..., Any]
+
+
+@pytest.fixture
+def statistics(make_lake: MakeLake, serve: Serve) -> Callable[..., dict[str, ColumnStats]]:
+    """What a client learns of the columns of `t` after some statements."""
+
+    def ask(*statements: str, options: str = "") -> dict[str, ColumnStats]:
+        lake = make_lake(options=options)
+        lake.execute(*statements)
+        table = serve(lake).client.table("public.t")
+        return {name: table.statistics(name) for name in table.schema.names}
+
+    return ask
+
+
+def test_bounds_come_from_files_and_inlined_rows(statistics: Any) -> None:
+    found = statistics(
+        "CREATE TABLE t AS SELECT i AS id, 'v' || i AS v, i / 2 AS d FROM range(100) r(i)",
+        "INSERT INTO t VALUES (-5, 'a', 0), (500, 'z', NULL)",
+    )
+
+    assert (found["id"].min, found["id"].max, found["id"].has_null) == (-5, 500, False)
+    assert (found["v"].min, found["v"].max, found["v"].has_null) == ("a", "z", False)
+    assert (found["d"].min, found["d"].max, found["d"].has_null) == (0.0, 49.5, True)
+
+
+def test_deleted_rows_still_count_because_the_past_can_be_read(statistics: Any) -> None:
+    found = statistics(
+        "CREATE TABLE t AS SELECT i AS id FROM range(100) r(i)",
+        "DELETE FROM t WHERE id > 10",
+        "INSERT INTO t VALUES (1), (NULL)",
+        "DELETE FROM t WHERE id IS NULL",
+    )
+
+    assert (found["id"].min, found["id"].max, found["id"].has_null) == (0, 99, True)
+
+
+def test_nothing_is_said_of_bounds_that_nan_could_break(statistics: Any) -> None:
+    found = statistics(
+        "CREATE TABLE t AS SELECT i::DOUBLE AS d FROM range(100) r(i)",
+        "INSERT INTO t VALUES ('nan')",
+        "INSERT INTO t VALUES (5)",
+        options="DATA_INLINING_ROW_LIMIT 0",
+    )
+
+    assert found["d"].max is None
+
+
+def test_an_added_column_may_hold_its_default_everywhere(statistics: Any) -> None:
+    found = statistics(
+        "CREATE TABLE t AS SELECT i AS id FROM range(100) r(i)",
+        "ALTER TABLE t ADD COLUMN a INTEGER",
+        "ALTER TABLE t ADD COLUMN b INTEGER DEFAULT 1000",
+        "INSERT INTO t SELECT 5, 5, 5 FROM range(50)",
+        "CALL ducklake_flush_inlined_data('lake')",
+    )
+
+    for name in ("a", "b"):
+        assert found[name] == ColumnStats(has_not_null=True, has_null=True)
+
+
+def test_nothing_is_said_of_a_name_that_meant_another_column_or_table(statistics: Any) -> None:
+    unknown = ColumnStats(has_not_null=True, has_null=True)
+
+    swapped = statistics(
+        "CREATE TABLE t AS SELECT i AS a, i + 1000 AS b, i AS c FROM range(50) r(i)",
+        "ALTER TABLE t RENAME a TO x",
+        "ALTER TABLE t RENAME b TO a",
+        "ALTER TABLE t RENAME x TO b",
+    )
+    replaced = statistics(
+        "CREATE TABLE t AS SELECT i AS a FROM range(1000, 2000) r(i)",
+        "DROP TABLE t",
+        "CREATE TABLE t AS SELECT i AS a FROM range(50) r(i)",
+    )
+
+    assert swapped["a"] == swapped["b"] == unknown
+    assert swapped["c"].max == 49
+    assert replaced["a"] == unknown
+
+
+def test_long_texts_have_no_upper_bound(statistics: Any) -> None:
+    found = statistics(
+        "CREATE TABLE t AS SELECT repeat('z', 300) || i AS v FROM range(20) r(i)",
+    )
+
+    assert found["v"].max is None or found["v"].max > "z" * 300
+
+
+def test_a_table_tells_how_many_rows_are_left(make_lake: MakeLake, serve: Serve) -> None:
+    lake = make_lake(options="DATA_INLINING_ROW_LIMIT 10")
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id FROM range(1000) r(i)",
+        "DELETE FROM t WHERE id % 2 = 0",
+        "DELETE FROM t WHERE id = 1",
+        "INSERT INTO t VALUES (1), (2), (3)",
+    )
+
+    schema = serve(lake).catalog.schema("public")
+
+    assert schema is not None
+    table = schema.table("t")
+    assert isinstance(table, SizedTable)
+    assert table.size(ScanOptions()).rows == 502

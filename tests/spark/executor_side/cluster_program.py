@@ -1,0 +1,115 @@
+"""A driver program for the tests of clusters: `python cluster_program.py master lake folder`.
+
+A process can have one Spark session, so each kind of cluster gets a process. It writes one line of
+JSON for each thing that it tried.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from scan_tasks import SCHEMA, Breaks, Endless, FailsAtFirst, Rows
+
+from lakeport import Lake
+from lakeport.spark import session, stream
+from lakeport.spark.receiver import receiver_of
+
+Try = Callable[[Any, str, Path], Any]
+
+
+def pairs(reader: pa.RecordBatchReader) -> list[list[int]]:
+    table = reader.read_all()
+    return sorted([t, r] for t, r in zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+
+def every_row(spark: Any, lake: str, folder: Path) -> Any:
+    return pairs(stream(spark, [Rows(n) for n in range(4)], SCHEMA))
+
+
+def failing(victim: str) -> Try:
+    def run(spark: Any, lake: str, folder: Path) -> Any:
+        inside = folder / f"failing-{victim}"
+        inside.mkdir()
+        failures = {"executor": 1}.get(victim, 2)
+        tasks = [
+            FailsAtFirst(n, str(inside), failures=failures if n == 1 else 0, victim=victim)
+            for n in range(4)
+        ]
+        rows = pairs(stream(spark, tasks, SCHEMA))
+        return [rows, len(list(inside.glob("1-*")))]
+
+    return run
+
+
+def breaking(spark: Any, lake: str, folder: Path) -> Any:
+    try:
+        stream(spark, [Rows(0), Breaks()], SCHEMA).read_all()
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+
+def reading_a_lake(spark: Any, lake: str, folder: Path) -> Any:
+    with Lake.open(lake) as opened:
+        table = opened.table("t")
+        found = table.scan(["id", "kind"], filter="id >= 90").to_arrow(spark)
+        return [found.sort_by("id").to_pylist(), table.scan().count(spark)]
+
+
+def closing(spark: Any, lake: str, folder: Path) -> Any:
+    reader = stream(spark, [Rows(0), Endless(), Endless()], SCHEMA)
+    reader.read_next_batch()
+    reader.close()
+    clock = threading.Event()
+    while [t for t in threading.enumerate() if t.name.startswith("lakeport-scan")]:
+        clock.wait(0.05)
+    # The cores are free again for all of these.
+    return pairs(stream(spark, [Rows(n) for n in range(4)], SCHEMA))
+
+
+def another_session(spark: Any, lake: str, folder: Path) -> Any:
+    old = receiver_of(spark.sparkContext)
+    master = spark.sparkContext.master
+    spark.stop()
+    try:
+        stream(spark, [Rows(0)], SCHEMA).read_all()
+    except Exception as error:
+        stopped = str(error)
+    rows = every_row(session(master), lake, folder)
+    return {"rows": rows, "stopped": stopped, "old receiver listens": listens(old.location)}
+
+
+def listens(location: str) -> bool:
+    address = urlsplit(location)
+    with socket.socket() as probe:
+        return probe.connect_ex((address.hostname, address.port)) == 0
+
+
+TRIES: dict[str, Try] = {
+    "every row": every_row,
+    "a failing task": failing(""),
+    "a dead worker": failing("worker"),
+    "a dead executor": failing("executor"),
+    "a broken task": breaking,
+    "a lake": reading_a_lake,
+    "closing": closing,
+    "another session": another_session,
+}
+
+
+def main(master: str, lake: str, folder: str, *names: str) -> None:
+    spark = session(master or None)
+    for name in names:
+        print(json.dumps([name, TRIES[name](spark, lake, Path(folder))]), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

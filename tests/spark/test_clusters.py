@@ -1,0 +1,248 @@
+"""The pipeline on clusters: several executors, a standalone master, Spark Connect.
+
+Each cluster is real and of its own: a program of the tests runs on it, in another process, and
+tells what it got.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from lakeport.spark.java import java_home
+
+HERE = Path(__file__).parent
+PROGRAM = HERE / "executor_side" / "cluster_program.py"
+
+ROWS = [[task, row] for task in range(4) for row in range(30)]
+LAKE_ROWS = [{"id": n, "kind": f"k{n % 3}"} for n in range(90, 100) if n != 95]
+
+Answers: TypeAlias = dict[str, Any]
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """What a process of Spark needs to find Java, Python, and the tasks of the tests."""
+    return {
+        **os.environ,
+        "JAVA_HOME": str(java_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(PROGRAM.parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(tmp_path / "work"),
+        "SPARK_NO_DAEMONIZE": "1",
+    }
+
+
+@pytest.fixture
+def start(environment: dict[str, str]) -> Iterator[Callable[..., str]]:
+    """Starts a server of Spark and waits until it says that it is ready."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    with ExitStack() as stack:
+
+        def run(program: str, *arguments: str, ready: str) -> str:
+            command = [str(home / "bin" / program), *arguments]
+            process = stack.enter_context(
+                subprocess.Popen(
+                    command,
+                    env={**environment, "SPARK_HOME": str(home)},
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            stack.callback(process.kill)
+            return _first_match(process, ready)
+
+        yield run
+
+
+def _first_match(process: subprocess.Popen[str], pattern: str) -> str:
+    """What a pattern finds in the log of a process, which is read to its end meanwhile."""
+    found: list[str] = []
+    lines: list[str] = []
+    settled = threading.Event()
+
+    def read() -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            match = re.search(pattern, line)
+            if match and not found:
+                found.append(match[1])
+                settled.set()
+        settled.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    assert settled.wait(300) and found, "".join(lines[-40:])
+    return found[0]
+
+
+@pytest.fixture
+def lake(make_lake: Callable[..., Any]) -> str:
+    """The address of a lake with two files, one of them with a deleted row."""
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t (id BIGINT, kind VARCHAR)",
+        "INSERT INTO t SELECT i, 'k' || i % 3 FROM range(50) r(i)",
+        "INSERT INTO t SELECT i, 'k' || i % 3 FROM range(50, 100) r(i)",
+        "DELETE FROM t WHERE id = 95",
+    )
+    lake.detach()
+    uri: str = lake.uri
+    return uri
+
+
+@pytest.fixture
+def run(environment: dict[str, str], lake: str, tmp_path: Path) -> Callable[..., Answers]:
+    """Runs the program on a cluster; gives what it answers to each thing that it tries."""
+
+    def program(master: str, *tries: str, **variables: str) -> Answers:
+        command = [sys.executable, "-W", "ignore", str(PROGRAM), master, lake, str(tmp_path)]
+        done = subprocess.run(
+            [*command, *tries],
+            env={**environment, **variables},
+            capture_output=True,
+            text=True,
+            timeout=500,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        return dict(json.loads(line) for line in done.stdout.splitlines())
+
+    return program
+
+
+def test_two_executors_lose_and_repeat_nothing_whatever_dies(run: Callable[..., Answers]) -> None:
+    answers = run(
+        "local-cluster[2,1,1024]",
+        "every row",
+        "a failing task",
+        "a dead worker",
+        "a dead executor",
+        "a broken task",
+        "a lake",
+        "closing",
+    )
+
+    assert answers == {
+        "every row": ROWS,
+        "a failing task": [ROWS, 3],
+        "a dead worker": [ROWS, 3],
+        "a dead executor": [ROWS, 2],
+        "a broken task": [
+            "InternalError",
+            "the scan failed on Spark: ValueError: row 17 is not a number",
+        ],
+        "a lake": [LAKE_ROWS, 99],
+        "closing": ROWS,
+    }
+
+
+def test_a_standalone_master_with_two_workers_reads_a_lake(
+    start: Callable[..., str], run: Callable[..., Answers]
+) -> None:
+    at = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    master = start(
+        "spark-class",
+        "org.apache.spark.deploy.master.Master",
+        *at,
+        ready=r"Starting Spark master at (spark://\S+)",
+    )
+    for _ in range(2):
+        start(
+            "spark-class",
+            "org.apache.spark.deploy.worker.Worker",
+            *at,
+            *("--cores", "1", "--memory", "1g"),
+            master,
+            ready=r"(Successfully registered) with master",
+        )
+
+    answers = run(master, "every row", "a lake")
+
+    assert answers == {"every row": ROWS, "a lake": [LAKE_ROWS, 99]}
+
+
+def test_a_connect_session_reads_a_lake(
+    start: Callable[..., str], run: Callable[..., Answers]
+) -> None:
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    address = start(
+        "spark-submit",
+        *("--master", "local[2,4]"),
+        *(part for item in settings.items() for part in ("--conf", "=".join(item))),
+        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+        ready=r"Spark Connect server started at: (\S+)",
+    )
+
+    answers = run(
+        "",
+        "every row",
+        "a failing task",
+        "a broken task",
+        "a lake",
+        "closing",
+        SPARK_REMOTE=f"sc://{address}",
+    )
+
+    assert answers == {
+        "every row": ROWS,
+        "a failing task": [ROWS, 3],
+        "a broken task": [
+            "InternalError",
+            "the scan failed on Spark: ValueError: row 17 is not a number",
+        ],
+        "a lake": [LAKE_ROWS, 99],
+        "closing": ROWS,
+    }
+
+
+def test_a_process_can_stop_its_session_and_start_another(run: Callable[..., Answers]) -> None:
+    answers = run("local[2,4]", "every row", "another session")
+
+    assert answers == {
+        "every row": ROWS,
+        "another session": {
+            "rows": ROWS,
+            "stopped": "the Spark session was stopped: get another one from lakeport.spark.session()",
+            "old receiver listens": False,
+        },
+    }
+
+
+def test_missing_packages_for_connect_are_one_sentence(environment: dict[str, str]) -> None:
+    code = (
+        "import sys; sys.modules['grpc'] = None\n"
+        "from lakeport.spark import session\n"
+        "session('sc://127.0.0.1:1')"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert "UnavailableError: a package for Spark Connect is missing" in done.stderr
+    assert "install lakeport[connect]" in done.stderr

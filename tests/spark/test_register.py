@@ -1,0 +1,121 @@
+"""A whole lake in a Spark session: names, one snapshot, refusals, and undoing it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakeport.errors import DefinitionError, SnapshotNotFoundError
+from tests.real_lakes import LakeMaker
+
+
+def rows(spark: Any, sql: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in spark.sql(sql).collect())
+
+
+def test_tables_and_views_are_named_after_their_schema_and_the_lake(
+    spark: Any, make_lake: LakeMaker
+) -> None:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE events AS SELECT 1 AS id",
+        "CREATE SCHEMA sales",
+        "CREATE TABLE sales.events AS SELECT 2 AS id",
+        'CREATE TABLE sales."odd `name`" AS SELECT 3 AS id',
+        "CREATE VIEW sales.newest AS SELECT max(id) AS id FROM events",
+    )
+    with lake.open() as ours:
+        plain = ours.register(spark)
+        named = ours.register(spark, "lake")
+
+    assert dict(plain.names) == {
+        ("main", "events"): "events",
+        ("sales", "events"): "sales_events",
+        ("sales", "odd `name`"): "sales_odd `name`",
+        ("sales", "newest"): "sales_newest",
+    }
+    assert set(named.names.values()) == {f"lake_{name}" for name in plain.names.values()}
+    assert not plain.refused
+    assert rows(spark, "SELECT * FROM events UNION SELECT * FROM lake_sales_events") == [(1,), (2,)]
+    assert rows(spark, "SELECT * FROM `lake_sales_odd ``name```") == [(3,)]
+    assert rows(spark, "SELECT * FROM sales_newest") == [(2,)]
+
+    plain.unregister()
+    named.unregister()
+
+    assert not {table.name for table in spark.catalog.listTables()} & {
+        *plain.names.values(),
+        *named.names.values(),
+    }
+
+
+def test_everything_is_read_at_one_snapshot(spark: Any, make_lake: LakeMaker) -> None:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE a AS SELECT 1 AS id",
+        "CREATE TABLE b AS SELECT 1 AS id",
+        "CREATE VIEW both AS SELECT a.id AS x, b.id AS y FROM a JOIN b ON a.id = b.id",
+    )
+    with lake.open() as ours:
+        now = ours.register(spark, "now")
+        lake.execute("INSERT INTO a VALUES (2)", "INSERT INTO b VALUES (2)", "DROP VIEW both")
+        lake.detach()
+        old = ours.register(spark, "old", version=now.snapshot)
+        new = ours.register(spark, "new")
+        with pytest.raises(SnapshotNotFoundError):
+            ours.register(spark, version=9999)
+
+    assert rows(spark, "SELECT * FROM now_both") == [(1, 1)]
+    assert rows(spark, "SELECT * FROM old_both") == [(1, 1)]
+    assert rows(spark, "SELECT * FROM new_a") == [(1,), (2,)]
+    assert ("main", "both") not in new.names
+    for registration in (now, old, new):
+        registration.unregister()
+
+
+def test_one_bad_view_stops_no_other(spark: Any, make_lake: LakeMaker) -> None:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t AS SELECT 1 AS id, 2 AS gone",
+        "CREATE VIEW good AS SELECT id FROM t",
+        "CREATE VIEW stale AS SELECT gone FROM t",
+        "CREATE VIEW odd AS SELECT list(id) AS l FROM t",
+        "CREATE VIEW after_odd AS SELECT * FROM odd",
+        "CREATE VIEW after_good AS SELECT id + 1 AS next FROM good",
+        "CREATE VIEW first AS SELECT 1 AS id",
+        "CREATE VIEW second AS SELECT * FROM first",
+        "CREATE OR REPLACE VIEW first AS SELECT * FROM second",
+        "ALTER TABLE t DROP COLUMN gone",
+    )
+    with lake.open() as ours:
+        registration = ours.register(spark, "mixed")
+
+    assert set(registration.names.values()) == {"mixed_t", "mixed_good", "mixed_after_good"}
+    refused = {name: reason for (_, name), reason in registration.refused.items()}
+    assert "gone" in refused["stale"]
+    assert "has no translation" in refused["odd"]
+    assert refused["after_odd"] == "the view reads main.odd, which is refused"
+    assert refused["first"] == refused["second"] == "views that read each other have no translation"
+    assert rows(spark, "SELECT * FROM mixed_after_good") == [(2,)]
+    shown = repr(registration)
+    assert "main.good as mixed_good" in shown
+    assert "main.after_odd refused: the view reads main.odd" in shown
+    registration.unregister()
+
+
+def test_two_things_of_one_name_are_an_error_before_anything_is_registered(
+    spark: Any, make_lake: LakeMaker
+) -> None:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE alone AS SELECT 1 AS id",
+        "CREATE TABLE sales_events AS SELECT 1 AS id",
+        "CREATE SCHEMA sales",
+        "CREATE VIEW sales.Events AS SELECT 1 AS id",
+    )
+
+    with lake.open() as ours, pytest.raises(DefinitionError, match="would both be called"):
+        ours.register(spark, "twice")
+
+    assert "twice_alone" not in {table.name for table in spark.catalog.listTables()}
