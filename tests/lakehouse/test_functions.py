@@ -78,12 +78,13 @@ def test_the_change_feed_is_that_of_the_real_functions(lake: Any, serve: Serve) 
     newest = lake.snapshots()[-1]
     expected = {
         "table_changes": lake.query(f"FROM lake.table_changes('t', 1, {newest})"),
-        "table_insertions": lake.query(
-            f"SELECT snapshot_id, rowid, * FROM ducklake_table_insertions('lake', 'main', 't', 1, {newest})"
-        ),
-        "table_deletions": lake.query(
-            f"SELECT snapshot_id, rowid, * FROM ducklake_table_deletions('lake', 'main', 't', 1, {newest})"
-        ),
+        **{
+            name: lake.query(
+                "SELECT snapshot_id, rowid, *"
+                f" FROM ducklake_{name}('lake', 'main', 't', 1, {newest})"
+            )
+            for name in ("table_insertions", "table_deletions")
+        },
     }
 
     served = serve(lake)

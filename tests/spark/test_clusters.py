@@ -229,15 +229,19 @@ def test_a_process_can_stop_its_session_and_start_another(run: Callable[..., Ans
     }
 
 
-def test_missing_packages_for_connect_are_one_sentence(environment: dict[str, str]) -> None:
-    code = (
+def test_missing_packages_for_connect_are_one_sentence(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    # A file, because PySpark takes `python -c` for a run of doctests and exits without a word.
+    program = tmp_path / "program.py"
+    program.write_text(
         "import sys; sys.modules['grpc'] = None\n"
         "from lakeport.spark import session\n"
-        "session('sc://127.0.0.1:1')"
+        "session('sc://127.0.0.1:1')\n"
     )
 
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
+        [sys.executable, "-W", "ignore", str(program)],
         env=environment,
         capture_output=True,
         text=True,

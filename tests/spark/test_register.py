@@ -55,21 +55,21 @@ def test_everything_is_read_at_one_snapshot(spark: Any, make_lake: LakeMaker) ->
     lake.execute(
         "CREATE TABLE a AS SELECT 1 AS id",
         "CREATE TABLE b AS SELECT 1 AS id",
-        "CREATE VIEW both AS SELECT a.id AS x, b.id AS y FROM a JOIN b ON a.id = b.id",
+        "CREATE VIEW pairs AS SELECT a.id AS x, b.id AS y FROM a JOIN b ON a.id = b.id",
     )
     with lake.open() as ours:
         now = ours.register(spark, "now")
-        lake.execute("INSERT INTO a VALUES (2)", "INSERT INTO b VALUES (2)", "DROP VIEW both")
+        lake.execute("INSERT INTO a VALUES (2)", "INSERT INTO b VALUES (2)", "DROP VIEW pairs")
         lake.detach()
         old = ours.register(spark, "old", version=now.snapshot)
         new = ours.register(spark, "new")
         with pytest.raises(SnapshotNotFoundError):
             ours.register(spark, version=9999)
 
-    assert rows(spark, "SELECT * FROM now_both") == [(1, 1)]
-    assert rows(spark, "SELECT * FROM old_both") == [(1, 1)]
+    assert rows(spark, "SELECT * FROM now_pairs") == [(1, 1)]
+    assert rows(spark, "SELECT * FROM old_pairs") == [(1, 1)]
     assert rows(spark, "SELECT * FROM new_a") == [(1,), (2,)]
-    assert ("main", "both") not in new.names
+    assert ("main", "pairs") not in new.names
     for registration in (now, old, new):
         registration.unregister()
 

@@ -23,6 +23,7 @@ from lakeport.errors import (
 )
 from lakeport.filters import Filter, col
 from lakeport.spark import SparkTable, spark_sql_function
+from lakeport.spark.arrow_map import map_in_arrow
 from lakeport.spark.results import stream_frame
 
 ROWS = 100_000
@@ -296,7 +297,7 @@ def test_a_partition_that_fails_midway_and_changes_its_order_comes_once(own_spar
         if context.attemptNumber() == 0 and context.partitionId() == 1:
             raise OSError("the disk is away")
 
-    frame = own_spark.range(0, 40_000, 1, 4).mapInArrow(unstable, "id bigint")
+    frame = map_in_arrow(own_spark.range(0, 40_000, 1, 4), unstable, "id bigint")
 
     ids = stream_frame(frame, IDS).read_all()["id"].to_pylist()
 

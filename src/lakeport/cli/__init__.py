@@ -1,4 +1,4 @@
-"""The command line: `lakeport serve | demo`. `lakeport --help` tells the rest."""
+"""The command line: `lakeport serve | demo | inspect | sql | query`."""
 
 from lakeport.cli.app import main
 

@@ -33,7 +33,7 @@ def serve(
     lakes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[LAKE…]",
+            metavar="LAKE",
             help="What to serve: 'ducklake:…', 'postgresql://…', the path of a .ducklake or "
             ".sqlite file, 'memory:' for an empty catalog in memory, 'package.module:name' for a "
             "catalog of your own, or '@file' with one of these in it. 'name=LAKE' chooses the "

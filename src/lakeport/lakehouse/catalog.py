@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from lakeport.catalog import CatalogVersion, Schema, Table, TransactionState, check_name
-from lakeport.ducklake import S3Secret, Snapshot, Storage, TableSummary
+from lakeport.ducklake import S3Secret, Snapshot, Storage
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.lakehouse.access import LakeAccess
@@ -16,7 +16,9 @@ from lakeport.lakehouse.functions import functions_schema
 from lakeport.lakehouse.moments import begin_transaction, current_snapshot, transaction_snapshot
 from lakeport.lakehouse.naming import MAIN, Names
 from lakeport.lakehouse.schema import PublishedSchema
+from lakeport.lakehouse.sql import LakeSqlFunction
 from lakeport.lakehouse.table import PublishedTable
+from lakeport.lakehouse.views import PublishedView
 from lakeport.spark import Lake
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ __all__ = ["LakeCatalog"]
 
 
 class LakeCatalog:
-    """A lake as a catalog: every schema and table, read by Spark, as of the newest snapshot.
+    """A lake as a catalog: every schema, table and view, read by Spark, as of the newest snapshot.
 
     What others commit is seen at once; the statements of one transaction see one snapshot.
 
@@ -42,6 +44,8 @@ class LakeCatalog:
             By default `public`; `main_schema` where the lake has a schema of that name.
         direct_reads: Let clients read the Parquet files by themselves wherever nothing has to be
             merged. They need access to the storage, and see no row ids.
+        spark_sql: Add the function `spark_sql(query)`, which runs any query over the whole lake.
+            It asks no authorizer about single tables, so it is off by default.
         endpoints: Into how many parts a scan is divided at most; one for each core by default.
         data_path: Where the files are, if not where the lake says.
         metadata_schema: The database schema of the lake's own tables.
@@ -57,6 +61,7 @@ class LakeCatalog:
         spark: SparkSession | None = None,
         main_as: str | None = None,
         direct_reads: bool = False,
+        spark_sql: bool = False,
         endpoints: int | None = None,
         data_path: str | None = None,
         metadata_schema: str | None = None,
@@ -74,6 +79,7 @@ class LakeCatalog:
         self._access = LakeAccess(opened, spark=spark, endpoints=endpoints)
         self._main_as = main_as
         self._direct_reads = direct_reads
+        self._extra_functions = [LakeSqlFunction(self._access)] if spark_sql else []
         self._check_main_as()
 
     @property
@@ -154,15 +160,17 @@ class LakeCatalog:
     def _published(self, snapshot: Snapshot) -> list[Schema]:
         contents = self._access.contents(snapshot)
         names = self._names(snapshot)
-        tables: dict[str, list[TableSummary]] = defaultdict(list)
+        members: dict[str, list[Table]] = defaultdict(list)
         for table in contents.tables:
-            tables[table.schema].append(table)
-
-        def publish(summary: TableSummary) -> Table:
-            return PublishedTable(self._access, summary, snapshot, direct=self._direct_reads)
-
+            published = PublishedTable(self._access, table, snapshot, direct=self._direct_reads)
+            members[table.schema].append(published)
+        columns = self._access.view_schemas(snapshot)
+        for view in contents.views:
+            if view.id in columns:
+                published_view = PublishedView(self._access, view, columns[view.id], snapshot)
+                members[view.schema].append(published_view)
         schemas: list[Schema] = [
-            PublishedSchema(names.published(schema.name), schema, tables[schema.name], publish)
+            PublishedSchema(names.published(schema.name), schema, members[schema.name])
             for schema in contents.schemas
         ]
-        return [*schemas, functions_schema(self._access, names, snapshot)]
+        return [*schemas, functions_schema(self._access, names, snapshot, self._extra_functions)]

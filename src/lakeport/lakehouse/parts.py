@@ -19,11 +19,11 @@ from lakeport.ducklake import ScanPlan, ScanTask
 from lakeport.ducklake.plan import FileTask, InlinedTask
 from lakeport.errors import InternalError, InvalidArgumentError
 
-__all__ = ["PartToken", "digest_of", "divide"]
+__all__ = ["DIGEST_BYTES", "PartToken", "digest_of", "divide"]
 
 _VERSION = 1
 _MAX_TOKEN_BYTES = 200
-_DIGEST_BYTES = 16
+DIGEST_BYTES = 16
 _MAX_ID = 2**63 - 1
 
 
@@ -58,7 +58,7 @@ class PartToken:
             case [1, int(snapshot), int(table), bytes(digest), int(part), int(parts)] if (
                 0 <= snapshot <= _MAX_ID
                 and 0 <= table <= _MAX_ID
-                and len(digest) == _DIGEST_BYTES
+                and len(digest) == DIGEST_BYTES
                 and 0 <= part < parts <= _MAX_ID
             ):
                 return cls(snapshot=snapshot, table=table, digest=digest, part=part, parts=parts)
@@ -67,7 +67,7 @@ class PartToken:
 
 def digest_of(plan: ScanPlan) -> bytes:
     """What a plan reads, in short: its files with their ranges and deletes, its inlined rows."""
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     inlined = 0
     for task in plan.tasks:
         match task:

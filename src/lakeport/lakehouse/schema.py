@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
 from lakeport.catalog import ScalarFunction, Table, TableFunction, TableFunctionInOut
-from lakeport.ducklake import Schema, TableSummary
+from lakeport.ducklake import Schema
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import LakeportError
 
@@ -16,15 +16,9 @@ _log = logging.getLogger("lakeport.lakehouse")
 
 
 class PublishedSchema:
-    """One schema of a lake at the snapshot of the request."""
+    """One schema of a lake at the snapshot of the request, with its tables and views."""
 
-    def __init__(
-        self,
-        name: str,
-        schema: Schema,
-        tables: Sequence[TableSummary],
-        publish: Callable[[TableSummary], Table],
-    ) -> None:
+    def __init__(self, name: str, schema: Schema, tables: Iterable[Table]) -> None:
         self.name = name
         self.comment = schema.comment or ""
         self.tags = {
@@ -33,28 +27,17 @@ class PublishedSchema:
             if key != "comment" and value is not None
         }
         self._tables = {ascii_lower(table.name): table for table in tables}
-        self._publish = publish
 
     def tables(self) -> Sequence[Table]:
         """All tables but those with a column that Lakeport does not know; the log says which."""
-        found = []
-        for summary in self._tables.values():
-            table = self._publish(summary)
-            try:
-                table.arrow_schema()
-            except LakeportError as error:
-                _log.warning("table %s.%s is not listed: %s", self.name, summary.name, error)
-            else:
-                found.append(table)
-        return found
+        return [table for table in self._tables.values() if self._can_be_listed(table)]
 
     def table(self, name: str) -> Table | None:
         """The table of that name, whatever the case of its letters, or None."""
-        summary = self._tables.get(ascii_lower(name))
-        return None if summary is None else self._publish(summary)
+        return self._tables.get(ascii_lower(name))
 
     def scalar_functions(self) -> Sequence[ScalarFunction]:
-        """None: a lake has no functions that DuckDB could call here."""
+        """None: macros of a lake are not published."""
         return ()
 
     def table_functions(self) -> Sequence[TableFunction]:
@@ -64,3 +47,11 @@ class PublishedSchema:
     def table_functions_in_out(self) -> Sequence[TableFunctionInOut]:
         """None."""
         return ()
+
+    def _can_be_listed(self, table: Table) -> bool:
+        try:
+            table.arrow_schema()
+        except LakeportError as error:
+            _log.warning("table %s.%s is not listed: %s", self.name, table.name, error)
+            return False
+        return True

@@ -1,32 +1,24 @@
-"""Views of a lake as tables that can only be read: DuckDB's SQL, translated and run by Spark.
-
-What columns a view has is asked of DuckDB, over the lake's tables without rows, so that a listing
-needs no Spark session. They are published in the types that Spark gives them.
-"""
+"""Views of a lake as tables that can only be read: DuckDB's SQL, translated and run by Spark."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakeport.catalog import Endpoint, Partition, ScanOptions, project_schema
-from lakeport.ducklake import Column, Contents, Snapshot, View
-from lakeport.errors import LakeportError, UnavailableError, UnsupportedError
+from lakeport.ducklake import Snapshot, View
+from lakeport.errors import UnavailableError, UnsupportedError
 from lakeport.lakehouse.access import LakeAccess
 from lakeport.lakehouse.parts import DIGEST_BYTES, PartToken
+from lakeport.lakehouse.view_shapes import reads_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeport.spark.views import Key
-
-__all__ = ["PublishedView", "view_schemas"]
-
-_log = logging.getLogger("lakeport.lakehouse")
+__all__ = ["PublishedView"]
 
 
 class PublishedView:
@@ -76,33 +68,10 @@ class PublishedView:
 
         contents = self._access.contents(self._access.snapshot(snapshot))
         session = self._access.session().newSession()
-        needed = set(_read_by(self._view, _objects(contents)))
+        needed = reads_of(self._view, contents).keys()
         known = register(self._access.lake, session, version=snapshot, only=needed)
         name = known.names.get((self._view.schema, self._view.name))
         if name is None:
             reason = known.refused[self._view.schema, self._view.name]
             raise UnsupportedError(f"the view {self.name!r} cannot be run on Spark: {reason}")
         return session.table("`" + name.replace("`", "``") + "`")
-
-
-def view_schemas(contents: Contents) -> dict[int, pa.Schema]:
-    """The columns of the views of a lake, by their ids; the log says which have none, and why."""
-    if not contents.views:
-        return {}
-    try:
-        import pyspark  # noqa: F401
-        import sqlglot  # noqa: F401
-    except ImportError:
-        _log.warning("views are not listed: install lakeport[spark]")
-        return {}
-    from lakeport.spark.view_columns import ViewColumns
-
-    objects = _objects(contents)
-    found: dict[int, pa.Schema] = {}
-    with ViewColumns() as shapes:
-        for view in contents.views:
-            try:
-                found[view.id] = _published(_columns(view, objects, shapes))
-            except LakeportError as error:
-                _log.warning("view %s.%s is not listed: %s", view.schema, view.name, error)
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +23,11 @@ def task_frame(
 ) -> DataFrame:
     """Tasks that Python workers read: one partition each."""
     numbers = spark.range(0, len(tasks), 1, len(tasks))
-    return numbers.mapInArrow(_ReadTasks(tuple(tasks), tuple(columns)), spark_schema(columns))
+    read = _ReadTasks(tuple(tasks), tuple(columns))
+    with warnings.catch_warnings():
+        # Spark looks at the version of pandas even where it is not used.
+        warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
+        return numbers.mapInArrow(read, spark_schema(columns))
 
 
 def carried_frame(

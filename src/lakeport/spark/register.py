@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -28,11 +29,15 @@ def register(
     *,
     version: int | None = None,
     timestamp: datetime | str | None = None,
+    only: AbstractSet[Key] | None = None,
 ) -> Registration:
-    """Make every table and view of a lake a temporary view of a Spark session."""
+    """Make every table and view of a lake, or only some, a temporary view of a Spark session."""
     snapshot = lake.snapshot(version=version, timestamp=timestamp).id
     tables = lake.tables(version=snapshot)
     views = lake.views(version=snapshot)
+    if only is not None:
+        tables = [table for table in tables if key_of(*table) in only]
+        views = [view for view in views if _key(view) in only]
     wanted = _view_names([*tables, *((view.schema, view.name) for view in views)], name)
     work = _Work(lake, spark, snapshot, wanted)
     with ViewColumns() as shapes:

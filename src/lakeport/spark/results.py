@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lakeport.catalog.layouts import LayoutCast
 from lakeport.errors import CancelledError
+from lakeport.spark.arrow_map import map_in_arrow
 from lakeport.spark.collect import CollectJob, ConnectJob
 from lakeport.spark.inlet import Inlet
 from lakeport.spark.job import Job
@@ -91,7 +92,7 @@ class _PushFrameJob(PushJob):
     def _planned(self) -> RDD[Any]:
         """The partitions that send themselves; all stages before the last one have run."""
         push = PushTasks(self._receiver.location, self.tag, self.inlet.secret, self.schema)
-        rdd = self._frame.mapInArrow(_PushPartition(push), _PushPartition.schema).rdd
+        rdd = map_in_arrow(self._frame, _PushPartition(push), _PushPartition.schema).rdd
         self.inlet.expect(rdd.getNumPartitions())
         return rdd
 
@@ -114,7 +115,7 @@ class _CollectFrameJob(CollectJob):
         number = -1
         try:
             self._tag_thread()
-            chunks = self._frame.mapInArrow(_Chunks(self.schema), _Chunks.columns)
+            chunks = map_in_arrow(self._frame, _Chunks(self.schema), _Chunks.columns)
             for number, row in enumerate(chunks.toLocalIterator()):
                 for batch in pa.ipc.open_stream(pa.py_buffer(row[0])):
                     self.inlet.offer(0, number, batch, patience=None)

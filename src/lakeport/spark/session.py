@@ -120,6 +120,9 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
     # Executors on this machine must run the interpreter that has the driver's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local-cluster"):
+        # Its executors are processes of this machine, which would listen to the network.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     defaults = {
         **_DEFAULTS,
         **(_LOOPBACK if _is_here(master) else {}),
