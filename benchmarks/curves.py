@@ -71,7 +71,7 @@ class Curve:
             return "worse than linear"
         steepest, a, b = self.steepest
         if steepest > LINEAR:
-            return f"worse than linear from {a.size:,.4g} to {b.size:,.4g} ({steepest:.2f})"
+            return f"worse than linear from {a.size:,.0f} to {b.size:,.0f} ({steepest:.2f})"
         return "linear" if exponent > 0.9 else "better than linear"
 
     def _positive(self) -> list[Point]:
@@ -101,7 +101,7 @@ def grow(
     points: dict[str, list[Point]] = {}
     for size in sizes:
         with at(size) as runs:
-            for name, sample in interleaved(runs, repeats=repeats).items():
+            for name, sample in interleaved(runs, repeats=repeats, same=True).items():
                 points.setdefault(name, []).append(Point(size, sample))
     for name, found in points.items():
         yield Curve(name=name, axis=axis, points=tuple(found))

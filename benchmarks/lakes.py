@@ -41,6 +41,7 @@ def reading(*, rows: int, repeats: int) -> Iterator[Figure]:
                 "duckdb": lambda: _read_duckdb(duck),
             },
             repeats=repeats,
+            same=True,
         )
     name = f"task.read(), {rows:,} rows of 6 columns"
     tasks = samples["tasks"]

@@ -145,15 +145,21 @@ class Skipped:
 
 
 def interleaved(
-    runs: Mapping[str, Callable[[], object]], *, repeats: int, warmups: int = 1
+    runs: Mapping[str, Callable[[], object]],
+    *,
+    repeats: int,
+    warmups: int = 1,
+    same: bool = False,
 ) -> dict[str, Sample]:
     """Time several things in turn, so that a slow moment of the machine hits all of them.
 
-    Every other round goes backwards: whoever always ran second would find the machine warm.
+    Every other round goes backwards: whoever always ran second would find the machine warm. With
+    `same`, all of them must give the same result.
     """
     for _ in range(warmups):
-        for run in runs.values():
-            run()
+        results = {name: run() for name, run in runs.items()}
+        if same and len(set(results.values())) > 1:
+            raise RuntimeError(f"the results differ: {results}")
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(repeats):
         order = list(runs.items())

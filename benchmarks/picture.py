@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,10 @@ _MET: Final = "#0072B2"
 _MISSED: Final = "#D55E00"
 _LINES: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 _GREY: Final = "#666666"
+
+_WIDTH: Final = 10.0
+_COLUMNS: Final = 3
+_LIMIT: Final = 8.0
 
 _STYLE: Final[Any] = {
     "font.size": 9,
@@ -42,56 +47,61 @@ def draw(report: Report, path: Path) -> None:
         by_axis: dict[str, list[Curve]] = {}
         for curve in report.curves:
             by_axis.setdefault(curve.axis, []).append(curve)
-        rows = -(-len(by_axis) // 3)
-        heights = [0.6 + 0.3 * len(figures), *([2.6] * rows)]
-        canvas = Canvas(figsize=(10, sum(heights) + 0.9), layout="constrained")
-        grid = canvas.add_gridspec(1 + rows, 3, height_ratios=heights)
-        _bars(canvas.add_subplot(grid[0, :]), figures)
+        rows = -(-len(by_axis) // _COLUMNS)
+        heights = [1.2 + 0.36 * len(figures), 2.7 * max(rows, 0.1)]
+        canvas = Canvas(figsize=(_WIDTH, sum(heights)), layout="constrained")
+        # Two parts with margins of their own: the names of the bars are long.
+        parts: Any = canvas.subfigures(2, 1, height_ratios=heights)
+        upper, lower = parts
+        upper.suptitle(_title(report), fontsize=8, color=_GREY, x=0.01, ha="left")
+        _bars(upper.add_subplot(), figures)
         for number, (axis, curves) in enumerate(by_axis.items()):
-            _growth(canvas.add_subplot(grid[1 + number // 3, number % 3]), axis, curves)
-        canvas.suptitle(_title(report), fontsize=9, color=_GREY, x=0.01, ha="left")
+            _growth(lower.add_subplot(rows, _COLUMNS, number + 1), axis, curves)
         path.parent.mkdir(parents=True, exist_ok=True)
         canvas.savefig(path, format="svg", metadata={"Date": None}, facecolor="white")
 
 
 def _bars(axes: Axes, figures: list[Figure]) -> None:
     """One bar for each goal, from where it is met exactly."""
-    axes.set_title("Against the goals", loc="left")
-    if not figures:
-        axes.set_axis_off()
-        return
     for row, figure in enumerate(figures):
-        assert figure.goal is not None
-        margin = min(max(figure.goal.margin(figure.value), 1 / 8), 8)
-        edges = sorted(
-            min(max(figure.goal.margin(value), 1 / 8), 8) for value in (figure.low, figure.high)
-        )
-        axes.barh(
-            row, margin - 1, left=1, height=0.62, color=_MET if figure.met else _MISSED, zorder=2
-        )
+        margin = _margin(figure, figure.value)
+        edges = [_margin(figure, figure.low), _margin(figure, figure.high)]
+        color = _MET if figure.met else _MISSED
+        axes.barh(row, margin - 1, left=1, height=0.6, color=color, zorder=2)
         axes.plot(edges, [row, row], color="black", linewidth=1, zorder=3)
-        text = f"{value_text(figure, figure.value)}  ({goal_text(figure)})"
-        axes.text(9, row, text, va="center", color="black" if figure.met else _MISSED)
+        text = f"{value_text(figure, figure.value)}, {goal_text(figure)}"
+        weight = "normal" if figure.met else "bold"
+        axes.text(_LIMIT * 1.15, row, text, va="center", fontsize=8, fontweight=weight)
+    axes.set_title("Against the goals", loc="left")
     axes.set_xscale("log", base=2)
-    axes.set_xlim(1 / 8, 8)
+    axes.set_xlim(1 / _LIMIT, _LIMIT)
     ticks = [1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8]
     axes.set_xticks(ticks, ["⅛ or less", "¼", "½", "goal", "2", "4", "8 or more"])
-    axes.set_yticks(range(len(figures)), [_short(figure) for figure in figures])
-    axes.invert_yaxis()
+    axes.set_yticks(range(len(figures)), [_short(figure) for figure in figures], fontsize=8)
+    axes.set_ylim(len(figures) - 0.5, -0.5)
     axes.axvline(1, color="black", linewidth=1, zorder=4)
     axes.grid(axis="x", color="#dddddd", zorder=0)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel("times better than the goal; the thin line spans the repetitions")
+    axes.set_xlabel("times better than the goal (orange: missed); thin lines span the repetitions")
+
+
+def _margin(figure: Figure, value: float) -> float:
+    """How many times better than the goal, as far as the picture goes."""
+    assert figure.goal is not None
+    return min(max(figure.goal.margin(value), 1 / _LIMIT), _LIMIT)
 
 
 def _growth(axes: Axes, axis: str, curves: list[Curve]) -> None:
     """The curves of one axis, beside a line that is linear."""
+    from matplotlib.ticker import NullFormatter, NullLocator, StrMethodFormatter
+
+    times = [second for curve in curves for p in curve.points for second in p.sample.seconds]
     for curve, color in zip(curves, _LINES, strict=False):
         points = [point for point in curve.points if point.size > 0]
         sizes = [point.size for point in points]
         medians = [point.sample.median for point in points]
-        label = f"{curve.name}, exponent {curve.exponent:.2f}"
+        label = f"{curve.name}: exponent {curve.exponent:.2f}"
         axes.plot(sizes, medians, marker="o", markersize=4, color=color, label=label, zorder=3)
         for point in points:
             seconds = point.sample.seconds
@@ -101,20 +111,32 @@ def _growth(axes: Axes, axis: str, curves: list[Curve]) -> None:
             axes.plot(sizes, linear, color=_GREY, linewidth=1, linestyle=":", label="linear")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_title(axis, loc="left")
-    axes.set_ylabel("seconds")
+    measured = sorted({point.size for point in curves[0].points if point.size > 0})
+    axes.set_xticks(measured, [_compact(size) for size in measured])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    low, high = min(times) / 1.3, max(times) * 1.3
+    axes.set_ylim(low, high * (high / low) ** 0.5)  # room for the legend
+    axes.set_title(f"Seconds by {axis}", loc="left")
     axes.grid(color="#eeeeee", zorder=0)
     axes.legend(fontsize=7, frameon=False, loc="upper left")
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high * (high / low) ** 0.45)  # room for the legend
 
 
 def _short(figure: Figure) -> str:
-    """What was measured, and the first words of what against."""
-    if figure.unit == "ms":
-        return figure.name
-    baseline = figure.baseline.rpartition(":")[0].partition(",")[0]
-    return f"{figure.name}\nagainst {baseline}" if len(baseline) < 60 else figure.name
+    """What was measured, in lines that fit."""
+    against = ""
+    if figure.unit in ("ratio", "share"):
+        against = " against " + figure.baseline.rpartition(":")[0].partition(",")[0]
+    return textwrap.fill(figure.name + against, 58, max_lines=2, placeholder=" …")
+
+
+def _compact(size: float) -> str:
+    """A size in few letters."""
+    for unit, factor in (("M", 1_000_000), ("k", 1_000)):
+        if size >= factor:
+            return f"{size / factor:g}{unit}"
+    return f"{size:g}"
 
 
 def _title(report: Report) -> str:

@@ -59,7 +59,7 @@ class Report:
             )
         curves = Table("grows with", "measured", "times", "exponent", "", title="Growth")
         for curve in self.curves:
-            times = ", ".join(f"{p.size:,.4g}: {p.sample.median:.3g} s" for p in curve.points)
+            times = ", ".join(f"{p.size:,.0f}: {p.sample.median:.3g} s" for p in curve.points)
             exponent = f"{curve.exponent:.2f} ± {2 * curve.error:.2f}"
             curves.add_row(curve.axis, curve.name, times, exponent, curve.verdict)
         left_out = [f"Not measured: {each.name}: {each.reason}." for each in self.skipped]

@@ -38,11 +38,12 @@ def to_batches(*, scale: float, repeats: int) -> Iterator[Figure]:
         firsts: list[float] = []
         samples = interleaved(
             {
-                "spark": lambda: firsts.append(first_and_rest(table.scan().to_batches(spark))),
+                "spark": lambda: first_and_rest(table.scan().to_batches(spark), firsts),
                 "pyarrow": lambda: parquet_scan(paths),
             },
             repeats=repeats,
             warmups=2,
+            same=True,
         )
     ours = samples["spark"]
     yield Figure.throughput(
@@ -70,9 +71,10 @@ def to_arrow(*, scale: float, repeats: int) -> Iterator[Figure]:
         samples = interleaved(
             {
                 "lakeport": lambda: drained(table.scan().to_batches(spark)),
-                "spark": lambda: spark.read.parquet(*paths).toArrow(),
+                "spark": lambda: spark.read.parquet(*paths).toArrow().num_rows,
             },
             repeats=repeats,
+            same=True,
         )
     yield Figure.throughput(
         f"to_batches() of lineitem, scale factor {scale:g}",
@@ -148,10 +150,9 @@ def drained(reader: pa.RecordBatchReader) -> int:
     return sum(batch.num_rows for batch in reader)
 
 
-def first_and_rest(reader: pa.RecordBatchReader) -> float:
-    """Read everything; after how many seconds the first batch came."""
+def first_and_rest(reader: pa.RecordBatchReader, firsts: list[float]) -> int:
+    """Read everything, and note after how many seconds the first batch came."""
     started = time.perf_counter()
-    next(reader)
-    first = time.perf_counter() - started
-    drained(reader)
-    return first
+    rows: int = next(reader).num_rows
+    firsts.append(time.perf_counter() - started)
+    return rows + drained(reader)

@@ -77,7 +77,6 @@ def test_serve_with_a_token_file_lets_in_only_who_has_a_token(tmp_path: Path) ->
         (["memory:", "--listen", "nonsense"], "is not a location"),
         (["memory:", "--metrics-listen", "nonsense"], "is not host:port"),
         (["a=memory:", "b=memory:", "--name", "c"], "--name names one LAKE"),
-        (["ducklake:postgres:dbname=x password=hush-hush"], "password on the command line"),
         (["@/nowhere"], "cannot be read"),
     ],
 )
@@ -89,6 +88,17 @@ def test_a_wrong_call_is_one_sentence_and_exit_code_one(
     assert result.exit_code == 1
     assert sentence in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_password_on_the_command_line_is_warned_about_and_never_shown(
+    lakeport_command: Command,
+) -> None:
+    lake = "ducklake:postgres:host=127.0.0.1 port=1 dbname=x password=hush-hush"
+
+    result = lakeport_command("inspect", lake)
+
+    assert result.exit_code == 1
+    assert "can be read by everybody" in result.stderr
     assert "hush" not in result.stderr
 
 

@@ -62,6 +62,12 @@ EXPECTED = {
         5 orders in the west
         there is no catalog 'west'; this server has: 'north', 'south'
     """,
+    "spark_dataframe": """
+        [{'customer': 'Ada'}, {'customer': 'Grace'}]
+        [20.0, 9.5, 4.5]
+        [{'customer': 'Ada', 'total': 14.0}, {'customer': 'Grace', 'total': 20.0}]
+        this is not one query that Spark understands
+    """,
     "table_references": """
         the client reads 2 of 2 files
         [7.25, 12.5, 30.0]

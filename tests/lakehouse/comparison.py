@@ -17,7 +17,7 @@ from tests.real_lakes import RealLake, quote
 
 # Values of these cannot be written as one text, or do not compare.
 _ONLY_NULLS = (
-    "INTERVAL", "JSON", "GEOMETRY", "BLOB", "[]", "MAP", "STRUCT", "TIME WITH TIME ZONE",
+    "INTERVAL", "JSON", "GEOMETRY", "BLOB", "[]", "MAP", "STRUCT", "TIME WITH TIME ZONE", "HUGEINT",
 )  # fmt: skip
 
 
@@ -99,7 +99,9 @@ def rows_of(rows: pa.Table, columns: tuple[str, ...] | None = None, where: str =
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("received", rows)
-        return read(connection, "received", columns, where)
+        # Conditions on Arrow data itself are pushed into Arrow, which lacks some of them.
+        connection.execute("CREATE TABLE kept AS FROM received")
+        return read(connection, "kept", columns, where)
 
 
 def random_questions(lake: RealLake, count: int, seed: str) -> list[Question]:
@@ -139,8 +141,7 @@ def _condition(lake: RealLake, source: str, name: str, type: str, choice: random
     )
     if not found:
         return null
-    written = str if type.endswith("HUGEINT") else _text
-    low, high = (written(choice.choice(found)[0]) for _ in range(2))
+    low, high = (_text(choice.choice(found)[0]) for _ in range(2))
     shapes = [
         null,
         f"{column} = {low}",

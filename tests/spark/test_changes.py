@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-
 ROWS = "SELECT i::INTEGER AS id, 'v' || i AS v FROM range({}) r(i)"
 LIVES: dict[str, tuple[str, ...]] = {
     "inlined, flushed and updated": (

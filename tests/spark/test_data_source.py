@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from lakeport.ducklake import S3Secret
 from lakeport.errors import InvalidArgumentError
 from lakeport.spark import register_data_source
 from lakeport.spark.source_filters import pushed_filter
@@ -129,7 +130,6 @@ def test_a_table_without_rows_is_empty(spark: Any, lake: RealLake) -> None:
     [
         ({"table": "nowhere"}, "there is no table main.nowhere at snapshot"),
         ({"table": "events", "columns": "id,nothing"}, "has no column 'nothing'"),
-        ({"table": "events", "version": "99999"}, "there is no snapshot 99999"),
     ],
 )
 def test_a_mistake_is_said_in_one_sentence(
@@ -188,6 +188,24 @@ def test_columns_are_a_list_of_names(text: str, expected: tuple[str, ...]) -> No
     options = SourceOptions.parse({"Catalog": "x", "TABLE": "t", "columns": text})
 
     assert options.columns == expected
+
+
+def test_an_s3_secret_is_given_in_the_words_of_duckdb() -> None:
+    options = SourceOptions.parse(
+        {
+            "catalog": "x",
+            "table": "t",
+            "s3.key_id": "AKIAHIDDEN",
+            "s3.secret": "hunter2",
+            "S3.Endpoint": "localhost:9000",
+            "s3.use_ssl": "false",
+        }
+    )
+
+    assert options.storage.secrets == (
+        S3Secret(key_id="AKIAHIDDEN", secret="hunter2", endpoint="localhost:9000", use_ssl=False),
+    )
+    assert not re.search("hunter2|AKIAHIDDEN", repr(options))
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,25 @@ def test_one_bad_view_stops_no_other(spark: Any, make_lake: LakeMaker) -> None:
     registration.unregister()
 
 
+def test_a_table_that_spark_cannot_read_is_refused_and_others_are_there(
+    spark: Any, make_lake: LakeMaker
+) -> None:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE fine AS SELECT 1 AS id",
+        "CREATE TABLE strange AS SELECT 1 AS odd",
+        "CREATE VIEW on_strange AS SELECT * FROM strange",
+        "UPDATE meta.ducklake_column SET column_type = 'quaternion' WHERE column_name = 'odd'",
+    )
+    with lake.open() as ours:
+        registration = ours.register(spark, "partly")
+
+    assert dict(registration.names) == {("main", "fine"): "partly_fine"}
+    assert "'quaternion'" in registration.refused["main", "strange"]
+    assert "main.strange, which is refused" in registration.refused["main", "on_strange"]
+    registration.unregister()
+
+
 def test_two_things_of_one_name_are_an_error_before_anything_is_registered(
     spark: Any, make_lake: LakeMaker
 ) -> None:

@@ -25,12 +25,13 @@ def lake(
 ) -> Iterator[RealLake]:
     folder = tmp_path_factory.mktemp("views")
     made = RealLake(reference, f"ducklake:{folder}/views.ducklake", f"{folder}/data/")
-    made.execute(*TABLES)
+    made.execute(*TABLES, "BEGIN")
     for theme, expressions in SAME.items():
         columns = ", ".join(f"{text} AS c{n}" for n, text in enumerate(expressions))
         made.execute(f"CREATE VIEW {theme} AS SELECT id, {columns} FROM t")
     made.execute(*(f"CREATE VIEW {name} AS {sql}" for name, sql in QUERIES.items()))
     made.execute(*(f"CREATE VIEW refused{n} AS {sql}" for n, (sql, _) in enumerate(REFUSED)))
+    made.execute("COMMIT")
     yield made
     made.detach()
 

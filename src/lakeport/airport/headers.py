@@ -7,7 +7,7 @@ handler. It also tells when a call begins and ends.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyarrow import flight
@@ -26,12 +26,26 @@ MIDDLEWARE = "lakeport"
 _MAX_HEADER = 16 * 1024
 
 
+class Presence:
+    """Whether the client of a call has gone away."""
+
+    def __init__(self) -> None:
+        self.context: flight.ServerCallContext | None = None
+        """Flight's own context; None once the call has ended, when nobody may touch it."""
+
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        context = self.context
+        return context is not None and bool(context.is_cancelled())
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """The headers of one call, and the identity behind its token."""
 
     headers: Mapping[str, Sequence[str]]
     identity: str
+    presence: Presence = field(default_factory=Presence, compare=False)
 
     def header(self, name: str) -> str | None:
         """The first value of a header, or None; an empty value counts as none."""
@@ -61,6 +75,7 @@ class Call:
             session_id=self.header("airport-client-session-id"),
             trace_id=self.header("airport-trace-id"),
             peer=peer,
+            is_cancelled=self.presence.is_cancelled,
         )
 
 
@@ -70,6 +85,7 @@ class _HeaderMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
         self._running = running
 
     def call_completed(self, exception: BaseException | None) -> None:
+        self.call.presence.context = None
         self._running.end(exception)
 
 
@@ -108,7 +124,11 @@ class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[m
 def call_of(context: flight.ServerCallContext) -> Call:
     """The call that a handler is answering."""
     middleware = context.get_middleware(MIDDLEWARE)
-    return middleware.call if middleware is not None else Call({}, "")
+    if middleware is None:
+        return Call({}, "")
+    call: Call = middleware.call
+    call.presence.context = context
+    return call
 
 
 def _texts(headers: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:

@@ -6,12 +6,16 @@ that you start yourself sees none unless you start it with `contextvars.copy_con
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 __all__ = ["RequestContext", "current_request", "request_scope"]
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,8 @@ class RequestContext:
     """Shared by the calls of one scan."""
     peer: str = field(default="", compare=False)
     """The network address of the client."""
+    is_cancelled: Callable[[], bool] = field(default=_never, compare=False, repr=False)
+    """Whether the client has gone away, for work that takes long before it has an answer."""
 
 
 _NOBODY = RequestContext()

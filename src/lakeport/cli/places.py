@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+import typer
+
 from lakeport.catalog import Catalog
 from lakeport.cli.config import LakeSettings
 from lakeport.ducklake.uri import parse_location
@@ -38,14 +40,16 @@ _SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
 
 def parse_argument(argument: str, **options: Any) -> LakeSettings:
-    """The settings of `LAKE` or `name=LAKE`. A password on the command line is refused."""
+    """The settings of `LAKE` or `name=LAKE`."""
     name, separator, uri = argument.partition("=")
     if not separator or not _NAME.match(name):
         name, uri = "", argument
     if is_lake(uri) and parse_location(uri).secrets:
-        raise DefinitionError(
-            "a password on the command line can be read by everybody on this machine: put the "
-            "location into a file and write @file, or into the file of --config"
+        typer.secho(
+            "A password on the command line can be read by everybody on this machine: better put "
+            "the location into a file and write @file, or into the file of --config.",
+            fg="yellow",
+            err=True,
         )
     given = {key: value for key, value in options.items() if value is not None}
     return LakeSettings(uri=uri, **{"name": name, **given})

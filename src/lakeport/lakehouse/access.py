@@ -10,13 +10,10 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakeport.ducklake import Contents, Snapshot, SnapshotCache
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError
 from lakeport.lakehouse.plans import PlanCache
-from lakeport.lakehouse.view_shapes import view_schemas
 from lakeport.spark import Lake, LakeTable, session
 
 if TYPE_CHECKING:
@@ -37,7 +34,6 @@ class LakeAccess:
         """Small facts that are true of a snapshot for ever: sizes, statistics."""
         self._snapshots = SnapshotCache(10_000)
         self._contents = SnapshotCache(8)
-        self._views = SnapshotCache(8)
         self._tables = SnapshotCache(1000)
         # Guards the session, which is started when the first scan needs it.
         self._lock = threading.Lock()
@@ -57,12 +53,6 @@ class LakeAccess:
         """What the lake holds at a snapshot; commits that only change rows share one answer."""
         return self._contents.remembered(
             snapshot.schema_version, lambda: self.lake.contents(version=snapshot.id)
-        )
-
-    def view_schemas(self, snapshot: Snapshot) -> dict[int, pa.Schema]:
-        """The columns of the views at a snapshot, by the views' ids."""
-        return self._views.remembered(
-            snapshot.schema_version, lambda: view_schemas(self.contents(snapshot))
         )
 
     def table(self, schema: str, name: str, snapshot: int) -> LakeTable:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from lakeport.catalog import CatalogVersion, Schema, Table, TransactionState, check_name
-from lakeport.ducklake import S3Secret, Snapshot, Storage
+from lakeport.catalog import CatalogVersion, Schema, TransactionState, check_name
+from lakeport.ducklake import S3Secret, Snapshot, SnapshotCache, Storage
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.lakehouse.access import LakeAccess
+from lakeport.lakehouse.directory import Directory
 from lakeport.lakehouse.functions import functions_schema
 from lakeport.lakehouse.moments import begin_transaction, current_snapshot, transaction_snapshot
-from lakeport.lakehouse.naming import MAIN, Names
+from lakeport.lakehouse.naming import MAIN
 from lakeport.lakehouse.schema import PublishedSchema
 from lakeport.lakehouse.sql import LakeSqlFunction
-from lakeport.lakehouse.table import PublishedTable
-from lakeport.lakehouse.views import PublishedView
 from lakeport.spark import Lake
 
 if TYPE_CHECKING:
@@ -79,6 +77,7 @@ class LakeCatalog:
         self._access = LakeAccess(opened, spark=spark, endpoints=endpoints)
         self._main_as = main_as
         self._direct_reads = direct_reads
+        self._directories = SnapshotCache(8)
         self._extra_functions = [LakeSqlFunction(self._access)] if spark_sql else []
         self._check_main_as()
 
@@ -90,7 +89,7 @@ class LakeCatalog:
     @property
     def main_schema(self) -> str:
         """The name under which the lake's schema `main` is published now."""
-        return self._names(self._access.newest()).main
+        return self._directory(self._access.newest()).names.main
 
     def close(self) -> None:
         """Close the lake. The Spark session stays, since others may use it."""
@@ -108,21 +107,27 @@ class LakeCatalog:
         self.close()
 
     def schemas(self) -> Sequence[Schema]:
-        """All schemas of the lake, `main` first under its other name."""
+        """All schemas of the lake, `main` first under its other name, then that of functions."""
         snapshot = current_snapshot(self._access)
-        return self._published(snapshot)
+        directory = self._directory(snapshot)
+        schemas: list[Schema] = [
+            self._published(directory, key, snapshot) for key in directory.schemas
+        ]
+        return [*schemas, self._functions(directory, snapshot)]
 
     def schema(self, name: str) -> Schema | None:
         """The schema of that name, whatever the case of its letters, or None."""
         snapshot = current_snapshot(self._access)
-        wanted = ascii_lower(name)
-        for schema in self._published(snapshot):
-            if ascii_lower(schema.name) == wanted:
-                return schema
-        if wanted == MAIN:
+        directory = self._directory(snapshot)
+        key = ascii_lower(name)
+        if key in directory.schemas:
+            return self._published(directory, key, snapshot)
+        if key == ascii_lower(directory.names.functions):
+            return self._functions(directory, snapshot)
+        if key == MAIN:
             raise NotFoundError(
                 "DuckDB cannot address a schema called 'main': the tables of the lake's schema "
-                f"'main' are in {self._names(snapshot).main!r}"
+                f"'main' are in {directory.names.main!r}"
             )
         return None
 
@@ -153,24 +158,21 @@ class LakeCatalog:
                     f"main_as must be another name: the lake has a schema {schema.name!r}"
                 )
 
-    def _names(self, snapshot: Snapshot) -> Names:
-        schemas = [schema.name for schema in self._access.contents(snapshot).schemas]
-        return Names.choose(schemas, self._main_as)
+    def _directory(self, snapshot: Snapshot) -> Directory:
+        return self._directories.remembered(
+            snapshot.schema_version,
+            lambda: Directory.of(
+                self._access,
+                self._access.contents(snapshot),
+                main_as=self._main_as,
+                direct_reads=self._direct_reads,
+            ),
+        )
 
-    def _published(self, snapshot: Snapshot) -> list[Schema]:
-        contents = self._access.contents(snapshot)
-        names = self._names(snapshot)
-        members: dict[str, list[Table]] = defaultdict(list)
-        for table in contents.tables:
-            published = PublishedTable(self._access, table, snapshot, direct=self._direct_reads)
-            members[table.schema].append(published)
-        columns = self._access.view_schemas(snapshot)
-        for view in contents.views:
-            if view.id in columns:
-                published_view = PublishedView(self._access, view, columns[view.id], snapshot)
-                members[view.schema].append(published_view)
-        schemas: list[Schema] = [
-            PublishedSchema(names.published(schema.name), schema, members[schema.name])
-            for schema in contents.schemas
-        ]
-        return [*schemas, functions_schema(self._access, names, snapshot, self._extra_functions)]
+    def _published(self, directory: Directory, key: str, snapshot: Snapshot) -> Schema:
+        schema = directory.schemas[key]
+        name = directory.names.published(schema.name)
+        return PublishedSchema(name, schema, directory.members.get(key, {}), snapshot)
+
+    def _functions(self, directory: Directory, snapshot: Snapshot) -> Schema:
+        return functions_schema(self._access, directory.names, snapshot, self._extra_functions)

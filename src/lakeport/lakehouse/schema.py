@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from lakeport.catalog import ScalarFunction, Table, TableFunction, TableFunctionInOut
-from lakeport.ducklake import Schema
+from lakeport.ducklake import Schema, Snapshot
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import LakeportError
+from lakeport.lakehouse.directory import Publish
 
 __all__ = ["PublishedSchema"]
 
@@ -18,7 +19,9 @@ _log = logging.getLogger("lakeport.lakehouse")
 class PublishedSchema:
     """One schema of a lake at the snapshot of the request, with its tables and views."""
 
-    def __init__(self, name: str, schema: Schema, tables: Iterable[Table]) -> None:
+    def __init__(
+        self, name: str, schema: Schema, members: Mapping[str, Publish], snapshot: Snapshot
+    ) -> None:
         self.name = name
         self.comment = schema.comment or ""
         self.tags = {
@@ -26,15 +29,18 @@ class PublishedSchema:
             for key, value in schema.tags.items()
             if key != "comment" and value is not None
         }
-        self._tables = {ascii_lower(table.name): table for table in tables}
+        self._members = members
+        self._snapshot = snapshot
 
     def tables(self) -> Sequence[Table]:
         """All tables but those with a column that Lakeport does not know; the log says which."""
-        return [table for table in self._tables.values() if self._can_be_listed(table)]
+        tables = [publish(self._snapshot) for publish in self._members.values()]
+        return [table for table in tables if self._can_be_listed(table)]
 
     def table(self, name: str) -> Table | None:
         """The table of that name, whatever the case of its letters, or None."""
-        return self._tables.get(ascii_lower(name))
+        publish = self._members.get(ascii_lower(name))
+        return None if publish is None else publish(self._snapshot)
 
     def scalar_functions(self) -> Sequence[ScalarFunction]:
         """None: macros of a lake are not published."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakeport.ducklake import Column, ScanTask
+from lakeport.spark.arrow_map import map_in_arrow
 from lakeport.spark.values import spark_arrow_schema, spark_batch, spark_schema
 
 if TYPE_CHECKING:
@@ -24,10 +24,7 @@ def task_frame(
     """Tasks that Python workers read: one partition each."""
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     read = _ReadTasks(tuple(tasks), tuple(columns))
-    with warnings.catch_warnings():
-        # Spark looks at the version of pandas even where it is not used.
-        warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
-        return numbers.mapInArrow(read, spark_schema(columns))
+    return map_in_arrow(numbers, read, spark_schema(columns))
 
 
 def carried_frame(
@@ -46,7 +43,7 @@ class _ReadTasks:
     tasks: tuple[ScanTask, ...]
     columns: tuple[Column | str, ...]
 
-    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for rows in self.tasks[number].read():

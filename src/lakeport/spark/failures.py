@@ -27,9 +27,10 @@ def scan_error(failure: Exception, reason: str | None = None) -> LakeportError:
 
 
 def _reason(text: str) -> str:
-    python = _PYTHON_ERROR.search(text)
-    if python is not None:
-        return python["error"].strip()
+    # Of errors that led to each other, the last one was raised to be read.
+    raised = [match["error"].strip() for match in _PYTHON_ERROR.finditer(text)]
+    if raised:
+        return raised[-1]
     return text.strip().partition("\n")[0] or "no reason was given"
 
 

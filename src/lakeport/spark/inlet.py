@@ -11,13 +11,18 @@ import hmac
 import secrets
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import pyarrow as pa
 
+from lakeport.catalog import current_request
 from lakeport.errors import CancelledError, InternalError, LakeportError, UnavailableError
 
 __all__ = ["Inlet", "PausedError"]
+
+
+_POLL_SECONDS: Final = 1.0
 
 
 class PausedError(UnavailableError):
@@ -134,9 +139,7 @@ class Inlet:
         """The batches as they arrive, until the scan ends or fails."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._batches or self._finished or self._cancelled)
-                if self._cancelled:
-                    raise CancelledError("the scan was cancelled")
+                self._wait_until(lambda: bool(self._batches) or self._finished)
                 if not self._batches:
                     if self._error is not None:
                         raise self._error
@@ -145,6 +148,13 @@ class Inlet:
                 self._bytes -= size
                 self._changed.notify_all()
             yield batch
+
+    def _wait_until(self, ready: Callable[[], bool]) -> None:
+        """Wait as the consumer does: as long as the client that it answers is there."""
+        while not self._changed.wait_for(lambda: ready() or self._cancelled, timeout=_POLL_SECONDS):
+            if current_request().is_cancelled():
+                raise CancelledError("the client went away")
+        self._check_open()
 
     def _has_room(self) -> bool:
         return self._cancelled or not self._batches or self._bytes < self._max_bytes

@@ -59,8 +59,8 @@ class Job(ABC):
         """Start the job and give its batches as they come."""
         self._started = True
         _running[self.tag] = self.inlet
-        self.start()
         try:
+            self.start()
             yield from self.inlet.take_all()
         finally:
             self.end()

@@ -63,7 +63,7 @@ class PushTasks:
             raise UnavailableError(
                 f"an executor cannot reach the driver at {self.location}: set spark.driver.host "
                 "to an address that it can reach, or spark.lakeport.route to 'collect'"
-            ) from error
+            ) from None
 
     def _send(self, number: int, task: ReadTask) -> int:
         request = {"scan": self.scan, "secret": self.secret, "task": number}

@@ -1,12 +1,13 @@
 """The rows of a DataFrame as a stream of Arrow batches, in the DataFrame's order.
 
-Spark runs the query as one job; the Python side of each of its tasks sends the partition to this
+Spark computes a few partitions at a time; the Python side of each task sends its partition to this
 process by Flight, as scans do. Where executors cannot reach this process, and on Connect sessions,
 the batches come as results of Spark itself, one partition after the other.
 """
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -26,14 +27,13 @@ from lakeport.spark.spool import Spool, sender
 from lakeport.spark.stream import MAX_BYTES, ROUTE, PushJob
 
 if TYPE_CHECKING:
-    from pyspark import RDD
     from pyspark.sql import DataFrame
 
 __all__ = ["stream_frame"]
 
 MAX_DISK_BYTES: Final = 16 * 1024**3
-PATIENCE: Final = 10.0
 CHUNK_BYTES: Final = 1536 * 1024
+LANES: Final = 2
 
 
 def stream_frame(
@@ -42,7 +42,6 @@ def stream_frame(
     *,
     max_bytes: int = MAX_BYTES,
     max_disk_bytes: int = MAX_DISK_BYTES,
-    patience: float = PATIENCE,
 ) -> pa.RecordBatchReader:
     """The rows of a DataFrame while Spark computes them, in the order the DataFrame has.
 
@@ -53,9 +52,7 @@ def stream_frame(
         frame: A DataFrame of a session of any kind.
         schema: The Arrow schema of the batches: the columns of the frame in another layout.
         max_bytes: How many bytes of batches may wait in the memory of this process.
-        max_disk_bytes: How many more may wait in temporary files.
-        patience: How many seconds a task waits for room there before it leaves its core. It has to
-            begin again later.
+        max_disk_bytes: No more partitions are begun while more than this waits in temporary files.
     """
     job: Job
     if type(frame).__module__.startswith("pyspark.sql.connect"):
@@ -63,45 +60,82 @@ def stream_frame(
     elif frame.sparkSession.conf.get(ROUTE, "push") == "collect":
         job = _CollectFrameJob(frame, schema, max_bytes)
     else:
-        spool = Spool(max_bytes=max_bytes, max_disk_bytes=max_disk_bytes, patience=patience)
+        spool = Spool(max_bytes=max_bytes, max_disk_bytes=max_disk_bytes)
         job = _PushFrameJob(frame, schema, spool)
     return ScanReader(schema, job.batches(), job.end)
 
 
 class _PushFrameJob(PushJob):
-    """A job whose tasks send the partitions of a DataFrame to this process."""
+    """Jobs whose tasks send the partitions of a DataFrame to this process, a few at a time."""
 
     inlet: Spool
 
     def __init__(self, frame: DataFrame, schema: pa.Schema, spool: Spool) -> None:
         super().__init__(frame.sparkSession, (), schema, spool)
         self._frame = frame
-        self._rdd: RDD[Any] | None = None
 
-    def _run_once(self, numbers: list[int]) -> None:
+    def _run_once(self, numbers: list[int]) -> None:  # noqa: ARG002
+        from pyspark import InheritableThread
+
         try:
-            if self._rdd is None:
-                self._rdd = self._planned()
-                numbers = self.inlet.incomplete()
-            if numbers:
-                self.spark.sparkContext.runJob(self._rdd, _drained, numbers)
+            self._partitions = self._planned()
+            self.inlet.expect(self._partitions.getNumPartitions())
         except Exception as error:
-            self.inlet.fail(query_error(error, self.inlet.reason()))
+            self.inlet.fail(query_error(error))
             raise
+        windows = self._windows()
+        # Two at once, so that no core waits for the last partition of a window.
+        run = [
+            InheritableThread(target=self._run_windows, args=(windows,), session=self.spark)
+            for _ in range(min(LANES, windows.qsize()))
+        ]
+        for number, thread in enumerate(run):
+            thread.name, thread.daemon = f"{self.tag}-{number}", True
+            thread.start()
+        for thread in run:
+            thread.join()
 
-    def _planned(self) -> RDD[Any]:
-        """The partitions that send themselves; all stages before the last one have run."""
+    def _run_windows(self, windows: queue.SimpleQueue[list[int]]) -> None:
+        try:
+            while self.inlet.wait_for_room():
+                numbers = windows.get_nowait()
+                for rows in self._partitions.collectPartitions(self._java_array(numbers)):
+                    for row in rows:
+                        self.inlet.confirm(row.getLong(0))
+        except queue.Empty:
+            return
+        except Exception as error:  # noqa: BLE001
+            self.inlet.fail(query_error(error, self.inlet.reason()))
+
+    def _planned(self) -> Any:
+        """The partitions that send themselves, in Java; all stages before them have run."""
         push = PushTasks(self._receiver.location, self.tag, self.inlet.secret, self.schema)
-        rdd = map_in_arrow(self._frame, _PushPartition(push), _PushPartition.schema).rdd
-        self.inlet.expect(rdd.getNumPartitions())
-        return rdd
+        sending: Any = map_in_arrow(self._frame, _PushPartition(push), _PushPartition.schema)
+        # Python's own RDD would need one more Python process for each task.
+        return sending._jdf.toJavaRDD()  # noqa: SLF001
+
+    def _windows(self) -> queue.SimpleQueue[list[int]]:
+        """The partitions in groups that keep all cores busy, in their order."""
+        numbers = self.inlet.incomplete()
+        size = max(2, self.spark.sparkContext.defaultParallelism)
+        windows: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+        for start in range(0, len(numbers), size):
+            windows.put(numbers[start : start + size])
+        return windows
+
+    def _java_array(self, numbers: list[int]) -> Any:
+        gateway: Any = self.spark.sparkContext._gateway  # noqa: SLF001
+        array = gateway.new_array(gateway.jvm.int, len(numbers))
+        for position, number in enumerate(numbers):
+            array[position] = number
+        return array
 
 
 class _CollectFrameJob(CollectJob):
     """A job whose results are a DataFrame's partitions as chunks of Arrow, one after the other."""
 
     def __init__(self, frame: DataFrame, schema: pa.Schema, max_bytes: int) -> None:
-        inlet = Inlet(1, max_bytes=max_bytes, patience=PATIENCE)
+        inlet = Inlet(1, max_bytes=max_bytes, patience=0)
         super().__init__(frame.sparkSession, (), schema, inlet)
         self._frame = frame
 
@@ -132,19 +166,19 @@ class _ConnectFrameJob(_CollectFrameJob, ConnectJob):
 
 @dataclass(frozen=True, slots=True)
 class _PushPartition:
-    """What `mapInArrow` runs on a partition: send it, say how many batches there were."""
+    """What `mapInArrow` runs on a partition: send it, and say under which number."""
 
     push: PushTasks
 
-    schema = "sent bigint"
+    schema = "sender bigint"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context: Any = TaskContext.get()
         number = sender(context.taskAttemptId(), context.partitionId())
-        for sent in self.push([(number, _Rows(batches, self.push.schema))]):
-            yield pa.RecordBatch.from_pydict({"sent": [sent]})
+        for _ in self.push([(number, _Rows(batches, self.push.schema))]):
+            yield pa.RecordBatch.from_pydict({"sender": [number]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +211,3 @@ class _Rows:
         for batch in self.batches:
             if batch.num_rows:
                 yield LayoutCast(batch.schema, self.schema, "the DataFrame")(batch)
-
-
-def _drained(rows: Iterable[Any]) -> list[int]:
-    return [row[0] for row in rows]

@@ -1,9 +1,9 @@
 """The rows of a DataFrame between Spark and their consumer: whole partitions, in their order.
 
 A scan task gives the same batches whenever it is read, a partition of a DataFrame need not: after a
-shuffle its rows come in any order. So each attempt of a Spark task is kept apart until it is whole,
-and the first whole one is the partition. What does not fit in memory waits in files that have no
-name, so Spark is done with a partition however slow the consumer is.
+shuffle its rows come in any order. And the Python side of a task cannot tell the end of its rows
+from a failure before it. So each attempt of a Spark task is kept apart, until Spark itself says
+that it succeeded. What does not fit in memory waits in files that have no name.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import IO, Any, Final
 
 import pyarrow as pa
 
-from lakeport.errors import CancelledError, InternalError
-from lakeport.spark.inlet import Inlet, PausedError
+from lakeport.errors import InternalError
+from lakeport.spark.inlet import Inlet
 
 __all__ = ["Spool", "sender"]
 
@@ -37,13 +37,11 @@ class Spool(Inlet):
     One partition is expected until `expect` says how many there are.
     """
 
-    def __init__(self, *, max_bytes: int, max_disk_bytes: int, patience: float) -> None:
-        super().__init__(1, max_bytes=max_bytes, patience=patience)
+    def __init__(self, *, max_bytes: int, max_disk_bytes: int) -> None:
+        super().__init__(1, max_bytes=max_bytes, patience=0)
         self._max_disk_bytes = max_disk_bytes
         self._disk_bytes = 0
         self._partitions: int | None = None
-        self._wanted = 0
-        """The partition that the consumer waits for."""
         self._attempts: dict[int, _Attempt] = {}
         self._whole: dict[int, _Attempt] = {}
 
@@ -55,40 +53,50 @@ class Spool(Inlet):
             self._changed.notify_all()
 
     def offer(
-        self, task: int, number: int, batch: pa.RecordBatch, *, patience: float | None
+        self,
+        task: int,
+        number: int,
+        batch: pa.RecordBatch,
+        *,
+        patience: float | None,  # noqa: ARG002
     ) -> None:
-        """Keep a batch of an attempt. Waits so many seconds for room on the disk."""
+        """Keep a batch of an attempt: in memory if there is room, else in a file."""
         size = max(1, batch.get_total_buffer_size())
         with self._changed:
-            attempt = self._attempts.setdefault(task, _Attempt(_partition(task)))
+            self._check_open()
+            attempt = self._attempts.setdefault(task, _Attempt())
             if number != attempt.count:
                 raise InternalError(f"batch {number} of a DataFrame came out of order")
-            if not self._changed.wait_for(lambda: self._takes(attempt), timeout=patience):
-                raise PausedError("the consumer is not reading")
-            self._check_open()
             attempt.count += 1
-            if not attempt.on_disk and self._bytes + size <= self._max_bytes:
+            if not attempt.disk_bytes and self._bytes + size <= self._max_bytes:
                 self._bytes += size
                 attempt.batches.append((batch, size))
                 return
             self._disk_bytes += size
             attempt.disk_bytes += size
+        # Only one task writes to an attempt, and nobody reads it before that is done.
         attempt.write(batch)
 
     def complete(self, task: int, count: int) -> None:
-        """An attempt has sent all of its batches."""
-        partition = _partition(task)
+        """An attempt believes that it has sent all of its batches."""
         with self._changed:
-            attempt = self._attempts.pop(task, None) or _Attempt(partition)
+            attempt = self._attempts.setdefault(task, _Attempt())
             if attempt.count != count:
                 raise InternalError(f"a partition has {count} batches, {attempt.count} arrived")
-            if partition not in self._incomplete:
-                self._drop(attempt)
-                return
-            self._incomplete.discard(partition)
-            self._whole[partition] = attempt
+            attempt.has_ended = True
+
+    def confirm(self, task: int) -> None:
+        """Spark says that an attempt has succeeded: it is the partition, whatever others sent."""
+        partition = _partition(task)
+        with self._changed:
+            self._check_open()
+            attempt = self._attempts.pop(task, None)
+            if attempt is None or not attempt.has_ended:
+                raise InternalError(f"the rows of partition {partition} did not arrive")
             for other in [key for key in self._attempts if _partition(key) == partition]:
                 self._drop(self._attempts.pop(other))
+            self._whole[partition] = attempt
+            self._incomplete.discard(partition)
             self._finished = not self._incomplete
             self._changed.notify_all()
 
@@ -97,16 +105,12 @@ class Spool(Inlet):
         super().explain(_partition(task), reason)
 
     def wait_for_room(self) -> bool:
-        """Wait until there is room again, or one partition is wanted whatever the room is."""
+        """Wait until more partitions may come; False when the scan is over."""
         with self._changed:
             self._changed.wait_for(
-                lambda: (
-                    self._cancelled
-                    or self._wanted in self._incomplete
-                    or self._disk_bytes <= self._max_disk_bytes // 2
-                )
+                lambda: self._cancelled or self._finished or self._disk_bytes < self._max_disk_bytes
             )
-            return not self._cancelled
+            return not self._cancelled and not self._finished
 
     def cancel(self) -> bool:
         """Nobody wants the rest; True if some of it is still to come. False when told again."""
@@ -137,25 +141,16 @@ class Spool(Inlet):
     def _take(self, partition: int) -> _Attempt | None:
         """A partition once it is whole; None after the last one."""
         with self._changed:
-            self._wanted = partition
-            self._changed.notify_all()
-            self._changed.wait_for(
+            self._wait_until(
                 lambda: (
                     partition in self._whole
                     or partition == self._partitions
                     or self._error is not None
-                    or self._cancelled
                 )
             )
-            if self._cancelled:
-                raise CancelledError("the scan was cancelled")
             if partition not in self._whole and self._error is not None:
                 raise self._error
             return self._whole.pop(partition, None)
-
-    def _takes(self, attempt: _Attempt) -> bool:
-        has_room = self._disk_bytes < self._max_disk_bytes
-        return self._cancelled or has_room or attempt.partition == self._wanted
 
     def _drop(self, attempt: _Attempt) -> None:
         self._bytes -= sum(size for _, size in attempt.batches)
@@ -168,17 +163,12 @@ class Spool(Inlet):
 class _Attempt:
     """What one attempt of a task has sent: batches in memory, then those in a file."""
 
-    partition: int
     count: int = 0
+    has_ended: bool = False
     batches: deque[tuple[pa.RecordBatch, int]] = field(default_factory=deque)
     disk_bytes: int = 0
     _file: IO[bytes] | None = None
     _writer: Any = None
-
-    @property
-    def on_disk(self) -> bool:
-        """Whether further batches go to the file, behind those that are there."""
-        return self.disk_bytes > 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch to the file."""

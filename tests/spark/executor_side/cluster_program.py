@@ -81,7 +81,7 @@ def another_session(spark: Any, lake: str, folder: Path) -> Any:
     try:
         stream(spark, [Rows(0)], SCHEMA).read_all()
     except Exception as error:
-        stopped = str(error)
+        stopped = type(error).__name__
     rows = every_row(session(master), lake, folder)
     return {"rows": rows, "stopped": stopped, "old receiver listens": listens(old.location)}
 
@@ -107,7 +107,8 @@ TRIES: dict[str, Try] = {
 def main(master: str, lake: str, folder: str, *names: str) -> None:
     spark = session(master or None)
     for name in names:
-        print(json.dumps([name, TRIES[name](spark, lake, Path(folder))]), flush=True)
+        answer = TRIES[name](spark, lake, Path(folder))
+        sys.stdout.write(json.dumps([name, answer]) + "\n")
     spark.stop()
 
 
