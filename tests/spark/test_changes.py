@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakeport.errors import UnsupportedError
+
 ROWS = "SELECT i::INTEGER AS id, 'v' || i AS v FROM range({}) r(i)"
 LIVES: dict[str, tuple[str, ...]] = {
     "inlined, flushed and updated": (
@@ -46,18 +48,12 @@ LIVES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_the_feed_of_every_range_is_that_of_the_real_implementation(
+def test_the_feed_is_that_of_the_real_implementation(
     life: str, make_lake: Callable[..., Any], spark: Any
 ) -> None:
     lake = make_lake("sqlite")
     lake.execute(*LIVES[life])
-    ids = [id for id in lake.snapshots() if ("main", "t") in lake.tables(id)]
-    expected = {
-        (a, b): real_feed(lake, f"FROM lake.table_changes('t', {a}, {b})")
-        for a in ids
-        for b in ids
-        if a <= b
-    }
+    expected = {bounds: real_feed(lake, *bounds) for bounds in ranges(lake, life)}
     assert any("update_preimage" in str(row) for _, rows in expected.values() for row in rows)
 
     with lake.open() as ours:
@@ -68,10 +64,67 @@ def test_the_feed_of_every_range_is_that_of_the_real_implementation(
             assert Counter(map(tuple_of, feed.to_pylist())) == rows, (a, b)
 
 
-def real_feed(lake: Any, sql: str) -> tuple[pa.Schema, Counter[Any]]:
+@pytest.mark.parametrize("life", LIVES)
+def test_the_feed_is_the_same_as_a_data_frame(
+    life: str, make_lake: Callable[..., Any], spark: Any
+) -> None:
+    lake = make_lake("duckdb")
+    lake.execute(*LIVES[life])
+    first, *_, last = (id for id in lake.snapshots() if ("main", "t") in lake.tables(id))
+    schema, rows = real_feed(lake, first, last)
+
+    with lake.open() as ours:
+        feed = ours.table("t").changes(first).to_spark(spark)
+
+        assert feed.columns == schema.names
+        assert Counter(tuple(row) for row in feed.collect()) == rows
+
+
+def test_insertions_and_deletions_can_be_read_alone(
+    make_lake: Callable[..., Any], spark: Any
+) -> None:
+    lake = make_lake("sqlite")
+    lake.execute(*LIVES["merges, compaction and whole files"])
+    last = lake.snapshots()[-1]
+    expected = {
+        what: sorted(
+            lake.query(
+                f"SELECT *, rowid, snapshot_id "
+                f"FROM ducklake_table_{what}('lake', 'main', 't', 1, {last})"
+            )
+        )
+        for what in ("insertions", "deletions")
+    }
+
+    with lake.open() as ours:
+        changes = ours.table("t").changes(1)
+        for what, rows in expected.items():
+            scan = getattr(changes, what)
+            assert sorted(map(tuple_of, scan.to_arrow(spark).to_pylist())) == rows
+            assert scan.count(spark) == len(rows)
+
+
+def test_a_feed_without_row_ids_of_its_own_is_refused(
+    make_lake: Callable[..., Any], spark: Any
+) -> None:
+    lake = make_lake("sqlite")
+    lake.execute("CREATE TABLE t(snapshot_id INTEGER)", "INSERT INTO t VALUES (7)")
+
+    with lake.open() as ours, pytest.raises(UnsupportedError, match="called rowid or snapshot_id"):
+        ours.table("t").changes(1).to_batches(spark)
+
+
+def ranges(lake: Any, life: str) -> list[tuple[int, int]]:
+    """Every range of snapshots of the first life; of others those of one, or up to the last."""
+    ids = [id for id in lake.snapshots() if ("main", "t") in lake.tables(id)]
+    is_first = life == next(iter(LIVES))
+    return [(a, b) for a in ids for b in ids if a <= b and (is_first or b in (a, ids[-1]))]
+
+
+def real_feed(lake: Any, first: int, last: int) -> tuple[pa.Schema, Counter[Any]]:
     lake.attach()
-    table = lake.connection.sql(sql).to_arrow_table()
-    return table.schema, Counter(map(tuple_of, table.to_pylist()))
+    feed = lake.connection.sql(f"FROM lake.table_changes('t', {first}, {last})").to_arrow_table()
+    return feed.schema, Counter(map(tuple_of, feed.to_pylist()))
 
 
 def tuple_of(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -268,7 +269,8 @@ def test_a_client_that_leaves_ends_the_job_though_no_row_comes(
     assert reader.read_next_batch().num_rows == 1
     assert wait_until(lambda: active_jobs(own_spark))
 
-    reader.close()
+    del reader
+    gc.collect()
 
     assert wait_until(lambda: not active_jobs(own_spark))
 

@@ -18,6 +18,9 @@ from lakeport.spark.views import key_of, references, translate
 from tests.real_lakes import RealLake
 from tests.spark.view_cases import QUERIES, REFUSED, SAME, TABLES
 
+# Starting Spark and making the lake may take long where many share a machine.
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture(scope="module")
 def lake(
@@ -143,6 +146,14 @@ def test_qualified_columns_follow_their_table() -> None:
     sql = translate(view("SELECT main.t.id, s.t.id AS other FROM main.t"), NAMES)
 
     assert sql == "SELECT `t`.`id`, `s`.`t`.`id` AS `other` FROM `lake_t` AS `t`"
+
+
+def test_a_query_of_a_with_does_not_hide_a_registered_table() -> None:
+    sql = translate(view("WITH u AS (SELECT 1 AS id) SELECT u.id, x.id FROM u, main.u AS x"), NAMES)
+
+    assert sql == (
+        "WITH `u__0` AS (SELECT 1 AS `id`) SELECT `u`.`id`, `x`.`id` FROM `u__0` AS `u`, `u` AS `x`"
+    )
 
 
 def plain(value: Any) -> Any:

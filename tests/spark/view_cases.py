@@ -222,6 +222,8 @@ QUERIES = {
     "spaces": 'SELECT "odd name" AS "even odder", id FROM t',
     "unnamed": "SELECT sum(id), count(*), max(name), id // 2 FROM t GROUP BY id",
     'aliased(a, "b c")': "SELECT id, name FROM t",
+    "renamed(a, b)": "SELECT id AS x, name AS y FROM t ORDER BY x",
+    "united_some": "SELECT id FROM t UNION ALL SELECT id FROM s.u ORDER BY id LIMIT 4",
     "filtered": "SELECT id FROM lake.main.t WHERE x > 0 OR name IS NULL",
     "grouped": """
         SELECT flag, count(*) AS n, sum(price) AS s, avg(price) AS a, avg(id) AS b, min(d)
@@ -293,6 +295,7 @@ REFUSED = (
     ("SELECT regexp_replace(name, 'a', 'b') FROM t", "option 'g' alone"),
     ("SELECT id::UTINYINT FROM t", "a cast to UTINYINT has no translation"),
     ("SELECT list(id) FROM t", "has no translation"),
+    ("SELECT median(price) AS n FROM t", "quantiles of decimals have no translation"),
     (
         "SELECT list_transform(l, lambda x, i: x + i) FROM t",
         "a lambda with an index has no translation",

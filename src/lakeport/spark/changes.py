@@ -175,9 +175,10 @@ def _by_task(common: pa.Table, side: str) -> dict[int, Keys]:
     order = np.lexsort((rowids, snapshots, tasks))
     tasks, snapshots, rowids = tasks[order], snapshots[order], rowids[order]
     starts = np.flatnonzero(np.diff(tasks, prepend=-1) | np.diff(snapshots, prepend=-1))
+    ends = [*starts[1:], len(rowids)]
     found: dict[int, Keys] = {}
-    for start, ids in zip(starts, np.split(rowids, starts[1:]), strict=True):
-        found.setdefault(int(tasks[start]), {})[int(snapshots[start])] = ids
+    for start, end in zip(starts, ends, strict=False):
+        found.setdefault(int(tasks[start]), {})[int(snapshots[start])] = rowids[start:end]
     return found
 
 

@@ -14,8 +14,9 @@ from lakeport.spark.view_syntax import CATALOG
 
 __all__ = ["ViewColumns"]
 
-# A view's SQL comes from the lake: it must reach neither files nor the network.
+# A view's SQL comes from the lake: it must reach neither files, nor the network, nor variables.
 _LOCKED: Final = """
+    SET python_enable_replacements = false;
     SET autoinstall_known_extensions = false;
     SET autoload_known_extensions = false;
     SET enable_external_access = false;

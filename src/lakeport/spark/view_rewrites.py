@@ -247,6 +247,11 @@ def _contained(node: exp.Expr) -> exp.Expr:
 
 
 def _quantile(node: exp.Expr) -> exp.Expr:
+    """DuckDB's quantiles of decimals are decimals, cut off between two values."""
+    if node.this.is_type("decimal"):
+        raise UnsupportedError("quantiles of decimals have no translation")
+    if isinstance(node, exp.Median):
+        return node
     return _function("percentile", node.this.copy(), node.expression.copy())
 
 
@@ -285,6 +290,7 @@ REWRITES: Final[dict[type[exp.Expr], Rewrite]] = {
     exp.PropertyEQ: _kept,
     exp.ArrayContains: _contained,
     exp.PercentileCont: _quantile,
+    exp.Median: _quantile,
     exp.ArraySize: _size,
 }
 

@@ -16,6 +16,10 @@ from lakeport.spark.view_rewrites import CALLS, REWRITES, is_text
 
 __all__ = ["check", "in_spark"]
 
+_SET_OPERATION: Final = frozenset(
+    {"this", "expression", "distinct", "with_", "order", "limit", "offset"}
+)
+
 # Clauses and the parts of them that are the same in both.
 _CLAUSES: Final[Mapping[type[exp.Expr], frozenset[str]]] = {
     exp.Select: frozenset(
@@ -30,9 +34,9 @@ _CLAUSES: Final[Mapping[type[exp.Expr], frozenset[str]]] = {
     exp.Group: frozenset({"expressions", "all"}),
     exp.Star: frozenset({"except_"}),
     exp.Subquery: frozenset({"this", "alias"}),
-    exp.Union: frozenset({"this", "expression", "distinct", "with_"}),
-    exp.Intersect: frozenset({"this", "expression", "distinct", "with_"}),
-    exp.Except: frozenset({"this", "expression", "distinct", "with_"}),
+    exp.Union: _SET_OPERATION,
+    exp.Intersect: _SET_OPERATION,
+    exp.Except: _SET_OPERATION,
     exp.With: frozenset({"expressions"}),
     exp.CTE: frozenset({"this", "alias"}),
     exp.In: frozenset({"this", "expressions", "query"}),
@@ -56,7 +60,7 @@ _SAME: Final[frozenset[type[exp.Expr]]] = frozenset(
         exp.Replace, exp.Concat, exp.ConcatWs, exp.StartsWith, exp.EndsWith, exp.Contains,
         exp.StrPosition, exp.Pad, exp.Reverse, exp.Split, exp.Coalesce, exp.Nullif, exp.Greatest,
         exp.Least, exp.Count, exp.Sum, exp.Min, exp.Max, exp.Stddev, exp.StddevPop,
-        exp.StddevSamp, exp.Variance, exp.VariancePop, exp.Median, exp.LogicalAnd, exp.LogicalOr,
+        exp.StddevSamp, exp.Variance, exp.VariancePop, exp.LogicalAnd, exp.LogicalOr,
         exp.CountIf, exp.AnyValue, exp.IgnoreNulls, exp.GroupConcat, exp.Filter, exp.RowNumber,
         exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead,
         exp.FirstValue, exp.LastValue, exp.Year, exp.Month, exp.Day, exp.Quarter, exp.Hour,

@@ -71,7 +71,7 @@ def translate(
     tree = parse_view(view)
     check(tree)
     _use_types(tree, inputs)
-    _name_columns(tree, view.column_aliases or columns)
+    tree = _with_names(tree, view.column_aliases or columns)
     _rename_hiding_queries(tree, {ascii_lower(name) for name in names.values()})
     _rename_tables(view, tree, names)
     try:
@@ -165,22 +165,25 @@ def _rename_hiding_queries(tree: exp.Query, taken: AbstractSet[str]) -> None:
             query.args["alias"].set("this", exp.to_identifier(renamed[id(query)], quoted=True))
 
 
-def _name_columns(tree: exp.Query, columns: Sequence[str]) -> None:
-    """Give every column of the answer the name that DuckDB gives it."""
+def _with_names(tree: exp.Query, columns: Sequence[str]) -> exp.Query:
+    """Every column of the answer with the name that DuckDB gives it."""
     first: exp.Expr = tree
     while not isinstance(first, exp.Select):
         first = first.this
     projections = first.expressions
+    # The columns behind a star may be in another order in Spark; their names are the same.
     if len(projections) != len(columns) or any(node.is_star for node in projections):
-        return
+        return tree
     for node, name in zip(projections, columns, strict=True):
-        quoted = exp.to_identifier(name, quoted=True)
-        if isinstance(node, exp.Alias):
-            # Other clauses may use the old alias.
-            if not _same(node.alias, name):
-                raise UnsupportedError("columns with two names have no translation")
-        elif not (isinstance(node, exp.Column) and _same(node.name, name)):
-            node.replace(exp.Alias(this=node.copy(), alias=quoted))
+        if not isinstance(node, exp.Alias | exp.Column):
+            node.replace(exp.Alias(this=node.copy(), alias=exp.to_identifier(name, quoted=True)))
+    given = [ascii_lower(node.alias_or_name) for node in first.expressions]
+    if given == [ascii_lower(name) for name in columns]:
+        return tree
+    # Other clauses of the query may use its own aliases, so the names are given outside.
+    names = [exp.to_identifier(name, quoted=True) for name in columns]
+    alias = exp.TableAlias(this=exp.to_identifier("named", quoted=True), columns=names)
+    return exp.select("*").from_(exp.Subquery(this=tree, alias=alias))
 
 
 def _use_types(tree: exp.Query, inputs: Sequence[Column]) -> None:
