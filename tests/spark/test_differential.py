@@ -70,9 +70,7 @@ def _lake_values(array: pa.Array, column: Column) -> pa.Array:
     """The lake's own values, from Spark's."""
     target = arrow_type(column)
     if column.type == "struct":
-        children = [
-            _lake_values(array.field(i), child) for i, child in enumerate(column.children)
-        ]
+        children = [_lake_values(array.field(i), child) for i, child in enumerate(column.children)]
         return kernel.rebuild_struct(array, target, children)
     if column.type == "list":
         return kernel.rebuild_list(array, target, _lake_values(array.values, column.children[0]))
