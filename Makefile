@@ -19,11 +19,11 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-demo: $(READY)  ## serve a small catalog and query it (ARGS=--once to exit afterwards)
+demo: $(READY)  ## make a lake, serve it and query it (ARGS=--once to exit afterwards)
 	@$(BIN)/lakeport demo $(ARGS)
 
-test: $(READY)  ## run the test suite (ARGS="-k name" to choose)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(READY)  ## run the test suite on two workers (ARGS="-k name" to choose)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(READY)  ## lint, format, types, import contracts, documentation
 	$(BIN)/ruff check .

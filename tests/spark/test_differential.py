@@ -1,7 +1,7 @@
 """The lakes of the differential suite on Spark: the rows of the real implementation, once more.
 
-As Arrow, every table at every snapshot. As DataFrames, which cost more, at the newest snapshot and
-at those a third and two thirds of the way; Spark's values are turned back into the lake's first.
+Every job costs, so tables are read at two snapshots, the newest and one in the middle: as Arrow,
+and as a DataFrame, whose values are turned back into the lake's for the comparison.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def test_arrow_and_dataframes_have_the_rows_of_the_real_implementation(
     lake = make_lake(kind, scenario.options)
     lake.execute(*map(_less_huge, scenario.statements))
 
-    lake.check(read=lambda scan: _scan(scan).to_arrow(spark))
-
     snapshots = lake.snapshots()
-    some = {snapshots[len(snapshots) * third // 3 - 1] for third in (1, 2, 3)}
+    some = {snapshots[len(snapshots) // 2], snapshots[-1]}
+
+    lake.check(snapshots=sorted(some), read=lambda scan: _scan(scan).to_arrow(spark))
     lake.check(snapshots=sorted(some), read=lambda scan: _through_dataframe(spark, scan))
 
 
@@ -58,7 +58,8 @@ def _scan(plan: ScanPlan) -> Scan:
 def _through_dataframe(spark: Any, plan: ScanPlan) -> pa.Table:
     frame = _scan(plan).to_spark(spark)
     assert frame.schema == spark_schema(plan.columns)
-    rows = frame.toArrow()
+    # DuckDB misreads a struct within a struct whose pieces do not match those of other columns.
+    rows = frame.toArrow().combine_chunks()
     arrays = [
         _lake_values(kernel.whole(array), column) if isinstance(column, Column) else array
         for array, column in zip(rows.columns, plan.columns, strict=True)

@@ -290,6 +290,8 @@ def test_without_a_session_only_the_catalog_of_spark_is_seen(spark: Any) -> None
         with pytest.raises(LakeportError, match="`private` cannot be found"):
             client.call_table("s.spark_sql", "TABLE private").to_arrow()
         assert client.call_table("s.spark_sql", "VALUES (1)").to_arrow().num_rows == 1
+    # The server's threads have found the session that runs, and left it as it is.
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
 def test_a_client_that_leaves_ends_the_job_though_no_row_comes(

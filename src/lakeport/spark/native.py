@@ -90,15 +90,18 @@ def _read(column: FileColumn) -> SparkColumn:
 
 def _column(shape: Shape, index: int) -> SparkColumn:
     """A column of the plan, from what `_numbered` and the joins made."""
-    from pyspark.sql.functions import col, expr, lit
+    from pyspark.sql.functions import col, expr, lit, nullif
 
     match shape.columns[index]:
         case FileColumn():
             return col(f"c{index}")
+        case Literal(None, target):
+            return lit(None).cast(target)
         case Literal(sql, target):
-            return (lit(None) if sql is None else expr(sql)).cast(target)
+            # All columns are nullable, whatever Spark knows of their values.
+            return nullif(expr(sql).cast(target), lit(None))
         case "file_row_number":
-            return col("position")
+            return nullif(col("position"), lit(None))
         case "rowid":
             return col("row_id") if shape.row_id else col("first_row_id") + col("position")
         case "snapshot_id":

@@ -55,18 +55,32 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
     keyword, with underscores for dots: `spark_executor_memory="4g"`.
     """
     try:
-        from pyspark.sql import SparkSession
+        import pyspark.sql  # noqa: F401
     except ImportError:
         raise UnavailableError("Spark is not installed: install lakeport[spark]") from None
 
     settings = {name.replace("_", "."): str(value) for name, value in conf.items()}
-    active = SparkSession.getActiveSession()
+    active = _active()
     if active is not None:
         return _reuse(active, master, settings)
     remote = _remote(master)
     if remote is not None:
         return _connect(remote, settings)
     return _classic(master or os.environ.get("MASTER") or _LOCAL, settings)
+
+
+def _active() -> SparkSession | None:
+    """The session of this thread or, in a thread that has none, of the process."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession, is_remote
+
+    try:
+        found = SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+    # A session whose context was stopped on its own stays the default one.
+    is_stopped = not is_remote() and found.sparkContext._jsc is None  # noqa: SLF001
+    return None if is_stopped else found
 
 
 def _reuse(active: SparkSession, master: str | None, settings: dict[str, str]) -> SparkSession:
