@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import shutil
 import tempfile
@@ -42,14 +43,18 @@ def kept_lake(name: str, make: MakeLake, *, needed_bytes: int = 0) -> str:
     """The URI of a lake that is made once and kept; `make` fills it."""
     folder = _KEPT / f"{name}-duckdb{duckdb.__version__}"
     uri = f"ducklake:sqlite:{folder}/meta.sqlite"
-    if (folder / "ready").exists():
-        return uri
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    if shutil.disk_usage(folder).free < needed_bytes + _FREE_BYTES:
-        raise OSError(f"the disk has no room for {needed_bytes / 1e9:.0f} GB")
-    _make(uri, folder, make)
-    (folder / "ready").touch()
+    _KEPT.mkdir(parents=True, exist_ok=True)
+    with (_KEPT / "lock").open("w") as lock:
+        # Another run may be making the same lake.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / "ready").exists():
+            return uri
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        if shutil.disk_usage(folder).free < needed_bytes + _FREE_BYTES:
+            raise OSError(f"the disk has no room for {needed_bytes / 1e9:.0f} GB")
+        _make(uri, folder, make)
+        (folder / "ready").touch()
     return uri
 
 

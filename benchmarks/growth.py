@@ -117,7 +117,7 @@ def _attach(uri: str) -> int:
         Server(catalog) as server,
         connect(server.location) as client,
     ):
-        return len(client.tables())
+        return len(client.tables("public"))
 
 
 def _rows_lake(count: int) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.measure import Figure
-from benchmarks.report import Report, goal_text, value_text
+from benchmarks.report import BUSY, Report, goal_text, value_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -141,8 +141,10 @@ def _compact(size: float) -> str:
 
 def _title(report: Report) -> str:
     machine = report.machine
+    busy = f" {BUSY}" if report.was_busy else ""
     return (
         f"Lakeport {machine['lakeport']}, size {report.size}, {report.started:%Y-%m-%d}: "
         f"{machine['cores']} cores, {machine['memory_gib']:.0f} GiB, Python {machine['python']}, "
-        f"pyarrow {machine['pyarrow']}, pyspark {machine['pyspark']}, duckdb {machine['duckdb']}"
+        f"pyarrow {machine['pyarrow']}, pyspark {machine['pyspark']}, "
+        f"duckdb {machine['duckdb']}.{busy}"
     )

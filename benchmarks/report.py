@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Group
 from rich.table import Table
@@ -15,7 +15,9 @@ from benchmarks.curves import Curve
 from benchmarks.measure import Figure, Sample, Skipped
 from benchmarks.suite import Result
 
-__all__ = ["Report", "goal_text", "value_text"]
+__all__ = ["BUSY", "Report", "goal_text", "value_text"]
+
+BUSY: Final = "The machine was busy: ratios of times mean little."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,11 @@ class Report:
         """What could not be measured."""
         return [result for _, result in self.results if isinstance(result, Skipped)]
 
+    @property
+    def was_busy(self) -> bool:
+        """Whether others used the machine: processes that share cores are then favoured."""
+        return bool(self.machine["load_before"] > self.machine["cores"] / 4)
+
     def tables(self) -> Group:
         """What is printed."""
         title = f"Lakeport, size {self.size}"
@@ -62,8 +69,10 @@ class Report:
             times = ", ".join(f"{p.size:,.0f}: {p.sample.median:.3g} s" for p in curve.points)
             exponent = f"{curve.exponent:.2f} ± {2 * curve.error:.2f}"
             curves.add_row(curve.axis, curve.name, times, exponent, curve.verdict)
-        left_out = [f"Not measured: {each.name}: {each.reason}." for each in self.skipped]
-        return Group(figures, *([curves] if self.curves else []), *left_out)
+        notes = [f"Not measured: {each.name}: {each.reason}." for each in self.skipped]
+        if self.was_busy:
+            notes.append(f"[red]{BUSY}")
+        return Group(figures, *([curves] if self.curves else []), *notes)
 
     def save(self, path: Path) -> None:
         """Write everything, each repetition included."""

@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 
 from benchmarks.duck import temporary_lake
 from benchmarks.lineitem import LINEITEM, lineitem_lake
-from benchmarks.measure import Figure, Sample, interleaved
+from benchmarks.measure import Figure, Sample, interleaved, metered
 from benchmarks.sessions import shared_session
 from lakeport import Lake
 from lakeport.spark import LakeTable
@@ -36,10 +36,13 @@ def to_batches(*, scale: float, repeats: int) -> Iterator[Figure]:
         table = lake.table(LINEITEM)
         paths = paths_of(table)
         firsts: list[float] = []
+        cpu: dict[str, list[float]] = {"spark": [], "pyarrow": []}
         samples = interleaved(
             {
-                "spark": lambda: first_and_rest(table.scan().to_batches(spark), firsts),
-                "pyarrow": lambda: parquet_scan(paths),
+                "spark": metered(
+                    lambda: first_and_rest(table.scan().to_batches(spark), firsts), cpu["spark"]
+                ),
+                "pyarrow": metered(lambda: parquet_scan(paths), cpu["pyarrow"]),
             },
             repeats=repeats,
             warmups=2,
@@ -59,6 +62,13 @@ def to_batches(*, scale: float, repeats: int) -> Iterator[Figure]:
         ours,
         "the whole scan",
         0.3,
+    )
+    # Unlike a time, it hardly depends on what else the machine does.
+    yield Figure.throughput(
+        "rows for each second of CPU, to_batches() of lineitem",
+        Sample(tuple(cpu["spark"][-repeats:])),
+        Sample(tuple(cpu["pyarrow"][-repeats:])),
+        "the same pyarrow scan",
     )
 
 

@@ -43,6 +43,7 @@ ON_CONNECT = """
 import os, sys
 from lakeport.spark.java import java_home
 os.environ.update(JAVA_HOME=str(java_home()), PYSPARK_PYTHON=sys.executable)
+os.environ["SPARK_TESTING"] = "1"  # takes a free port for the server
 from pyspark.sql import SparkSession
 from lakeport.catalog import Arguments, ScanOptions
 from lakeport.errors import InvalidInputError, UnsupportedError

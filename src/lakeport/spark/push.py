@@ -5,6 +5,7 @@ This module is imported by executors: it knows pyarrow, not the rest of the pipe
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -48,6 +49,7 @@ class PushTasks:
         """Run the tasks of a partition; gives the number of batches of each."""
         for number, task in tasks:
             yield self._push(number, task)
+        _settle()
 
     def _push(self, number: int, task: ReadTask) -> int:
         try:
@@ -86,6 +88,12 @@ def _read(task: ReadTask, writer: Any) -> Iterator[pa.RecordBatch]:
         reason = f"{type(error).__name__}: {error}"[:_MAX_REASON]
         writer.write_metadata(FAILED + reason.encode())
         raise
+
+
+@cache
+def _settle() -> None:
+    """Spare the collector what a worker keeps for good: Spark has it run after every task."""
+    gc.freeze()
 
 
 @cache
