@@ -25,6 +25,7 @@ from lakeport.errors import (
 )
 from lakeport.spark import session, stream
 from lakeport.spark.receiver import receiver_of
+from lakeport.spark.segments import SEGMENT_BYTES, Segment, Segments, write_segment
 
 MIB = 1024 * 1024
 
@@ -84,14 +85,16 @@ def test_a_task_without_batches_is_complete(spark: Any) -> None:
 
 @pytest.mark.usefixtures("route")
 @pytest.mark.parametrize("victim", ["", "worker"], ids=["error", "dead worker"])
+@pytest.mark.parametrize("rows", [10, 50_000], ids=["small", "in shared memory"])
 def test_a_task_that_fails_twice_in_the_middle_loses_and_repeats_nothing(
-    spark: Any, tmp_path: Path, victim: str
+    spark: Any, tmp_path: Path, victim: str, rows: int
 ) -> None:
     tasks = [
-        FailsAtFirst(n, str(tmp_path), failures=2 if n == 1 else 0, victim=victim) for n in range(4)
+        FailsAtFirst(n, str(tmp_path), 2 if n == 1 else 0, victim=victim, rows=rows)
+        for n in range(4)
     ]
 
-    assert rows_of(stream(spark, tasks, SCHEMA)) == expected(4)
+    assert rows_of(stream(spark, tasks, SCHEMA)) == expected(4, rows=3 * rows)
     assert len(list(tmp_path.glob("1-*"))) == 3
 
 
@@ -107,6 +110,73 @@ def test_batches_larger_than_a_chunk_arrive_whole(spark: Any) -> None:
     table = stream(spark, [Rows(0, batches=2, rows=300_000)], SCHEMA).read_all()
 
     assert sorted(table["row"].to_pylist()) == list(range(600_000))
+
+
+def test_batches_in_shared_memory_stay_as_they_are_while_they_are_held(spark: Any) -> None:
+    """The memory of a batch is used again, but only when nobody has any part of the batch."""
+    large = [Rows(n, batches=4, rows=100_000) for n in range(4)]
+    reader = stream(spark, large, SCHEMA)
+    first = reader.read_next_batch()
+    column = first["row"].slice(10, 5)
+    kept = column.to_pylist()
+    task = first["task"][0].as_py()
+    del first
+    reader.read_all()
+
+    for _ in range(6):
+        assert sum(batch.num_rows for batch in stream(spark, large, SCHEMA)) == 1_600_000
+
+    assert column.to_pylist() == kept
+    assert task in range(4)
+
+
+def test_the_memory_that_tasks_write_to_is_shared_and_bounded(spark: Any) -> None:
+    shared = receiver_of(spark.sparkContext).shared
+    large = [Rows(n, batches=4, rows=100_000) for n in range(4)]
+
+    stream(spark, large, SCHEMA).read_all()
+    gc.collect()
+    segments = take_all(shared)
+
+    assert 0 < len(segments) <= 4 + 2 * spark.sparkContext.defaultParallelism
+    # All of it is in use: the batches come by Flight.
+    assert sum(batch.num_rows for batch in stream(spark, large, SCHEMA)) == 1_600_000
+    for segment in segments:
+        shared.give_back(segment)
+
+
+def take_all(shared: Segments) -> list[Segment]:
+    return list(iter(shared.take, None))
+
+
+def test_a_batch_that_is_larger_than_a_segment_comes_by_flight(spark: Any) -> None:
+    rows = SEGMENT_BYTES // 8
+    batches = list(stream(spark, [Rows(0, batches=2, rows=rows)], SCHEMA))
+
+    assert [batch.num_rows for batch in batches] == [rows, rows]
+    assert batches[1]["row"][-1].as_py() == 2 * rows - 1
+
+
+def test_memory_that_a_lost_task_may_still_write_to_is_not_used_again() -> None:
+    shared = Segments(1)
+    segment = shared.take()
+    assert segment is not None
+    assert shared.take() is None
+
+    shared.discard(segment)
+
+    other = shared.take()
+    assert other is not None
+    assert other.name != segment.name
+
+
+def test_a_segment_of_another_machine_cannot_be_reached() -> None:
+    segment = Segments(1).take()
+    assert segment is not None
+    path = segment.name.split(" ")[0]
+
+    with pytest.raises(FileNotFoundError, match="is not lakeport-other"):
+        write_segment(f"{path} lakeport-other", pa.record_batch([[1]], names=["a"]))
 
 
 def test_a_consumer_that_stops_reading_leaves_the_cores_to_others(spark: Any) -> None:

@@ -87,7 +87,11 @@ class _ArrowSource:
         columns = self._leaves(set(wanted)) if fields else []
         position = first
         for batch in self._file.iter_batches(
-            batch_size=batch_rows, row_groups=groups, columns=columns
+            batch_size=batch_rows,
+            row_groups=groups,
+            columns=columns,
+            # Spark gives each of its workers one core, where a pool of threads only costs.
+            use_threads=pa.cpu_count() > 1,
         ):
             # pyarrow keeps the order of the file, whatever order is asked for
             yield position, batch.select(wanted) if fields else batch

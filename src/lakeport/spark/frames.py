@@ -50,9 +50,11 @@ def _native_frames(
     frames = [native_frame(spark, scan, names) for scan in scans]
     if condition:
         frames = [frame.where(condition) for frame in frames]
-    # The columns of the plan come first; the others were only for the filter.
-    chosen = [quoted(name) for name in names[: len(context.columns)]]
-    return [frame.select(*chosen) for frame in frames], left
+    if len(names) > len(context.columns):
+        # The columns of the plan come first; the others were only for the filter.
+        chosen = [quoted(name) for name in names[: len(context.columns)]]
+        frames = [frame.select(*chosen) for frame in frames]
+    return frames, left
 
 
 def _condition(context: ScanContext) -> str | None:

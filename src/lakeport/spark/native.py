@@ -1,23 +1,29 @@
-"""A DataFrame of files that Spark's own Parquet reader reads, with deletes as a broadcast join."""
+"""A DataFrame of files that Spark's own Parquet reader reads, without the rows that are deleted.
+
+Expressions are written as SQL: every step of Spark's Column API is a call into the JVM.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from lakeport.ducklake.deletes import Positions
 from lakeport.ducklake.paths import local_path
 from lakeport.spark.footers import in_threads
 from lakeport.spark.native_files import POSITION_BITS, NativeScan, Shape
 from lakeport.spark.native_schema import FileColumn, Literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 __all__ = ["native_frame", "quoted"]
+
+# Every executor holds the bitmaps of a scan; more than that are joined row by row.
+MAX_BITMAP_BYTES: Final = 64 * 1024 * 1024
 
 _OPTIONS: Final = {
     # The paths are files and not patterns, and their folders are not columns.
@@ -29,22 +35,26 @@ _OPTIONS: Final = {
     "ignoreCorruptFiles": "false",
 }
 
+# One bit for each position, in words of 64; a file's last words may be missing.
+_IS_DELETED: Final = (
+    "getbit(get(deleted, CAST(position >> 6 AS INT)), CAST(position & 63 AS INT)) <=> 1"
+)
+
 
 def native_frame(spark: SparkSession, scan: NativeScan, names: list[str]) -> DataFrame:
     """The rows of a scan's files under the names of the plan's columns."""
     shape = scan.shape
     reader = spark.read.format("parquet").options(**_OPTIONS).schema(_schema(shape))
     frame = reader.load([f"file:{local_path(file.task.file.path)}" for file in scan.files])
-    frame = _numbered(frame, shape)
+    frame = frame.selectExpr(*_numbered(shape))
     if shape.first_snapshot is not None:
         frame = frame.where(f"snapshot >= {shape.first_snapshot}")
     if shape.last_snapshot is not None:
         frame = frame.where(f"snapshot <= {shape.last_snapshot}")
-    if shape.has_deletes:
-        frame = _without_deleted(spark, frame, scan)
-    if shape.needs_facts:
-        frame = _with_facts(spark, frame, scan)
-    return frame.select(*[_column(shape, i).alias(name) for i, name in enumerate(names)])
+    frame = _joined(spark, frame, scan)
+    return frame.selectExpr(
+        *[f"{_column(shape, i)} AS {quoted(name)}" for i, name in enumerate(names)]
+    )
 
 
 def _schema(shape: Shape) -> StructType:
@@ -56,89 +66,127 @@ def _schema(shape: Shape) -> StructType:
     return StructType(fields + [StructField(name, LongType()) for name in internal])
 
 
-def _numbered(frame: DataFrame, shape: Shape) -> DataFrame:
+def _numbered(shape: Shape) -> list[str]:
     """The columns under numbers that collide with no name, and what tells rows apart."""
-    from pyspark.sql.functions import col
-
     chosen = [
-        _read(column).alias(f"c{i}")
+        f"{_read(column)} AS c{i}"
         for i, column in enumerate(shape.columns)
         if isinstance(column, FileColumn)
     ]
     if shape.row_id is not None:
-        chosen.append(col(quoted(shape.row_id)).alias("row_id"))
+        chosen.append(f"{quoted(shape.row_id)} AS row_id")
     if shape.snapshot is not None:
-        chosen.append(col(quoted(shape.snapshot)).alias("snapshot"))
-    metadata = frame.metadataColumn("_metadata")
+        chosen.append(f"{quoted(shape.snapshot)} AS snapshot")
     if shape.needs_positions:
-        chosen.append(metadata.getField("row_index").alias("position"))
+        chosen.append("_metadata.row_index AS position")
     if shape.needs_files:
-        chosen.append(metadata.getField("file_size").alias("size"))
-    return frame.select(*chosen)
+        chosen.append("_metadata.file_size AS size")
+    return chosen
 
 
-def _read(column: FileColumn) -> SparkColumn:
-    from pyspark.sql.functions import coalesce, col, nanvl
-
-    value = col(quoted(column.name))
+def _read(column: FileColumn) -> str:
+    value = quoted(column.name)
     if column.has_floats:
         # Hidden from the reader, which skips NaN and -0.0 by statistics that know neither.
-        is_struct = column.type.typeName() == "struct"
-        value = coalesce(value, value) if is_struct else nanvl(value, value)
-    return value if column.type == column.target else value.cast(column.target)
+        function = "coalesce" if column.type.typeName() == "struct" else "nanvl"
+        value = f"{function}({value}, {value})"
+    return value if column.type == column.target else _cast(value, column.target)
 
 
-def _column(shape: Shape, index: int) -> SparkColumn:
-    """A column of the plan, from what `_numbered` and the joins made."""
-    from pyspark.sql.functions import col, expr, lit, nullif
-
+def _column(shape: Shape, index: int) -> str:
+    """A column of the plan, from what `_numbered` and the join made."""
     match shape.columns[index]:
         case FileColumn():
-            return col(f"c{index}")
+            return f"c{index}"
         case Literal(None, target):
-            return lit(None).cast(target)
+            return _cast("NULL", target)
         case Literal(sql, target):
             # All columns are nullable, whatever Spark knows of their values.
-            return nullif(expr(sql).cast(target), lit(None))
+            return f"nullif({_cast(str(sql), target)}, NULL)"
         case "file_row_number":
-            return nullif(col("position"), lit(None))
+            return "nullif(position, NULL)"
         case "rowid":
-            return col("row_id") if shape.row_id else col("first_row_id") + col("position")
+            return "row_id" if shape.row_id else "first_row_id + position"
         case "snapshot_id":
-            return col("snapshot" if shape.snapshot else "begin_snapshot")
+            return "snapshot" if shape.snapshot else "begin_snapshot"
         case _:
-            return col("filename")
+            return "filename"
 
 
-def _without_deleted(spark: SparkSession, frame: DataFrame, scan: NativeScan) -> DataFrame:
-    """An anti join on one number: the size of the file, then the position in it."""
-    from pyspark.sql.functions import broadcast, col, shiftleft
-
-    positions = in_threads(lambda file: file.task.deleted(), scan.files)
-    keys = [
-        (file.footer.size << POSITION_BITS) + deleted
-        for file, deleted in zip(scan.files, positions, strict=True)
-    ]
-    deleted = spark.createDataFrame(pa.table({"deleted": np.concatenate(keys)}))
-    key = shiftleft(col("size"), POSITION_BITS) + col("position")
-    return frame.join(broadcast(deleted), key == col("deleted"), "left_anti")
-
-
-def _with_facts(spark: SparkSession, frame: DataFrame, scan: NativeScan) -> DataFrame:
-    """What the catalog knows of each file, for virtual columns."""
+def _joined(spark: SparkSession, frame: DataFrame, scan: NativeScan) -> DataFrame:
+    """With what the catalog knows of each file, and without the rows that are deleted."""
     from pyspark.sql.functions import broadcast, col
 
+    facts: dict[str, Any] = _facts(scan) if scan.shape.needs_facts else {}
+    if scan.shape.has_deletes:
+        deleted = in_threads(lambda file: file.task.deleted(), scan.files)
+        if (
+            sum(int(positions[-1]) for positions in deleted if len(positions)) // 8
+            > MAX_BITMAP_BYTES
+        ):
+            frame = _without(spark, frame, scan, deleted)
+        else:
+            facts["deleted"] = _bitmaps(deleted)
+    if not facts:
+        return frame
+    facts["file_size"] = pa.array([file.footer.size for file in scan.files], pa.int64())
+    known = broadcast(spark.createDataFrame(pa.table(facts)))
+    joined = frame.join(known, col("size") == col("file_size"))
+    return joined.where(f"NOT {_IS_DELETED}") if "deleted" in facts else joined
+
+
+def _facts(scan: NativeScan) -> dict[str, pa.Array]:
     files = [file.task.file for file in scan.files]
-    facts = pa.table(
-        {
-            "file_size": pa.array([file.footer.size for file in scan.files], pa.int64()),
-            "first_row_id": pa.array([file.row_id_start for file in files], pa.int64()),
-            "begin_snapshot": pa.array([file.begin_snapshot for file in files], pa.int64()),
-            "filename": pa.array([file.path for file in files], pa.string()),
-        }
-    )
-    known = broadcast(spark.createDataFrame(facts))
-    return frame.join(known, col("size") == col("file_size"))
+    return {
+        "first_row_id": pa.array([file.row_id_start for file in files], pa.int64()),
+        "begin_snapshot": pa.array([file.begin_snapshot for file in files], pa.int64()),
+        "filename": pa.array([file.path for file in files], pa.string()),
+    }
+
+
+def _bitmaps(deleted: list[Positions]) -> pa.ListArray:
+    words = [_bitmap(positions) for positions in deleted]
+    ends = np.cumsum([0, *(len(bitmap) for bitmap in words)], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(np.concatenate(words)))
+
+
+def _bitmap(positions: Positions) -> np.ndarray:
+    count = int(positions[-1]) // 64 + 1 if len(positions) else 0
+    bits = np.zeros(count * 64, np.bool_)
+    bits[positions] = True
+    return np.packbits(bits, bitorder="little").view(np.int64)
+
+
+def _without(
+    spark: SparkSession, frame: DataFrame, scan: NativeScan, deleted: list[Positions]
+) -> DataFrame:
+    """An anti join on one number: the size of the file, then the position in it."""
+    from pyspark.sql.functions import broadcast, expr
+
+    keys = [
+        (file.footer.size << POSITION_BITS) + positions
+        for file, positions in zip(scan.files, deleted, strict=True)
+    ]
+    known = broadcast(spark.createDataFrame(pa.table({"deleted": np.concatenate(keys)})))
+    return frame.join(known, expr(f"(size << {POSITION_BITS}) + position = deleted"), "left_anti")
+
+
+def _cast(sql: str, target: DataType) -> str:
+    return f"CAST({sql} AS {_sql_type(target)})"
+
+
+def _sql_type(type: DataType) -> str:
+    """A type as SQL; Spark's own text does not quote the names of fields."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(type, StructType):
+        fields = [f"{quoted(field.name)}: {_sql_type(field.dataType)}" for field in type]
+        return f"STRUCT<{', '.join(fields)}>"
+    if isinstance(type, ArrayType):
+        return f"ARRAY<{_sql_type(type.elementType)}>"
+    if isinstance(type, MapType):
+        return f"MAP<{_sql_type(type.keyType)}, {_sql_type(type.valueType)}>"
+    return str(type.simpleString())
 
 
 def quoted(name: str) -> str:

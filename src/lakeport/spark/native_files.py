@@ -143,6 +143,9 @@ def _shape(task: FileTask, footer: Footer) -> Shape | None:
     has_ids = any(node.id is not None for node in fields)
     if file.partial_rows or not unambiguous([node.name for node in fields]):
         return None
+    # Spark keeps what it knows of a file under that name.
+    if any(node.name.lower() == "_metadata" for node in fields):
+        return None
     if task.names is None and not has_ids:
         return None
     if footer.size >> SIZE_BITS or footer.rows >> POSITION_BITS:
@@ -178,7 +181,7 @@ def _column(
         return column
     node = find_node(footer.fields, column, task.names)
     if node is not None:
-        return file_column(node, column, task.names)
+        return file_column(node, column, mapped=task.names is not None)
     entry = (task.names or {}).get(column.id)
     if entry is None or not entry.is_partition:
         return literal(column, column.initial_default)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from lakeport.ducklake import Column, kernel
@@ -67,11 +68,14 @@ class Literal:
     target: DataType
 
 
-def file_column(
-    node: Node, column: Column, names: Mapping[int, NameMapping] | None
-) -> FileColumn | None:
-    """How Spark reads a column from a file's field; None if it cannot do that exactly."""
-    shaped = _shaped(node, column, names)
+# Most files of a table have the same fields.
+@lru_cache(maxsize=4096)
+def file_column(node: Node, column: Column, *, mapped: bool) -> FileColumn | None:
+    """How Spark reads a column from a file's field; None if it cannot do that exactly.
+
+    Fields of a `mapped` file have names and no ids.
+    """
+    shaped = _shaped(node, column, mapped=mapped)
     if shaped is None:
         return None
     target, has_floats = spark_data_type(column), _has_floats(column)
@@ -110,11 +114,11 @@ def unambiguous(names: Sequence[str]) -> bool:
     return len({name.lower() for name in names}) == len(names)
 
 
-def _shaped(node: Node, column: Column, names: Mapping[int, NameMapping] | None) -> Column | None:
+def _shaped(node: Node, column: Column, *, mapped: bool = False) -> Column | None:
     """The column with the names and types that it has in the file."""
     if column.type in ("struct", "list", "map"):
         # Mapped names inside lists and maps follow the writer's own nesting.
-        if node.type != column.type or names is not None:
+        if node.type != column.type or mapped:
             return None
         children = _struct(node, column) if column.type == "struct" else _items(node, column)
         return None if children is None else replace(column, name=node.name, children=children)
@@ -135,7 +139,7 @@ def _struct(node: Node, column: Column) -> tuple[Column, ...] | None:
             # Spark gives NULL for a field that the file does not have.
             children.append(replace(child, name=_absent(node, child)))
             continue
-        shaped = _shaped(inner, child, None)
+        shaped = _shaped(inner, child)
         if shaped is None:
             return None
         children.append(shaped)
@@ -146,7 +150,7 @@ def _struct(node: Node, column: Column) -> tuple[Column, ...] | None:
 
 def _items(node: Node, column: Column) -> tuple[Column, ...] | None:
     pairs = zip(node.children, column.children, strict=True)
-    shaped = [_shaped(inner, child, None) for inner, child in pairs]
+    shaped = [_shaped(inner, child) for inner, child in pairs]
     items = tuple(child for child in shaped if child is not None)
     return items if len(items) == len(shaped) else None
 

@@ -9,11 +9,13 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
+import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.errors import CancelledError, LakeportError, UnavailableError
+from lakeport.errors import CancelledError, InternalError, LakeportError, UnavailableError
 from lakeport.spark.inlet import Inlet, PausedError
-from lakeport.spark.push import DONE, FAILED, PAUSED
+from lakeport.spark.push import DONE, FAILED, PAUSED, SHARED, WANT
+from lakeport.spark.segments import Segment, Segments
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -22,6 +24,8 @@ __all__ = ["PORT", "Receiver", "receiver_of"]
 
 PORT: Final = "spark.lakeport.port"
 """The setting for the port that executors send to; any free one without it."""
+
+_MAX_SEGMENTS: Final = 32
 
 _lock = threading.Lock()
 _current: tuple[str, Receiver] | None = None
@@ -48,16 +52,18 @@ def receiver_of(context: SparkContext) -> Receiver:
             # Spark fills in the host; on Kubernetes it is a service, and not an address here.
             host = conf.get("spark.driver.host") or "127.0.0.1"
             bind = conf.get("spark.driver.bindAddress") or host
-            _current = application, Receiver(bind, host, int(conf.get(PORT) or 0))
+            shared = Segments(min(4 + 2 * context.defaultParallelism, _MAX_SEGMENTS))
+            _current = application, Receiver(bind, host, int(conf.get(PORT) or 0), shared=shared)
         return _current[1]
 
 
 class Receiver:
     """Routes what tasks send to the inlets of the scans that they belong to."""
 
-    def __init__(self, bind: str, host: str, port: int = 0) -> None:
+    def __init__(self, bind: str, host: str, port: int = 0, *, shared: Segments) -> None:
         # Only single operations, which are atomic: the garbage collector may end a scan anywhere.
         self._inlets: dict[str, Inlet] = {}
+        self.shared = shared
         self._service = _Service(self, _location(bind, port))
         self.location = _location(host, self._service.port)
 
@@ -105,7 +111,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
             raise flight.FlightUnauthenticatedError("no such scan") from None
         inlet = self._receiver.inlet(scan, secret)
         try:
-            _receive(inlet, task, reader)
+            _Delivery(inlet, task, self._receiver.shared, writer).receive(reader)
         except PausedError as error:
             raise flight.FlightUnavailableError(str(error), PAUSED) from None
         except CancelledError as error:
@@ -114,17 +120,64 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
             raise flight.FlightServerError(str(error)) from None
 
 
-def _receive(inlet: Inlet, task: int, reader: Any) -> None:
-    while True:
+class _Delivery:
+    """What one attempt of a task sends."""
+
+    def __init__(self, inlet: Inlet, task: int, shared: Segments, writer: Any) -> None:
+        self._inlet = inlet
+        self._task = task
+        self._shared = shared
+        self._writer = writer
+        self._lent: Segment | None = None
+        """A segment that the task may be writing to."""
+
+    def receive(self, reader: Any) -> None:
+        """Take everything."""
         try:
-            chunk = reader.read_chunk()
+            while True:
+                chunk = reader.read_chunk()
+                metadata = b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
+                if chunk.data is not None:
+                    self._take_back()
+                    self._offer(metadata, chunk.data)
+                else:
+                    self._hear(metadata)
         except StopIteration:
             return
-        metadata = b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
-        if chunk.data is not None:
-            number = int.from_bytes(metadata, "big")
-            inlet.offer(task, number, chunk.data, patience=inlet.patience)
+        finally:
+            if self._lent is not None:
+                self._shared.discard(self._lent)
+
+    def _hear(self, metadata: bytes) -> None:
+        if metadata == WANT:
+            self._lend()
+        elif metadata.startswith(SHARED):
+            number, length = metadata[len(SHARED) : -8], int.from_bytes(metadata[-8:], "big")
+            self._offer(number, self._unpack(length))
+            self._lend()
         elif metadata.startswith(DONE):
-            inlet.complete(task, int.from_bytes(metadata[len(DONE) :], "big"))
+            self._take_back()
+            self._inlet.complete(self._task, int.from_bytes(metadata[len(DONE) :], "big"))
         elif metadata.startswith(FAILED):
-            inlet.explain(task, metadata[len(FAILED) :].decode(errors="replace"))
+            self._inlet.explain(self._task, metadata[len(FAILED) :].decode(errors="replace"))
+
+    def _offer(self, number: bytes, batch: pa.RecordBatch) -> None:
+        inlet = self._inlet
+        inlet.offer(self._task, int.from_bytes(number, "big"), batch, patience=inlet.patience)
+
+    def _lend(self) -> None:
+        self._take_back()
+        self._lent = self._shared.take()
+        self._writer.write(b"" if self._lent is None else self._lent.name.encode())
+
+    def _unpack(self, length: int) -> pa.RecordBatch:
+        if self._lent is None:
+            raise InternalError("a scan task speaks of memory that it was not given")
+        lent, self._lent = self._lent, None
+        return self._shared.batch(lent, length)
+
+    def _take_back(self) -> None:
+        """The task goes on without the segment that it was given."""
+        if self._lent is not None:
+            self._shared.give_back(self._lent)
+            self._lent = None

@@ -42,10 +42,11 @@ class FailsAtFirst:
     failures: int
     victim: str = ""
     """Who is killed: the `worker` or the `executor`; nobody without it."""
+    rows: int = 10
 
     def read(self) -> Iterator[pa.RecordBatch]:
         attempt = self._attempt()
-        for number, batch in enumerate(Rows(self.task).read()):
+        for number, batch in enumerate(Rows(self.task, rows=self.rows).read()):
             if attempt < self.failures and number == 2:
                 self._fail()
             yield batch

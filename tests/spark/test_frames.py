@@ -1,0 +1,413 @@
+"""DataFrames: the rows of `to_table()`, read by Spark itself where that is exact, else by Arrow."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeport.ducklake import ScanPlan
+from lakeport.errors import InvalidArgumentError
+from lakeport.spark.values import spark_arrow_schema, spark_batch, spark_schema
+
+MakeLake = Callable[..., Any]
+
+IN_FILES = "DATA_INLINING_ROW_LIMIT 0"
+VIRTUAL = ("rowid", "snapshot_id", "filename", "file_row_number")
+
+
+def rows(table: pa.Table) -> Counter[str]:
+    return Counter(map(repr, table.to_pylist()))
+
+
+def expected(plan: ScanPlan) -> Counter[str]:
+    """The rows that the plan gives in this process, in Spark's types."""
+    batches = [spark_batch(batch, plan.columns) for batch in plan.read()]
+    return rows(pa.Table.from_batches(batches, spark_arrow_schema(plan.columns)))
+
+
+def physical_plan(frame: Any) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def is_native(frame: Any) -> bool:
+    """Whether Spark reads Parquet itself, without any Python."""
+    plan = physical_plan(frame)
+    return "FileScan parquet" in plan and "MapInArrow" not in plan
+
+
+def check(plan: Any, spark: Any, *, native: bool | None = None) -> Any:
+    """The DataFrame of a plan, after it was compared with what is read in this process."""
+    frame = plan.to_spark(spark)
+    assert frame.schema == spark_schema(plan.columns)
+    assert rows(frame.toArrow()) == expected(plan)
+    if native is not None:
+        assert is_native(frame) is native
+    return frame
+
+
+def test_a_filter_on_columns_that_swapped_their_names_finds_their_rows(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS a, 1000 + i AS b FROM range(100) r(i)",
+        "ALTER TABLE t RENAME COLUMN a TO c",
+        "ALTER TABLE t RENAME COLUMN b TO a",
+        "ALTER TABLE t RENAME COLUMN c TO b",
+        "INSERT INTO t (a, b) SELECT i, 5000 + i FROM range(10) r(i)",
+    )
+    with lake.open() as ours:
+        frame = check(ours.table("t").scan(), spark, native=True)
+        check(ours.table("t").scan(filter="a > 1050 AND b < 80"), spark, native=True)
+
+    assert frame.where("a >= 1000").count() == 100
+    assert frame.where("b >= 5000").count() == 10
+
+
+def test_a_column_that_was_dropped_and_added_again_has_none_of_its_old_values(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id, i AS v FROM range(100) r(i)",
+        "ALTER TABLE t DROP COLUMN v",
+        "ALTER TABLE t ADD COLUMN v INTEGER",
+        "INSERT INTO t SELECT i, i FROM range(7) r(i)",
+    )
+    with lake.open() as ours:
+        frame = check(ours.table("t").scan(), spark, native=True)
+
+    assert frame.where("v IS NULL").count() == 100
+    assert frame.where("v IS NOT NULL").count() == 7
+
+
+@pytest.mark.parametrize("folder", ["with space", "a%20b%", "h#sh", "pl+us", "ünï🦆", "[x]{y}*?"])
+def test_deleted_rows_stay_deleted_whatever_the_path_looks_like(
+    spark: Any, make_lake: MakeLake, tmp_path: Path, folder: str
+) -> None:
+    lake = make_lake(options=IN_FILES, data_path=f"{tmp_path / folder}/")
+    lake.execute(
+        "CREATE TABLE t(id INTEGER, p VARCHAR)",
+        "ALTER TABLE t SET PARTITIONED BY (p)",
+        "INSERT INTO t SELECT i, ['a b', 'c/d', 'ü%'][1 + i % 3] FROM range(300) r(i)",
+        "DELETE FROM t WHERE id % 5 = 0",
+    )
+    with lake.open() as ours:
+        frame = check(ours.table("t").scan(["id", *VIRTUAL]), spark, native=True)
+
+    assert frame.count() == 240
+
+
+def test_files_of_one_size_keep_their_own_deletes(spark: Any, make_lake: MakeLake) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute("CREATE TABLE t(id INTEGER)")
+    for start in (100, 200, 300):
+        lake.execute(f"INSERT INTO t SELECT i FROM range({start}, {start + 50}) r(i)")
+    lake.execute("DELETE FROM t WHERE id IN (100, 201, 302, 303)")
+    with lake.open() as ours:
+        table = ours.table("t")
+        assert len({file.file_size_bytes for file in table.files()}) == 1
+        check(table.scan(["id", *VIRTUAL]), spark, native=True)
+
+
+def test_a_file_that_was_added_twice_is_read_twice(
+    spark: Any, make_lake: MakeLake, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"id": list(range(10))}), tmp_path / "a.parquet")
+    lake = make_lake()
+    add = f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/a.parquet')"
+    lake.execute("CREATE TABLE t(id BIGINT)", add, add)
+    with lake.open() as ours:
+        assert check(ours.table("t").scan(), spark, native=True).count() == 20
+
+
+def test_added_files_are_read_by_name_with_values_from_their_folders(
+    spark: Any, make_lake: MakeLake, tmp_path: Path
+) -> None:
+    for day in (1, 2):
+        folder = tmp_path / "ext" / f"day=2024-01-0{day}" / "region=a%20b"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"ID": [day], "v": [f"v{day}"]}), folder / "f.parquet")
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t(id BIGINT, v VARCHAR, day DATE, region VARCHAR)",
+        f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/ext/**/*.parquet',"
+        " hive_partitioning => true)",
+        "ALTER TABLE t RENAME COLUMN v TO w",
+    )
+    with lake.open() as ours:
+        frame = check(ours.table("t").scan(), spark, native=True)
+
+    assert frame.where("day = DATE '2024-01-02'").collect()[0]["region"] == "a b"
+
+
+def test_a_file_whose_name_spark_thinks_is_hidden_is_read_all_the_same(
+    spark: Any, make_lake: MakeLake, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "_hidden.parquet")
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t(id BIGINT)",
+        f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/_hidden.parquet')",
+    )
+    with lake.open() as ours:
+        assert check(ours.table("t").scan(), spark, native=False).count() == 2
+
+
+def test_spark_prunes_columns_and_pushes_filters_into_the_files(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id, 'v' || i AS v, {'x': i, 'y': i} AS s"
+        " FROM range(100) r(i)",
+        "DELETE FROM t WHERE id = 7",
+        "ALTER TABLE t RENAME COLUMN id TO number",
+    )
+    with lake.open() as ours:
+        frame = ours.table("t").scan().to_spark(spark)
+        filtered = ours.table("t").scan(["v"], filter="number > 90").to_spark(spark)
+
+    chosen = physical_plan(frame.where("number < 50").select("s.x"))
+    assert "PushedFilters: [IsNotNull(id), LessThan(id,50)]" in chosen
+    assert "ReadSchema: struct<id:bigint,s:struct<x:bigint>" in chosen
+    assert "BroadcastHashJoin" in chosen
+    assert "Exchange hashpartitioning" not in chosen
+    assert "GreaterThan(id,90)" in physical_plan(filtered)
+    assert frame.where("number < 50").count() == 49
+
+
+def test_spark_filters_on_floats_lose_no_nan_and_no_negative_zero(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t(f DOUBLE, s STRUCT(g FLOAT))",
+        "INSERT INTO t SELECT -0.0, {'g': -0.0} FROM range(100)",
+        "INSERT INTO t SELECT f, {'g': f} FROM"
+        " (SELECT if(i = 3, 'nan'::DOUBLE, i) AS f FROM range(100) r(i))",
+    )
+    with lake.open() as ours:
+        frame = check(ours.table("t").scan(), spark, native=True)
+
+    for name, kind in (("f", "DOUBLE"), ("s.g", "FLOAT")):
+        assert frame.where(f"{name} = CAST(0 AS {kind})").count() == 101
+        assert frame.where(f"{name} > CAST(1000 AS {kind})").count() == 1
+
+
+def test_a_filter_that_spark_has_no_words_for_is_still_exact(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute("CREATE TABLE t AS SELECT i AS id, 'v' || i AS v FROM range(100) r(i)")
+    with lake.open() as ours:
+        plan = ours.table("t").scan(["id"], filter="md5(v) < '8' AND id > 10")
+        frame = check(plan, spark, native=False)
+
+    assert 0 < frame.count() < 89
+
+
+def test_types_that_spark_lacks_come_through_arrow(spark: Any, make_lake: MakeLake) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t(id INTEGER, u UUID, l UUID[], t TIME, n TIMESTAMP_NS, i INTERVAL)",
+        "INSERT INTO t SELECT i, uuid(), [uuid()], '24:00:00', '2024-01-01 00:00:00.000000001',"
+        " INTERVAL '1 month 2 days 3 seconds' FROM range(50) r(i)",
+    )
+    with lake.open() as ours:
+        frame = check(ours.table("t").scan(), spark, native=False)
+        check(ours.table("t").scan(["id"]), spark, native=True)
+
+    first = frame.first()
+    assert first["t"] == "24:00:00"
+    assert first["n"] == 1704067200000000001
+    assert first["i"].asDict() == {"months": 1, "days": 2, "micros": 3_000_000}
+    assert frame.where(f"u = '{first['u']}'").count() == 1
+
+
+def test_moments_beyond_the_calendar_keep_their_numbers_on_both_routes(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake()
+    values = (
+        "('infinity', 'infinity'), ('-infinity', '-infinity'), ('0044-03-15 (BC)', '290000-12-31')"
+    )
+    lake.execute(
+        "CREATE TABLE t(d DATE, ts TIMESTAMP)",
+        f"INSERT INTO t VALUES {values}",
+        "CALL ducklake_flush_inlined_data('lake')",
+        f"INSERT INTO t VALUES {values}",
+    )
+    with lake.open() as ours:
+        plan = ours.table("t").scan()
+        frame = plan.to_spark(spark)
+
+    found = frame.selectExpr("unix_date(d) AS d", "CAST(ts AS STRING) AS ts").collect()
+    assert Counter(row["d"] for row in found)[2**31 - 1] == 2
+    assert set(Counter(row["ts"] for row in found).values()) == {2}
+
+
+def test_an_integer_of_39_digits_is_an_error_that_says_so(spark: Any, make_lake: MakeLake) -> None:
+    lake = make_lake()
+    lake.execute("CREATE TABLE t(h HUGEINT)", f"INSERT INTO t VALUES ({2**127 - 1})")
+    with lake.open() as ours, pytest.raises(InvalidArgumentError, match="39 digits"):
+        ours.table("t").scan().to_spark(spark)
+
+
+def test_an_empty_plan_has_the_schema_of_its_columns(spark: Any, make_lake: MakeLake) -> None:
+    lake = make_lake()
+    lake.execute("CREATE TABLE t(id INTEGER, u UUID, s STRUCT(x UBIGINT))")
+    with lake.open() as ours:
+        frame = check(ours.table("t").scan(["u", "s", "rowid"]), spark)
+
+    assert frame.count() == 0
+    assert frame.schema.simpleString() == "struct<u:string,s:struct<x:decimal(20,0)>,rowid:bigint>"
+
+
+def test_a_plan_without_columns_still_has_its_rows(
+    spark: Any, make_lake: MakeLake, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"id": [200, 201, 202]}), tmp_path / "_only_by_arrow.parquet")
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id FROM range(100) r(i)",
+        "INSERT INTO t VALUES (300), (301)",
+        "DELETE FROM t WHERE id < 10",
+        f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/_only_by_arrow.parquet')",
+    )
+    with lake.open() as ours:
+        frame = ours.table("t").scan([]).to_spark(spark)
+
+    assert frame.columns == []
+    assert frame.count() == 95
+
+
+def test_pieces_of_a_large_file_are_read_once(spark: Any, make_lake: MakeLake) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CALL ducklake_set_option('lake', 'parquet_row_group_size', 2048)",
+        "CREATE TABLE t AS SELECT i AS id FROM range(20000) r(i)",
+        "DELETE FROM t WHERE id BETWEEN 3000 AND 9000",
+    )
+    with lake.open() as ours:
+        plan = ours.table("t").scan(task_bytes=1000)
+        assert len(plan.tasks) > 5
+        frame = check(plan, spark, native=True)
+
+    # Row groups are skipped, and positions still count from the beginning of the file.
+    assert frame.where("id >= 2999 AND id < 9005").count() == 5
+
+
+def test_many_shapes_of_files_are_few_scans(spark: Any, make_lake: MakeLake) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute("CREATE TABLE t(id INTEGER, c0 INTEGER)")
+    for number in range(20):
+        lake.execute(
+            f"INSERT INTO t (id, c{number}) VALUES ({number}, {number})",
+            f"ALTER TABLE t RENAME COLUMN c{number} TO c{number + 1}",
+        )
+    with lake.open() as ours:
+        frame = check(ours.table("t").scan(), spark)
+
+    assert physical_plan(frame).count("FileScan parquet") == 16
+
+
+def test_the_settings_of_a_session_do_not_change_the_rows(spark: Any, make_lake: MakeLake) -> None:
+    lake = make_lake()
+    lake.execute(
+        'CREATE TABLE t("Id" INTEGER, ts TIMESTAMP, tz TIMESTAMPTZ, d DATE)',
+        "INSERT INTO t SELECT i, '2024-03-10 02:30:00', '2024-03-10 02:30:00+00', '0033-01-01'"
+        " FROM range(50) r(i)",
+        "INSERT INTO t VALUES (1, '2024-03-10 02:30:00', '2024-03-10 02:30:00+00', '0033-01-01')",
+        'DELETE FROM t WHERE "Id" = 3',
+    )
+    other = spark.newSession()
+    for name, value in {
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.parquet.fieldId.read.enabled": "false",
+        "spark.sql.files.ignoreMissingFiles": "true",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+    }.items():
+        other.conf.set(name, value)
+    with lake.open() as ours:
+        check(ours.table("t").scan(), other, native=True)
+        lost = ours.table("t").scan().to_spark(other)
+
+    shutil.rmtree(lake.data_path)
+    with pytest.raises(Exception, match=r"(?i)not exist|not found"):
+        lost.collect()
+
+
+def test_the_change_feed_is_a_dataframe_too(spark: Any, make_lake: MakeLake) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id, 'a' AS v FROM range(20) r(i)",
+        "UPDATE t SET v = 'b' WHERE id < 3",
+        "DELETE FROM t WHERE id = 9",
+        "INSERT INTO t VALUES (50, 'c')",
+        "CALL ducklake_merge_adjacent_files('lake')",
+    )
+    with lake.open() as ours:
+        changes = ours.table("t").changes(2)
+        check(changes.insertions, spark)
+        check(changes.deletions, spark)
+
+
+def test_names_that_only_spark_finds_equal_are_columns_of_their_own(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute('CREATE TABLE t("é" INTEGER, "É" INTEGER)', "INSERT INTO t VALUES (1, 2)")
+    with lake.open() as ours:
+        assert ours.table("t").scan().to_spark(spark).collect() == [(1, 2)]
+
+
+CONNECT = """
+import os, sys
+from lakeport import Lake
+from lakeport.spark.java import java_home
+
+os.environ.update(JAVA_HOME=str(java_home()), PYSPARK_PYTHON=sys.executable)
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+with Lake.open(sys.argv[1]) as lake:
+    native = lake.table("t").scan(["id", "rowid"], "id < 90").to_spark(spark)
+    arrow = lake.table("t").scan().to_spark(spark)
+    print(native.count(), native.agg({"rowid": "sum"}).first()[0], arrow.count())
+    print(arrow.where("u IS NOT NULL").count(), sorted(arrow.columns))
+spark.stop()
+"""
+
+
+def test_dataframes_work_on_spark_connect(make_lake: MakeLake, tmp_path: Path) -> None:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id, uuid() AS u FROM range(100) r(i)",
+        "INSERT INTO t VALUES (5, NULL)",
+        "DELETE FROM t WHERE id BETWEEN 10 AND 19",
+    )
+    lake.detach()
+    script = tmp_path / "connect.py"
+    script.write_text(CONNECT)
+
+    command = [sys.executable, str(script), lake.uri]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    ids = [i for i in range(90) if not 10 <= i < 20]
+    assert done.stdout.split("\n")[:2] == [
+        f"81 {sum(ids) + 100} 91",
+        "90 ['id', 'u']",
+    ]
