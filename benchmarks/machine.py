@@ -15,11 +15,11 @@ _PACKAGES: Final = ("lakeport", "pyarrow", "pyspark", "duckdb", "grpcio", "numpy
 
 
 def facts() -> dict[str, Any]:
-    """Cores, memory, load, system and versions."""
+    """Cores, memory, how busy the cores are, system and versions."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        "load_before": round(os.getloadavg()[0], 2),
+        "busy_before": psutil.cpu_percent(interval=2.0) / 100,
         "system": platform.system(),
         "architecture": platform.machine(),
         "python": platform.python_version(),

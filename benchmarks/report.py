@@ -18,6 +18,7 @@ from benchmarks.suite import Result
 __all__ = ["BUSY", "Report", "goal_text", "value_text"]
 
 BUSY: Final = "The machine was busy: ratios of times mean little."
+_BUSY: Final = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class Report:
     @property
     def was_busy(self) -> bool:
         """Whether others used the machine: processes that share cores are then favoured."""
-        return bool(self.machine["load_before"] > self.machine["cores"] / 4)
+        return bool(self.machine["busy_before"] > _BUSY)
 
     def tables(self) -> Group:
         """What is printed."""

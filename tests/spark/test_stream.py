@@ -305,7 +305,7 @@ def test_a_stranger_cannot_send_rows_into_a_scan(spark: Any) -> None:
     from pyarrow import flight
 
     receiver = receiver_of(spark.sparkContext)
-    request = msgpack.packb({"scan": "lakeport-scan-x", "secret": "guess", "task": 0})
+    request = msgpack.packb({"scan": "lakeport-scan-x", "secret": "guess"})
     client = flight.connect(receiver.location)
 
     def send() -> None:

@@ -44,6 +44,7 @@ class Catalogs:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        _close(self._opened)
         self._stack.close()
 
     @property
@@ -61,21 +62,28 @@ class Catalogs:
 
         If one cannot be opened, nothing changes.
         """
-        opened = {
-            name: self._opened[name] if self._lakes.get(name) == lake else self._open(lake)
-            for name, lake in lakes.items()
-        }
-        self._lakes, self._opened = dict(lakes), opened
-        return opened
+        kept = {name: c for name, c in self._opened.items() if lakes.get(name) == self._lakes[name]}
+        fresh: dict[str, Catalog] = {}
+        try:
+            for name in lakes.keys() - kept.keys():
+                fresh[name] = self._open(lakes[name])
+        except LakeportError:
+            _close(fresh)
+            raise
+        self._lakes = dict(lakes)
+        self._opened = {name: kept.get(name) or fresh[name] for name in lakes}
+        return self._opened
 
     def reload(self, server: Server, read: Callable[[], Mapping[str, LakeSettings]]) -> None:
         """Serve what the settings say now; if they are wrong, go on as before and say why."""
-        before = self._lakes
+        before, were = self._lakes, self._opened
         try:
             server.replace_catalogs(self.open(read()))
         except LakeportError as error:
             _log.error("the catalogs stay as they are: %s", error)
             return
+        # What still runs on them has its plan already, or opens a connection again.
+        _close({n: catalog for n, catalog in were.items() if self._opened.get(n) is not catalog})
         after = self._lakes
         _log.info(
             "reloaded the catalogs",
@@ -106,3 +114,10 @@ class Catalogs:
             metadata_schema=lake.metadata_schema,
             direct_reads=lake.direct_reads,
         )
+
+
+def _close(catalogs: Mapping[str, Catalog]) -> None:
+    """Close the lakes among some catalogs; others belong to whoever made them."""
+    for catalog in catalogs.values():
+        if isinstance(catalog, LakeCatalog):
+            catalog.close()

@@ -190,6 +190,8 @@ def _open_postgresql(location: Location) -> Any:
 
     connection = psycopg.connect(**{"connect_timeout": "10", **location.parameters})  # type: ignore[arg-type]
     connection.execute("SET TIME ZONE 'UTC'")
+    # Until a large commit is analyzed, PostgreSQL expects one row and joins by nested loops.
+    connection.execute("SET enable_nestloop = off")
     connection.commit()
     return connection
 

@@ -8,7 +8,8 @@ pyarrow, not the rest of the pipeline.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
@@ -27,6 +28,9 @@ FAILED: Final = b"failed"
 PAUSED: Final = b"paused"
 WANT: Final = b"want"
 SHARED: Final = b"shared"
+
+PLACE: Final = struct.Struct(">QQ")
+"""The number of a task, and the number of a batch in it."""
 
 _SMALL: Final = 256 * 1024
 
@@ -52,15 +56,15 @@ class PushTasks:
     schema: pa.Schema
     """The schema of every batch."""
 
-    def __call__(self, tasks: Iterable[tuple[int, ReadTask]]) -> Iterator[int]:
-        """Run the tasks of a partition; gives the number of batches of each."""
-        for number, task in tasks:
-            yield self._push(number, task)
+    def __call__(self, groups: Iterable[Sequence[tuple[int, ReadTask]]]) -> Iterator[int]:
+        """Run the tasks of a partition, which are numbered; gives the number of batches."""
+        for group in groups:
+            yield self._push(group)
         _settle()
 
-    def _push(self, number: int, task: ReadTask) -> int:
+    def _push(self, group: Sequence[tuple[int, ReadTask]]) -> int:
         try:
-            return self._send(number, task)
+            return self._send(group)
         except (flight.FlightCancelledError, flight.FlightUnauthenticatedError):
             # The consumer is gone: nobody wants the rest.
             return -1
@@ -74,39 +78,48 @@ class PushTasks:
                 "to an address that it can reach, or spark.lakeport.route to 'collect'"
             ) from None
 
-    def _send(self, number: int, task: ReadTask) -> int:
-        request = {"scan": self.scan, "secret": self.secret, "task": number}
+    def _send(self, group: Sequence[tuple[int, ReadTask]]) -> int:
+        request = {"scan": self.scan, "secret": self.secret}
         descriptor = flight.FlightDescriptor.for_command(msgpack.packb(request))
         writer, answers = _client(self.location).do_put(descriptor, self.schema)
         with writer:
             courier = _Courier(self.location, writer, answers)
-            for batch in _read(task, writer):
-                courier.send(batch)
-            writer.write_metadata(DONE + courier.sent.to_bytes(8, "big"))
-        return courier.sent
+            return sum(courier.run(number, task) for number, task in group)
 
 
 class _Courier:
-    """Sends the batches of one attempt of a task, each the quickest way."""
+    """Sends the batches of tasks over one stream, each the quickest way."""
 
     def __init__(self, location: str, writer: Any, answers: Any) -> None:
-        self.sent = 0
         self._location = location
         self._writer = writer
         self._answers = answers
         self._asked = False
         """Whether the driver owes the name of a segment; it gives one for each that was used."""
 
-    def send(self, batch: pa.RecordBatch) -> None:
-        """Send the next batch."""
-        number = self.sent.to_bytes(8, "big")
+    def run(self, number: int, task: ReadTask) -> int:
+        """Send the batches of a task; how many there were. If it fails, the driver hears why."""
+        sent = 0
+        try:
+            for batch in task.read():
+                self._send(PLACE.pack(number, sent), batch)
+                sent += 1
+        except flight.FlightError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"[:_MAX_REASON]
+            self._writer.write_metadata(FAILED + PLACE.pack(number, sent) + reason.encode())
+            raise
+        self._writer.write_metadata(DONE + PLACE.pack(number, sent))
+        return sent
+
+    def _send(self, place: bytes, batch: pa.RecordBatch) -> None:
         length = self._share(batch)
         if length is None:
-            self._writer.write_with_metadata(batch, number)
+            self._writer.write_with_metadata(batch, place)
         else:
-            self._writer.write_metadata(SHARED + number + length.to_bytes(8, "big"))
+            self._writer.write_metadata(SHARED + place + length.to_bytes(8, "big"))
             self._asked = True
-        self.sent += 1
 
     def _share(self, batch: pa.RecordBatch) -> int | None:
         """Write a large batch to a segment, if the driver has one; its length there."""
@@ -124,16 +137,6 @@ class _Courier:
         except OSError:
             _unshared.add(self._location)
             return None
-
-
-def _read(task: ReadTask, writer: Any) -> Iterator[pa.RecordBatch]:
-    """The batches of a task; if it fails, the driver hears why."""
-    try:
-        yield from task.read()
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"[:_MAX_REASON]
-        writer.write_metadata(FAILED + reason.encode())
-        raise
 
 
 # Drivers whose memory cannot be reached from here.

@@ -14,7 +14,7 @@ from pyarrow import flight
 
 from lakeport.errors import CancelledError, InternalError, LakeportError, UnavailableError
 from lakeport.spark.inlet import Inlet, PausedError
-from lakeport.spark.push import DONE, FAILED, PAUSED, SHARED, WANT
+from lakeport.spark.push import DONE, FAILED, PAUSED, PLACE, SHARED, WANT
 from lakeport.spark.segments import Segment, Segments
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
         try:
             request = msgpack.unpackb(descriptor.command)
-            scan, secret, task = request["scan"], request["secret"], int(request["task"])
+            scan, secret = request["scan"], request["secret"]
         except (ValueError, TypeError, KeyError):
             raise flight.FlightUnauthenticatedError("no such scan") from None
         inlet = self._receiver.inlet(scan, secret)
         try:
-            _Delivery(inlet, task, self._receiver.shared, writer).receive(reader)
+            _Delivery(inlet, self._receiver.shared, writer).receive(reader)
         except PausedError as error:
             raise flight.FlightUnavailableError(str(error), PAUSED) from None
         except CancelledError as error:
@@ -121,11 +121,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class _Delivery:
-    """What one attempt of a task sends."""
+    """What one Spark task sends: the batches of its scan tasks, one after the other."""
 
-    def __init__(self, inlet: Inlet, task: int, shared: Segments, writer: Any) -> None:
+    def __init__(self, inlet: Inlet, shared: Segments, writer: Any) -> None:
         self._inlet = inlet
-        self._task = task
         self._shared = shared
         self._writer = writer
         self._lent: Segment | None = None
@@ -152,29 +151,30 @@ class _Delivery:
         if metadata == WANT:
             self._lend()
         elif metadata.startswith(SHARED):
-            number, length = metadata[len(SHARED) : -8], int.from_bytes(metadata[-8:], "big")
-            self._offer(number, self._unpack(length))
+            self._offer(metadata[len(SHARED) : -8], self._unpack(metadata[-8:]))
             self._lend()
         elif metadata.startswith(DONE):
             self._take_back()
-            self._inlet.complete(self._task, int.from_bytes(metadata[len(DONE) :], "big"))
+            self._inlet.complete(*PLACE.unpack(metadata[len(DONE) :]))
         elif metadata.startswith(FAILED):
-            self._inlet.explain(self._task, metadata[len(FAILED) :].decode(errors="replace"))
+            task, _ = PLACE.unpack_from(metadata, len(FAILED))
+            reason = metadata[len(FAILED) + PLACE.size :].decode(errors="replace")
+            self._inlet.explain(task, reason)
 
-    def _offer(self, number: bytes, batch: pa.RecordBatch) -> None:
-        inlet = self._inlet
-        inlet.offer(self._task, int.from_bytes(number, "big"), batch, patience=inlet.patience)
+    def _offer(self, place: bytes, batch: pa.RecordBatch) -> None:
+        task, number = PLACE.unpack(place)
+        self._inlet.offer(task, number, batch, patience=self._inlet.patience)
 
     def _lend(self) -> None:
         self._take_back()
         self._lent = self._shared.take()
         self._writer.write(b"" if self._lent is None else self._lent.name.encode())
 
-    def _unpack(self, length: int) -> pa.RecordBatch:
+    def _unpack(self, length: bytes) -> pa.RecordBatch:
         if self._lent is None:
             raise InternalError("a scan task speaks of memory that it was not given")
         lent, self._lent = self._lent, None
-        return self._shared.batch(lent, length)
+        return self._shared.batch(lent, int.from_bytes(length, "big"))
 
     def _take_back(self) -> None:
         """The task goes on without the segment that it was given."""

@@ -177,7 +177,7 @@ class _PushPartition:
 
         context: Any = TaskContext.get()
         number = sender(context.taskAttemptId(), context.partitionId())
-        for _ in self.push([(number, _Rows(batches, self.push.schema))]):
+        for _ in self.push([[(number, _Rows(batches, self.push.schema))]]):
             yield pa.RecordBatch.from_pydict({"sender": [number]})
 
 

@@ -82,6 +82,11 @@ class _Count:
 
     task: ScanTask
 
+    @property
+    def estimated_bytes(self) -> int:
+        """What is read at most."""
+        return self.task.estimated_bytes
+
     def read(self) -> Iterator[pa.RecordBatch]:
         rows = sum(batch.num_rows for batch in _without_columns(self.task).read())
         yield pa.record_batch([[rows]], schema=_COUNT)

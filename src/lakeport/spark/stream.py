@@ -19,6 +19,7 @@ from lakeport.spark.collect import CollectJob, ConnectJob
 from lakeport.spark.failures import scan_error
 from lakeport.spark.inlet import Inlet
 from lakeport.spark.job import Job
+from lakeport.spark.packing import packed
 from lakeport.spark.push import PushTasks, ReadTask
 from lakeport.spark.reader import ScanReader
 from lakeport.spark.receiver import receiver_of
@@ -47,7 +48,9 @@ def stream(
     max_bytes: int = MAX_BYTES,
     patience: float = PATIENCE,
 ) -> pa.RecordBatchReader:
-    """Read tasks on Spark: one Spark task each, batches as they come, in no order.
+    """Read tasks on Spark as one job: batches as they come, in no order.
+
+    Each task is a Spark task; those that say by `estimated_bytes` that they are small share one.
 
     The job starts with the first batch that is asked for. Closing the reader, leaving its `with`
     block or dropping it cancels the job.
@@ -124,9 +127,10 @@ class PushJob(Job):
 
     def _run_once(self, numbers: list[int]) -> None:
         push = PushTasks(self._receiver.location, self.tag, self.inlet.secret, self.schema)
+        context = self.spark.sparkContext
         numbered = [(number, self.tasks[number]) for number in numbers]
-        rdd = self.spark.sparkContext.parallelize(numbered, len(numbered))
-        rdd.mapPartitions(push).collect()
+        groups = packed(numbered, context.defaultParallelism)
+        context.parallelize(groups, len(groups)).mapPartitions(push).collect()
 
 
 _ROUTES: Final[dict[str, type[Job]]] = {"push": PushJob, "collect": CollectJob}
