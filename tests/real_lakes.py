@@ -139,7 +139,9 @@ class RealLake:
             if n not in ("rowid", "snapshot_id")
         ]
         texts = [
-            f"{quote(n)}::JSON::VARCHAR" if t == "JSON" else f"{quote(n)}::VARCHAR"
+            f"CASE WHEN {quote(n)} IS NOT NULL THEN {quote(n)}::JSON::VARCHAR END"
+            if t == "JSON"
+            else f"{quote(n)}::VARCHAR"
             for n, t in columns
         ]
         rows = self.connection.execute(

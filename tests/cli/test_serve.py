@@ -15,6 +15,7 @@ import pytest
 
 import lakeport
 from lakeport.errors import NotFoundError, UnauthenticatedError, UnavailableError
+from tests.auth.certificates import Authority
 from tests.cli.processes import PATIENCE, run, serving
 from tests.cli.served.tank import BATCHES, ROWS
 
@@ -60,6 +61,35 @@ def test_serve_with_a_token_file_lets_in_only_who_has_a_token(tmp_path: Path) ->
     assert "CREATE SECRET" in told
     assert "good-token-123" not in told
     assert "bad-token" not in told
+
+
+def test_serve_speaks_tls_and_may_ask_clients_for_certificates(tmp_path: Path) -> None:
+    authority = Authority("Lakeport")
+    server_pair, client_pair = authority.sign("server"), authority.sign("client")
+    files = {
+        "--tls-cert": server_pair.certificate,
+        "--tls-key": server_pair.key,
+        "--tls-client-ca": authority.certificate,
+    }
+    arguments = []
+    for flag, pem in files.items():
+        path = tmp_path / f"{flag.removeprefix('--')}.pem"
+        path.write_bytes(pem)
+        arguments += [flag, str(path)]
+    with serving("--name", "m", "memory:", *arguments) as server:
+        trusting: dict[str, Any] = {"tls_root_certs": authority.certificate, "timeout": PATIENCE}
+        known: dict[str, Any] = {
+            "cert_chain": client_pair.certificate,
+            "private_key": client_pair.key,
+        }
+        with lakeport.connect(server.location, **trusting, **known) as client:
+            assert client.schemas() == []
+        with (
+            lakeport.connect(server.location, **trusting) as stranger,
+            pytest.raises(UnavailableError),
+        ):
+            stranger.schemas()
+        assert server.location.startswith("grpc+tls://")
 
 
 @pytest.mark.parametrize(

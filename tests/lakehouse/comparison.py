@@ -84,7 +84,9 @@ def read(
     types.pop("rowid", None)
     chosen = [(name, types[name]) for name in columns or types]
     texts = [
-        f"{quote(name)}::JSON::VARCHAR" if type == "JSON" else f"{quote(name)}::VARCHAR"
+        f"CASE WHEN {quote(name)} IS NOT NULL THEN {quote(name)}::JSON::VARCHAR END"
+        if type == "JSON"
+        else f"{quote(name)}::VARCHAR"
         for name, type in chosen
     ]
     condition = f" WHERE {where}" if where else ""

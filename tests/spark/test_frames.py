@@ -16,6 +16,7 @@ import pytest
 
 from lakeport.ducklake import ScanPlan
 from lakeport.errors import InvalidArgumentError
+from lakeport.spark import native
 from lakeport.spark.values import spark_arrow_schema, spark_batch, spark_schema
 
 MakeLake = Callable[..., Any]
@@ -107,7 +108,11 @@ def test_deleted_rows_stay_deleted_whatever_the_path_looks_like(
     assert frame.count() == 240
 
 
-def test_files_of_one_size_keep_their_own_deletes(spark: Any, make_lake: MakeLake) -> None:
+@pytest.mark.parametrize("room", [native.MAX_BITMAP_BYTES, -1], ids=["bitmaps", "anti join"])
+def test_files_of_one_size_keep_their_own_deletes(
+    spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(native, "MAX_BITMAP_BYTES", room)
     lake = make_lake(options=IN_FILES)
     lake.execute("CREATE TABLE t(id INTEGER)")
     for start in (100, 200, 300):
@@ -117,6 +122,18 @@ def test_files_of_one_size_keep_their_own_deletes(spark: Any, make_lake: MakeLak
         table = ours.table("t")
         assert len({file.file_size_bytes for file in table.files()}) == 1
         check(table.scan(["id", *VIRTUAL]), spark, native=True)
+
+
+def test_a_column_that_has_the_name_of_sparks_own_metadata_keeps_its_values(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id, -i AS _metadata FROM range(50) r(i)",
+        "DELETE FROM t WHERE id = 7",
+    )
+    with lake.open() as ours:
+        check(ours.table("t").scan(), spark)
 
 
 def test_a_file_that_was_added_twice_is_read_twice(

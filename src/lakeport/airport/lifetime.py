@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from queue import SimpleQueue
 from types import FrameType
 from typing import Final, Protocol
 
-__all__ = ["DRAIN", "serve_until_signalled"]
+__all__ = ["DRAIN", "leave", "serve_until_signalled"]
 
 _log = logging.getLogger("lakeport")
 
@@ -58,3 +60,10 @@ def serve_until_signalled(
             signal.signal(number, signal.SIG_DFL)
         _log.info("draining: running calls have %g seconds to finish", drain)
         return server.drain(drain)
+
+
+def leave() -> None:
+    """End the process although a client holds a stream, which Flight would wait for."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)

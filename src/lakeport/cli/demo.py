@@ -15,7 +15,7 @@ from rich.console import Console
 
 from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
-from lakeport.airport.lifetime import serve_until_signalled
+from lakeport.airport.lifetime import leave, serve_until_signalled
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import Catalogs
 from lakeport.cli.config import LakeSettings, SparkSettings
@@ -68,10 +68,11 @@ def demo(
                 client.table("public.trips").scan(limit=1).to_arrow()
             _show_queries(console, client)
         show_sql(console, [*attach_sql(server.location, lakes), *_QUERY])
-        if not once:
-            serve_until_signalled(
-                server, ready=lambda: console.print("Serving; Ctrl-C ends it.", style="dim")
-            )
+        finished = once or serve_until_signalled(
+            server, ready=lambda: console.print("Serving; Ctrl-C ends it.", style="dim")
+        )
+    if not finished:
+        leave()
 
 
 def _show_queries(console: Console, client: Client) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lakeport.airport import Server
-from lakeport.airport.lifetime import serve_until_signalled
+from lakeport.airport.lifetime import leave, serve_until_signalled
 from lakeport.auth import TlsConfig, TokenTable
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import Catalogs
@@ -166,7 +163,7 @@ def run_server(
             on_hangup=reload if reloads else None,
         )
     if not finished:
-        _leave()
+        leave()
 
 
 def _server(
@@ -201,10 +198,3 @@ def _passwords(lakes: Iterable[LakeSettings]) -> list[str]:
     return [
         secret for place in places if is_lake(place) for secret in parse_location(place).secrets
     ]
-
-
-def _leave() -> None:
-    """End the process although a client holds a stream, which Flight would wait for."""
-    logging.shutdown()
-    sys.stdout.flush()
-    os._exit(0)

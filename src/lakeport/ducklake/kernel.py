@@ -25,6 +25,7 @@ __all__ = [
     "rebuild_map",
     "rebuild_struct",
     "retype",
+    "variant_as_json",
     "whole",
 ]
 
@@ -71,8 +72,13 @@ def cast(array: pa.Array, column: Column) -> pa.Array:
 def _cast_sql(column: Column) -> str:
     """A variant is shown as JSON, but text that becomes a variant is a string, not a document."""
     if column.type == "variant":
-        return "CAST(CAST(v AS VARIANT) AS JSON)"
+        return variant_as_json("CAST(v AS VARIANT)")
     return f"CAST(v AS {duckdb_type(column)})"
+
+
+def variant_as_json(sql: str) -> str:
+    """A variant as JSON. To DuckDB a variant that holds null is NULL, but its cast is not."""
+    return f"nullif(CAST({sql} AS JSON), 'null')"
 
 
 def literal(text: str | None, column: Column) -> pa.Array:

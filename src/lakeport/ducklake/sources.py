@@ -172,6 +172,8 @@ class _DuckDBSource:
 def _expression(name: str, duckdb_type: str) -> str:
     """A column of the file; variants as JSON, for which Arrow has a type."""
     quoted = '"' + name.replace('"', '""') + '"'
+    if duckdb_type == "VARIANT":
+        return f"{kernel.variant_as_json(quoted)} AS {quoted}"
     if "VARIANT" in duckdb_type:
         return f"CAST({quoted} AS {duckdb_type.replace('VARIANT', 'JSON')}) AS {quoted}"
     return quoted

@@ -52,14 +52,15 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
 
     The session that is active already, if there is one; else a session on `master`, on what
     `SPARK_REMOTE` or `MASTER` name, or on the cores of this machine. Further settings go by
-    keyword, with underscores for dots: `spark_executor_memory="4g"`.
+    keyword, with underscores for dots: `spark_executor_memory="4g"`. Names that have dots are taken
+    as they are: `**{"spark.hadoop.fs.s3a.access_key": …}`.
     """
     try:
         import pyspark.sql  # noqa: F401
     except ImportError:
         raise UnavailableError("Spark is not installed: install lakeport[spark]") from None
 
-    settings = {name.replace("_", "."): str(value) for name, value in conf.items()}
+    settings = {_setting(name): str(value) for name, value in conf.items()}
     active = _active()
     if active is not None:
         return _reuse(active, master, settings)
@@ -67,6 +68,10 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
     if remote is not None:
         return _connect(remote, settings)
     return _classic(master or os.environ.get("MASTER") or _LOCAL, settings)
+
+
+def _setting(keyword: str) -> str:
+    return keyword if "." in keyword else keyword.replace("_", ".")
 
 
 def _active() -> SparkSession | None:
