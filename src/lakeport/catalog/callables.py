@@ -83,8 +83,8 @@ class CallableScalarFunction:
         )
 
 
-class CallableTableFunction:
-    """A callable that takes Python values by name and returns rows."""
+class _RowsFunction:
+    """A callable that returns rows."""
 
     def __init__(
         self,
@@ -101,6 +101,10 @@ class CallableTableFunction:
         self._function = function
         self._schema = schema
         self._wants_options = _wants(function, "options", parameters)
+
+
+class CallableTableFunction(_RowsFunction):
+    """A callable that takes Python values by name and returns rows."""
 
     def schema_for(self, arguments: Arguments) -> pa.Schema:
         """The declared schema, or what the schema callable makes of the arguments."""
@@ -113,24 +117,8 @@ class CallableTableFunction:
         return as_reader(rows, self.schema_for(arguments), f"function {self.name!r}")
 
 
-class CallableInOutFunction:
+class CallableInOutFunction(_RowsFunction):
     """A callable that takes a reader of rows, Python values by name, and returns rows."""
-
-    def __init__(
-        self,
-        name: str,
-        function: Callable[..., Rows],
-        parameters: Sequence[Parameter],
-        schema: SchemaSource,
-        *,
-        comment: str = "",
-    ) -> None:
-        self.name = name
-        self.comment = comment
-        self.signature = FunctionSignature(tuple(parameters))
-        self._function = function
-        self._schema = schema
-        self._wants_options = _wants(function, "options", parameters)
 
     def schema_for_input(self, arguments: Arguments, input_schema: pa.Schema) -> pa.Schema:
         """The declared schema, or what the schema callable makes of input and arguments."""

@@ -191,14 +191,19 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class TableValued:
-    """A table function of a callable."""
+class _ReturnsRows:
+    """A function of a callable that returns rows."""
 
     name: str
     function: Callable[..., Any]
     parameters: ParameterTypes
     schema: SchemaSource
     comment: str
+
+
+@dataclass(frozen=True)
+class TableValued(_ReturnsRows):
+    """A table function of a callable."""
 
     def make(self, schema_name: str, made: Made) -> None:
         """Check the declaration and add the function."""
@@ -217,14 +222,8 @@ class TableValued:
 
 
 @dataclass(frozen=True)
-class InOut:
+class InOut(_ReturnsRows):
     """A table-in table-out function of a callable."""
-
-    name: str
-    function: Callable[..., Any]
-    parameters: ParameterTypes
-    schema: SchemaSource
-    comment: str
 
     def make(self, schema_name: str, made: Made) -> None:
         """Check the declaration and add the function."""
