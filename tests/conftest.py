@@ -25,7 +25,11 @@ def spark() -> Iterator[Any]:
 
     # Workers inherit it, and import the tasks of the tests by name.
     os.environ["PYTHONPATH"] = os.pathsep.join([EXECUTOR_SIDE, os.environ.get("PYTHONPATH", "")])
-    spark = session("local[2,4]", spark_sql_shuffle_partitions="2")
+    # Tests run each query once or twice: compiling it well would take longer than running it.
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    spark = session(
+        "local[2,4]", spark_sql_shuffle_partitions="2", spark_driver_extraJavaOptions=quick
+    )
     spark.sparkContext.setLogLevel("OFF")
     yield spark
     spark.stop()

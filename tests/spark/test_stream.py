@@ -232,6 +232,8 @@ def test_a_reader_that_waits_can_be_closed_from_another_thread(spark: Any, tmp_p
 
 
 def test_a_reader_that_was_never_read_starts_nothing(spark: Any) -> None:
+    assert wait_until(lambda: is_quiet(spark))
+
     with stream(spark, [Rows(0)], SCHEMA) as reader:
         assert is_quiet(spark)
 
