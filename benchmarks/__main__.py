@@ -45,7 +45,7 @@ def main() -> None:
     if not arguments.only:
         suffix = "" if arguments.size == "full" else f"-{arguments.size}"
         report.save(RESULTS / f"{report.started:%Y-%m-%d}{suffix}.json")
-        draw(report, RESULTS / "latest.svg")
+        draw(report, RESULTS / f"latest{suffix}.svg")
     if any(each.failed for each in report.skipped):
         sys.exit(1)
 

@@ -36,7 +36,7 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
             growth.deletes, rows=1_000_000, percents=(0, 1, 5, 10, 25, 50), repeats=3
         ),
         "grow-clients": partial(growth.clients, scale=0.1, counts=(1, 4, 16, 64), repeats=2),
-        "grow-tables": partial(growth.tables, counts=(10, 100, 1_000, 5_000), repeats=3),
+        "grow-tables": partial(growth.tables, counts=(10, 100, 1_000), repeats=3),
     },
     "full": {
         "doget": partial(reading.doget, rows=10_000_000, repeats=9),
