@@ -65,13 +65,14 @@ class Catalogs:
         kept = {name: c for name, c in self._opened.items() if lakes.get(name) == self._lakes[name]}
         fresh: dict[str, Catalog] = {}
         try:
-            for name in lakes.keys() - kept.keys():
-                fresh[name] = self._open(lakes[name])
-        except LakeportError:
+            for name, lake in lakes.items():
+                if name not in kept:
+                    fresh[name] = self._open(lake)
+        except Exception:
             _close(fresh)
             raise
         self._lakes = dict(lakes)
-        self._opened = {name: kept.get(name) or fresh[name] for name in lakes}
+        self._opened = {name: (kept if name in kept else fresh)[name] for name in lakes}
         return self._opened
 
     def reload(self, server: Server, read: Callable[[], Mapping[str, LakeSettings]]) -> None:

@@ -151,7 +151,7 @@ def _read_native(
 
 def _native(name: str, type: str) -> str:
     """Variants as JSON; everything else as it is."""
-    if type.lower() == "variant":
+    if type == "variant":
         return kernel.variant_as_json(_quote(name))
     if "variant" in type:
         return f"CAST({_quote(name)} AS {type.upper().replace('VARIANT', 'JSON')})"

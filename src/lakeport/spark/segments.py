@@ -113,7 +113,7 @@ def _open(name: str) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         # Another machine or container may have a process of that number, with such a file.
-        if label not in Path(path).readlink().name:
+        if label not in Path(f"/proc/self/fd/{descriptor}").readlink().name:
             raise FileNotFoundError(f"{path} is not {label}")
         return mmap.mmap(descriptor, SEGMENT_BYTES)
     finally:
