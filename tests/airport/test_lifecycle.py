@@ -7,12 +7,15 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 from pyarrow import flight
 
 from lakeport.airport import Server, serve
+from lakeport.airport.exchange import Exchange
+from lakeport.airport.host import Host
 from lakeport.catalog import CatalogBuilder, StaticCatalog
 from lakeport.errors import DefinitionError, UnavailableError
 from tests.airport.rig import Wire, path
@@ -212,8 +215,17 @@ def test_serve_listens_to_signals_before_it_says_that_it_is_ready(
 
 
 def test_a_client_that_holds_a_stream_cannot_hold_up_the_stop(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waits = threading.Event()
+
+    def batches(exchange: Exchange) -> Iterator[pa.RecordBatch]:
+        # Whoever stops before this point ends the call instead of finding it in its read.
+        monkeypatch.setattr(Host, "check_running", lambda _: waits.set())
+        return real(exchange)
+
+    real = Exchange.batches
+    monkeypatch.setattr(Exchange, "batches", batches)
     schema = CatalogBuilder().schema("s")
     schema.scalar_function("f", lambda x: x, parameters={"x": pa.int64()}, returns=pa.int64())
     server = Server(schema.build()).start()
@@ -222,9 +234,10 @@ def test_a_client_that_holds_a_stream_cannot_hold_up_the_stop(
         writer, reader = client.do_exchange(path("s", "f"), options)
         writer.begin(pa.schema([("x", pa.int64())]))
         assert reader.schema.names == ["result"]
+        assert waits.wait(60)
 
         with caplog.at_level(logging.WARNING, "lakeport"):
-            server.stop(grace=0.1)
+            assert not server.stop(grace=0.1)
 
         assert "a client still holds a stream" in caplog.text
         with pytest.raises(UnavailableError):

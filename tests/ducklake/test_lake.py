@@ -356,8 +356,9 @@ def test_what_is_not_a_lake_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "empty.sqlite") as database:
         database.execute("CREATE TABLE t(a)")
     database.close()
-    with pytest.raises(NotFoundError, match="no DuckLake tables"):
-        Lake.open(f"sqlite:{tmp_path}/empty.sqlite")
+    for uri in (f"sqlite:{tmp_path}/empty.sqlite", f"ducklake:{tmp_path}/empty.sqlite"):
+        with pytest.raises(NotFoundError, match=r"sqlite:.* holds no DuckLake tables"):
+            Lake.open(uri)
     with pytest.raises(InvalidArgumentError):
         Lake.open("oracle://db/lake")
     with pytest.raises(InvalidArgumentError):

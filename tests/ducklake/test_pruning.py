@@ -11,7 +11,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from lakeport.ducklake import Lake, LakeTable
 from lakeport.ducklake.buckets import bucket_of, murmur3
@@ -19,21 +18,8 @@ from lakeport.ducklake.model import Column
 from lakeport.ducklake.plan import FileTask
 from lakeport.errors import InvalidArgumentError, NotFoundError
 from lakeport.filters import Constant, DuckDBEncoder, Expression, Filter, LogicalType, col, lit
+from tests.ducklake.many_types import COLUMNS, filters, rows
 
-COLUMNS = """
-    i INTEGER, b BIGINT, u UBIGINT, f DOUBLE, r FLOAT, d DECIMAL(9,2), dt DATE, ts TIMESTAMP, tz TIMESTAMPTZ,
-    tm TIME, s VARCHAR, u4 UUID, t BOOLEAN, iv INTERVAL, zz TIMETZ, bl BLOB, st STRUCT(x INTEGER, y VARCHAR)
-"""
-ROWS = """
-    SELECT i::INTEGER, (i * 1000003)::BIGINT, i::UBIGINT,
-        CASE WHEN i % 11 = 0 THEN 'nan' WHEN i % 13 = 0 THEN '-inf' ELSE i / 3 END::DOUBLE, (i / 7)::FLOAT,
-        (i / 4)::DECIMAL(9,2), '2023-11-01'::DATE + i::INTEGER, '2023-12-31 20:00:00'::TIMESTAMP + INTERVAL (i) HOUR,
-        '2023-12-31 20:00:00+00'::TIMESTAMPTZ + INTERVAL (i) HOUR, '00:00:00'::TIME + INTERVAL (i * 7) MINUTE,
-        CASE WHEN i % 17 = 0 THEN NULL WHEN i % 5 = 0 THEN repeat('é', 200) || i ELSE 'k' || i END,
-        ('00000000-0000-0000-0000-' || lpad(i::VARCHAR, 12, '0'))::UUID, i % 2 = 0,
-        INTERVAL (i) DAY, '10:00:00+02'::TIMETZ, ('x' || i)::BLOB, CASE WHEN i % 3 = 0 THEN NULL ELSE {'x': i, 'y': 'y' || i} END
-    FROM range(:start, :end) r(i)
-"""
 SPECS = (
     None,
     "i",
@@ -63,7 +49,7 @@ def table(
     for number, spec in enumerate(SPECS):
         if spec is not None:
             reference.execute(f"ALTER TABLE pruned.t SET PARTITIONED BY ({spec})")
-        reference.execute(f"INSERT INTO pruned.t {_rows(number * 30)}")
+        reference.execute(f"INSERT INTO pruned.t {rows(number * 30, number * 30 + 40)}")
     reference.execute("INSERT INTO pruned.t (i, s) VALUES (7, 'inlined'), (NULL, NULL)")
     reference.execute("ALTER TABLE pruned.t ALTER COLUMN r TYPE DOUBLE")
     reference.execute("ALTER TABLE pruned.t ADD COLUMN later INTEGER DEFAULT 9")
@@ -73,74 +59,12 @@ def table(
         yield lake.table("t")
 
 
-def _rows(start: int) -> str:
-    return ROWS.replace(":start", str(start)).replace(":end", str(start + 40))
-
-
-def constants() -> dict[str, st.SearchStrategy[Any]]:
-    numbers = st.integers(-5, 420)
-    moment = st.integers(-50, 450).map(
-        lambda h: dt.datetime(2023, 12, 31, 20) + dt.timedelta(hours=h)
-    )
-    return {
-        "i": numbers,
-        "b": numbers.map(lambda n: n * 1000003),
-        "u": st.integers(0, 420),
-        "f": st.one_of(
-            numbers.map(lambda n: n / 3), st.sampled_from([float("nan"), float("inf"), -0.0])
-        ),
-        "r": numbers.map(lambda n: n / 7),
-        "d": numbers.map(lambda n: n / 4),
-        "dt": st.integers(-5, 420).map(lambda n: dt.date(2023, 11, 1) + dt.timedelta(days=n)),
-        "ts": moment,
-        "tz": moment.map(lambda m: m.replace(tzinfo=dt.UTC)),
-        "tm": st.integers(0, 1439).map(lambda n: dt.time(n // 60, n % 60)),
-        "s": st.one_of(
-            numbers.map(lambda n: f"k{n}"), numbers.map(lambda n: "é" * 200 + str(n)), st.just("é")
-        ),
-        "t": st.booleans(),
-        "later": st.sampled_from([8, 9, 10]),
-    }
-
-
-@st.composite
-def predicates(draw: st.DrawFn) -> Expression:
-    name = draw(st.sampled_from(sorted(constants())))
-    values = constants()[name]
-    column = col(name)
-    kind = draw(
-        st.sampled_from(
-            ["eq", "ne", "lt", "le", "gt", "ge", "between", "in", "null", "notnull", "prefix"]
-        )
-    )
-    if kind == "between":
-        return column.between(draw(values), draw(values))
-    if kind == "in":
-        return column.is_in(draw(st.lists(values, min_size=1, max_size=4)))
-    if kind == "prefix":
-        return col("s").starts_with(draw(st.sampled_from(["k", "k1", "é", "", "z"])))
-    if kind in ("null", "notnull"):
-        return column.is_null() if kind == "null" else column.is_not_null()
-    return getattr(column, f"__{kind}__")(draw(values))  # type: ignore[no-any-return]
-
-
-FILTERS = st.recursive(
-    predicates(),
-    lambda inner: st.one_of(
-        st.tuples(inner, inner).map(lambda pair: pair[0] & pair[1]),
-        st.tuples(inner, inner).map(lambda pair: pair[0] | pair[1]),
-        inner.map(lambda one: ~one),
-    ),
-    max_leaves=4,
-)
-
-
 @settings(
     max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(predicate=FILTERS)
+@given(predicate=filters())
 def test_no_file_with_a_matching_row_is_pruned(
     predicate: Expression, table: LakeTable, everything: pa.Table, duck: duckdb.DuckDBPyConnection
 ) -> None:

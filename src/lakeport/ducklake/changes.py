@@ -59,6 +59,7 @@ class DeletedRowsTask(ScanTask):
             file=self.file,
             columns=self.context.read_columns,
             names=self.names,
+            filter=self.context.filter,
             deleted=np.empty(0, np.int64),
             only=positions,
             only_snapshots=snapshots,

@@ -52,7 +52,7 @@ def read_delete_file(
             raise CorruptLakeError(f"the delete file {delete.path!r} has {len(names)} columns")
         has_snapshots = len(names) == 3 and names[2] == INTERNAL_SNAPSHOT
         fields = [1, 2] if has_snapshots else [1]
-        batches = [batch for _, batch in source.batches(fields, 0, None, 1 << 20)]
+        batches = [batch for _, batch in source.batches(fields, batch_rows=1 << 20)]
     finally:
         source.close()
     positions = _numbers(batches, 0, delete)

@@ -106,6 +106,7 @@ class FileTask(ScanTask):
             file=self.file,
             columns=self.context.read_columns,
             names=self.names,
+            filter=self.context.filter,
             first_snapshot=self.first_snapshot,
             last_snapshot=self.context.snapshot,
             deleted=self.deleted(),

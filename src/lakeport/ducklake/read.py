@@ -18,8 +18,10 @@ from lakeport.ducklake.deletes import INTERNAL_SNAPSHOT, Positions
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.model import Column, DataFile, NameMapping
 from lakeport.ducklake.paths import hive_values
+from lakeport.ducklake.row_groups import row_group_filter
 from lakeport.ducklake.sources import Source, open_source
 from lakeport.errors import CorruptLakeError
+from lakeport.filters import Filter
 
 __all__ = ["VIRTUAL_COLUMNS", "FileRead", "read_file"]
 
@@ -48,6 +50,8 @@ class FileRead:
     first_snapshot: int | None = None
     last_snapshot: int | None = None
     """Only rows that were written from the first to the last snapshot, both included."""
+    filter: Filter
+    """Row groups whose statistics exclude it are left out; rows are not filtered."""
     deleted: Positions
     only: Positions | None = None
     """Only these positions, in ascending order."""
@@ -69,8 +73,13 @@ def read_file(
     )
     try:
         reader = _Reader(source, request)
+        where = row_group_filter(request.filter, request.columns, source.schema, request.names)
         for position, batch in source.batches(
-            reader.fields, request.start, request.end, batch_rows
+            reader.fields,
+            batch_rows=batch_rows,
+            start=request.start,
+            end=request.end,
+            where=where,
         ):
             count, arrays = reader.convert(position, batch)
             if count:

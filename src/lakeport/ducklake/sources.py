@@ -6,16 +6,19 @@ import base64
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeport.ducklake import kernel
 from lakeport.ducklake.encryption import decrypted_schema
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.paths import is_local, local_path
+from lakeport.ducklake.row_groups import matching_row_groups
 from lakeport.errors import CorruptLakeError, InternalError
 
 __all__ = ["Source", "open_source"]
@@ -27,9 +30,18 @@ class Source(Protocol):
     schema: pa.Schema
 
     def batches(
-        self, fields: Sequence[int], start: int, end: int | None, batch_rows: int
+        self,
+        fields: Sequence[int],
+        *,
+        batch_rows: int,
+        start: int = 0,
+        end: int | None = None,
+        where: pc.Expression | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Top-level fields of the row groups that begin in [start, end), with their position."""
+        """Top-level fields of the row groups that begin in [start, end), with their position.
+
+        Row groups in which nothing fulfils `where` may be left out.
+        """
 
     def close(self) -> None:
         """Give the file back."""
@@ -72,30 +84,43 @@ class _ArrowSource:
         self.schema: pa.Schema = self._file.schema_arrow
 
     def batches(
-        self, fields: Sequence[int], start: int, end: int | None, batch_rows: int
+        self,
+        fields: Sequence[int],
+        *,
+        batch_rows: int,
+        start: int = 0,
+        end: int | None = None,
+        where: pc.Expression | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        metadata = self._file.metadata
-        position, groups, first = 0, [], None
-        for group in range(metadata.num_row_groups):
-            if position >= start and (end is None or position < end):
-                groups.append(group)
-                first = position if first is None else first
-            position += metadata.row_group(group).num_rows
-        if first is None:
-            return
         wanted = [self.schema.field(i).name for i in fields]
         columns = self._leaves(set(wanted)) if fields else []
-        position = first
-        for batch in self._file.iter_batches(
-            batch_size=batch_rows,
-            row_groups=groups,
-            columns=columns,
-            # Spark gives each of its workers one core, where a pool of threads only costs.
-            use_threads=pa.cpu_count() > 1,
-        ):
-            # pyarrow keeps the order of the file, whatever order is asked for
-            yield position, batch.select(wanted) if fields else batch
-            position += batch.num_rows
+        for first, groups in self._runs(start, end, where):
+            position = first
+            for batch in self._file.iter_batches(
+                batch_size=batch_rows,
+                row_groups=groups,
+                columns=columns,
+                # Spark gives each of its workers one core, where a pool of threads only costs.
+                use_threads=pa.cpu_count() > 1,
+            ):
+                # pyarrow keeps the order of the file, whatever order is asked for
+                yield position, batch.select(wanted) if fields else batch
+                position += batch.num_rows
+
+    def _runs(
+        self, start: int, end: int | None, where: pc.Expression | None
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Row groups that follow one another, with the position of the first row."""
+        metadata = self._file.metadata
+        rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        starts = list(accumulate(rows, initial=0))[:-1]
+        inside = [g for g, at in enumerate(starts) if at >= start and (end is None or at < end)]
+        if where is not None and len(inside) > 1:
+            matching = matching_row_groups(self._handle, self.schema, where)
+            inside = [group for group in inside if group in matching]
+        for _, run in groupby(enumerate(inside), key=lambda item: item[1] - item[0]):
+            groups = [group for _, group in run]
+            yield starts[groups[0]], groups
 
     def _leaves(self, names: set[str]) -> list[str]:
         """The leaf columns below some top-level fields, by their dotted paths."""
@@ -140,9 +165,11 @@ class _DuckDBSource:
     def batches(
         self,
         fields: Sequence[int],
-        start: int,
-        end: int | None,
+        *,
         batch_rows: int,
+        start: int = 0,
+        end: int | None = None,
+        where: pc.Expression | None = None,  # noqa: ARG002 (DuckDB reads the file as a whole)
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         if start or end is not None:
             raise InternalError("a file that DuckDB reads cannot be divided into row groups")

@@ -173,7 +173,7 @@ class CatalogTables:
     """The catalog's tables with every column that Lakeport reads, present or not."""
 
     def __init__(self, database: Database, present: Mapping[str, frozenset[str]]) -> None:
-        self._database = database
+        self.database = database
         self._present = present
         self._metadata = sa.MetaData()
         self._sources = {name: self._source(name, columns) for name, columns in TABLES.items()}
@@ -184,7 +184,7 @@ class CatalogTables:
     def physical(self, name: str, columns: Sequence[str]) -> sa.TableClause:
         """A table that is not of the fixed set: inlined data and inlined deletes."""
         return sa.table(
-            name, *(sa.column(column) for column in columns), schema=self._database.schema
+            name, *(sa.column(column) for column in columns), schema=self.database.schema
         )
 
     def visible(self, source: sa.FromClause, snapshot: ColumnElement[int]) -> ColumnElement[bool]:
@@ -204,7 +204,7 @@ class CatalogTables:
             physical,
             self._metadata,
             *(sa.Column(column, kind) for column, kind in columns.items() if column in found),
-            schema=self._database.schema,
+            schema=self.database.schema,
         )
         if found >= columns.keys():
             return table

@@ -3,7 +3,7 @@
 Understood, with or without the leading `ducklake:`
 
     meta.ducklake            duckdb:meta.ducklake     duckdb:///meta.ducklake
-    sqlite:meta.sqlite       sqlite:///meta.sqlite
+    meta.sqlite              sqlite:meta.sqlite       sqlite:///meta.sqlite
     postgres:dbname=lake host=db                      postgresql://user:secret@db/lake
     mysql:db=lake host=db                             mysql://user:secret@db:3306/lake
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -30,6 +31,7 @@ _SCHEMES: dict[str, DatabaseKind] = {
     "mysql": "mysql",
     "mariadb": "mysql",
 }
+_SQLITE_MAGIC = b"SQLite format 3\0"
 _SECRET_KEYS = frozenset({"password", "passwd", "sslpassword", "ssl_key"})
 # The spellings of DuckDB's mysql extension, and what PyMySQL calls them.
 _MYSQL_KEYS = {
@@ -82,7 +84,7 @@ def parse_location(uri: str) -> Location:
     if kind is None:
         if scheme and "://" in text:
             raise InvalidArgumentError(f"{scheme!r} is not a catalog database Lakeport can open")
-        return Location("duckdb", text)
+        return Location("sqlite" if _is_sqlite(text) else "duckdb", text)
     if kind in ("duckdb", "sqlite"):
         return Location(kind, _file_path(rest))
     if rest.startswith("//"):
@@ -90,6 +92,15 @@ def parse_location(uri: str) -> Location:
     if _SCHEMES.get(_scheme(rest)[0]) == kind:  # ducklake:postgres:postgresql://...
         return Location(kind, parameters=_server_url(kind, rest))
     return Location(kind, parameters=_server_pairs(kind, rest))
+
+
+def _is_sqlite(path: str) -> bool:
+    """Whether a file says that it is SQLite's; DuckDB would look for an extension to read it."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+    except (OSError, ValueError):
+        return False
 
 
 def _scheme(text: str) -> tuple[str, str]:
