@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from lakeport.catalog.model import Table
 from lakeport.catalog.options import ScanOptions
@@ -106,8 +105,9 @@ class ArrowTable:
             data = data.select([name for name in data.column_names if name in wanted])
         predicate = to_arrow(options.filter, data.schema, in_memory=True)
         if predicate is not None and all(_can_be_filtered(type) for type in data.schema.types):
-            data = ds.dataset(data).scanner(filter=predicate)
-            return data.to_reader()
+            import pyarrow.dataset as ds  # brings pandas along, which most programs never need
+
+            return ds.dataset(data).scanner(filter=predicate).to_reader()
         if options.limit is not None:
             data = data.slice(0, options.limit)
         return data.to_reader(max_chunksize=options.batch_size)
