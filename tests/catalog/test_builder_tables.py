@@ -181,6 +181,70 @@ def test_a_scan_that_yields_something_else_is_named_in_the_error(
         table.scan(ScanOptions())
 
 
+def test_batches_are_read_by_the_names_of_their_columns(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    def scan() -> Iterator[pa.RecordBatch]:
+        first, *others = people.to_batches(max_chunksize=1)
+        yield first
+        for batch in others:
+            yield batch.select(["name", "id"]).append_column("more", pa.array([0]))
+
+    table = table_of(schema.table("t", scan, schema=people.schema).build())
+
+    assert rows_of(table) == ROWS
+
+
+def test_batches_of_other_types_are_cast_to_the_declared_one(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    def scan() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([{"id": None, "name": None}])
+        yield pa.RecordBatch.from_pylist([{"id": 1, "name": "Ada"}])
+
+    table = table_of(schema.table("t", scan, schema=people.schema).build())
+
+    assert table.scan(ScanOptions()).read_all().schema.equals(people.schema)
+    assert rows_of(table) == [{"id": None, "name": None}, {"id": 1, "name": "Ada"}]
+
+
+def test_batches_without_columns_still_count_their_rows(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    def scan() -> Iterator[pa.RecordBatch]:
+        yield people.to_batches()[0].select([])
+        yield people.to_batches()[0]
+
+    table = table_of(schema.table("t", scan, schema=people.schema).build())
+
+    assert [batch.num_rows for batch in table.scan(ScanOptions(columns=()))] == [3, 3]
+
+
+def test_a_batch_that_lacks_a_column_of_the_first_is_named_in_the_error(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    def scan() -> Iterator[pa.RecordBatch]:
+        yield people.to_batches()[0]
+        yield people.to_batches()[0].select(["name"])
+
+    table = table_of(schema.table("t", scan, schema=people.schema).build())
+
+    with pytest.raises(InternalError, match="table 't' yielded a batch without the column 'id'"):
+        rows_of(table)
+
+
+def test_a_batch_that_does_not_fit_is_named_in_the_error(
+    schema: SchemaBuilder, people: pa.Table
+) -> None:
+    def scan() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"id": ["x"]})
+
+    table = table_of(schema.table("t", scan, schema=people.schema).build())
+
+    with pytest.raises(InternalError, match="table 't' gives string for column 'id', which is"):
+        rows_of(table)
+
+
 def test_data_is_cast_to_a_declared_schema(schema: SchemaBuilder, people: pa.Table) -> None:
     declared = pa.schema([("name", pa.large_string()), ("id", pa.int64())])
 

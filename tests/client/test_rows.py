@@ -69,6 +69,26 @@ def test_a_list_must_be_of_one_kind() -> None:
         reader_of([{"a": 1}, pa.record_batch({"a": [1]})])
 
 
+def test_batches_of_a_list_belong_together_by_the_names_of_their_columns() -> None:
+    batches = [
+        pa.record_batch({"a": [1], "b": [10]}),
+        pa.record_batch({"b": [20], "a": [2]}),
+        pa.record_batch({"a": [3]}),
+    ]
+
+    assert reader_of(batches).read_all().to_pydict() == {"a": [1, 2, 3], "b": [10, 20, None]}
+    with pytest.raises(InvalidInputError, match="the batches do not fit each other"):
+        reader_of([*batches, pa.record_batch({"a": ["x"]})])
+
+
+@pytest.mark.parametrize(
+    "type", [pa.list_(pa.uuid()), pa.sparse_union([pa.field("a", pa.int32())])], ids=str
+)
+def test_no_rows_have_columns_of_every_type(type: pa.DataType) -> None:
+    schema = pa.schema([("c", type)])
+    assert reader_of([], schema).read_all().schema == schema
+
+
 def test_dictionary_columns_are_inserted_and_returned(
     wire: WireServer, hand_client: Client
 ) -> None:

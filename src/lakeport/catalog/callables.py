@@ -17,7 +17,7 @@ from lakeport.catalog.functions import (
     Stability,
 )
 from lakeport.catalog.options import ScanOptions
-from lakeport.catalog.sources import Rows, as_reader
+from lakeport.catalog.rows import Rows, as_reader
 from lakeport.errors import DefinitionError, InternalError
 
 __all__ = [

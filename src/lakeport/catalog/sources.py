@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,23 +15,19 @@ from lakeport.catalog.model import Table
 from lakeport.catalog.options import ScanOptions
 from lakeport.catalog.references import Endpoint, Partition
 from lakeport.catalog.results import ColumnStats, TableSize
+from lakeport.catalog.rows import Rows, as_reader
 from lakeport.catalog.schemas import project_schema
-from lakeport.errors import DefinitionError, InternalError, InvalidArgumentError, NotFoundError
+from lakeport.errors import DefinitionError, InvalidArgumentError, NotFoundError
 from lakeport.filters import to_arrow
 
 __all__ = [
     "ArrowTable",
     "ReferenceTable",
-    "Rows",
     "ScanTable",
     "StatisticsArrowTable",
     "TableSource",
-    "as_reader",
     "table_from",
 ]
-
-Rows: TypeAlias = pa.RecordBatchReader | pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]
-"""What a callable may give for rows."""
 
 _MIN_PARTITION_ROWS = 1 << 14
 
@@ -220,37 +216,6 @@ class ReferenceTable:
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:  # noqa: ARG002
         """Refused: the rows never pass through this server."""
         raise InvalidArgumentError(f"table {self.name!r} is read by the client from its references")
-
-
-def as_reader(rows: Rows, schema: pa.Schema, what: str) -> pa.RecordBatchReader:
-    """Rows of any accepted kind as a reader; `what` names their origin in errors."""
-    if isinstance(rows, pa.RecordBatchReader):
-        return rows
-    if isinstance(rows, pa.Table):
-        return rows.to_reader()
-    if isinstance(rows, pa.RecordBatch):
-        return pa.RecordBatchReader.from_batches(rows.schema, [rows])
-    if isinstance(rows, Iterable):
-        return _reader_of_batches(iter(rows), schema, what)
-    raise InternalError(
-        f"{what} returned {type(rows).__name__}, expected a reader, a table or record batches"
-    )
-
-
-def _reader_of_batches(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, what: str
-) -> pa.RecordBatchReader:
-    first = next(batches, None)
-    if first is None:
-        return pa.RecordBatchReader.from_batches(schema, [])
-    if not isinstance(first, pa.RecordBatch):
-        raise InternalError(f"{what} yielded {type(first).__name__}, expected record batches")
-
-    def chain() -> Iterator[pa.RecordBatch]:
-        yield first
-        yield from batches
-
-    return pa.RecordBatchReader.from_batches(first.schema, chain())
 
 
 def statistics_of(column: pa.ChunkedArray) -> ColumnStats:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lakeport.catalog.layouts import conform
+from lakeport.catalog.schemas import no_rows
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 
 __all__ = ["CHUNK_ROWS", "RowSource", "as_sent", "chunks", "fit", "reader_of"]
@@ -82,14 +83,24 @@ def _extension(field: pa.Field) -> dict[bytes, bytes] | None:
 
 def _reader_of_items(items: list[Any], schema: pa.Schema | None) -> pa.RecordBatchReader:
     if items and all(isinstance(item, pa.RecordBatch) for item in items):
-        return pa.RecordBatchReader.from_batches(items[0].schema, items)
+        return _joined(items).to_reader()
     if not all(isinstance(item, Mapping) for item in items):
         raise InvalidArgumentError("a list of rows must hold dicts or record batches")
     names = dict.fromkeys(name for item in items for name in item)
     if not items and schema is not None:
-        return schema.empty_table().to_reader()
+        return pa.Table.from_batches([no_rows(schema)]).to_reader()
     columns = {name: [item.get(name) for item in items] for name in names}
     return _table(columns, schema).to_reader()
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
+    """One table: columns belong together by name, and one that a batch lacks is null there."""
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    try:
+        return pa.concat_tables(tables, promote_options="default")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidInputError(f"the batches do not fit each other: {reason}") from None
 
 
 def _table(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Table:
