@@ -7,6 +7,7 @@ import pytest
 
 from lakeport.catalog import (
     AddColumnOptions,
+    ChangeColumnTypeOptions,
     ColumnStats,
     RenameColumnOptions,
     ScanOptions,
@@ -80,6 +81,19 @@ def test_a_column_of_any_type_is_added_with_nulls(bench: Workbench, sample: Samp
     assert column(table).to_pylist() == expected
     table.rename_column("v", "w", RenameColumnOptions())
     assert column(table, "w").to_pylist() == expected
+
+
+@every_type
+def test_expressions_may_stand_beside_a_column_of_any_type(
+    bench: Workbench, sample: Sample
+) -> None:
+    columns = pa.schema([("id", pa.int32()), ("v", sample.type)])
+    table = bench.create(columns, check_constraints=("id > 0", "v IS NOT NULL OR id < 9"))
+    insert(table, pa.table({"id": pa.array([1, 2, 3, 4], pa.int32()), "v": sample.values}))
+    wider = pa.schema([("id", pa.int64())])
+    table.change_column_type(wider, "CAST(id AS BIGINT)", ChangeColumnTypeOptions())
+    assert column(table, "id").equals(pa.array([1, 2, 3, 4], pa.int64()))
+    assert same(column(table), sample.values)
 
 
 @every_type

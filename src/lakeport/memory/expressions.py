@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.catalog.schemas import no_rows
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 from lakeport.memory.chunks import arrays_of
 
@@ -101,7 +102,7 @@ def parse_expression(text: str, columns: pa.Schema) -> ScalarExpression:
         unknown = used.difference(name.casefold() for name in columns.names)
         raise InvalidArgumentError(f"{text[:200]!r}: there is no column {min(unknown)!r}")
     try:
-        evaluate(expression, columns.empty_table())
+        evaluate(expression, pa.Table.from_batches([no_rows(columns)]))
     except InvalidInputError as error:
         raise InvalidArgumentError(f"the expression {text!r} cannot be used: {error}") from None
     return expression
