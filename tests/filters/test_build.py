@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import pickle
 import uuid
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -173,3 +174,31 @@ def test_every_builder_survives_json_and_binding() -> None:
     assert parse_filter(to_json(bound)) == bound
     assert type_of(ColumnRef("a", INTEGER)) == INTEGER
     assert bind(bound, schema) == bound
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda: (col("x") > 1) and (col("y") > 2),
+        lambda: (col("x") > 1) or (col("y") > 2),
+        lambda: not (col("x") > 1),
+        lambda: 1 < col("x") < 5,
+        lambda: col("done") and col("x") > 1,
+        lambda: not col("done"),
+        lambda: col("x") in [col("y")],
+        lambda: bool(Not(col("x").expression)),
+    ],
+)
+def test_python_logic_that_would_drop_a_predicate_is_refused(write: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match="join predicates with &, "):
+        write()
+
+
+def test_expressions_are_still_compared_and_found() -> None:
+    first, second = col("x") > 1, col("x") > 2
+
+    assert first == (col("x") > 1)
+    assert first != second
+    assert first in [second, first]
+    assert {first: "found"}[col("x") > 1] == "found"
+    assert (Filter.of(first) & Filter.of(first, second)).conjuncts == (first, second)

@@ -108,6 +108,9 @@ class Term:
     def __invert__(self) -> Not:
         return Not(self.expression)
 
+    def __bool__(self) -> bool:
+        return bool(self.expression)
+
     def is_distinct_from(self, other: Any) -> Comparison:
         """Unequal, where NULL is a value like others."""
         return self._compare(ComparisonOp.DISTINCT, other)

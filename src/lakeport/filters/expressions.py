@@ -19,7 +19,7 @@ import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from lakeport.filters.types import BOOLEAN, UNKNOWN, LogicalType
 
@@ -94,6 +94,13 @@ class Expression:
 
     def __invert__(self) -> Not:
         return Not(self)
+
+    def __bool__(self) -> NoReturn:
+        # Python's `and`, `or`, `not` and `1 < x < 5` ask for it, and would drop one side.
+        raise TypeError(
+            "a predicate is true or false for a row, not by itself: join predicates with &, | "
+            "and ~ instead of and, or and not, and write a < x < b as (x > a) & (x < b)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
