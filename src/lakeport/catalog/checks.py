@@ -173,7 +173,7 @@ def _is_canonical(type: pa.DataType) -> bool:
         or pt.is_binary(type)
         or pt.is_date32(type)
         or pt.is_time64(type)
-        or pt.is_timestamp(type)
+        or (pt.is_timestamp(type) and (type.tz is None or type.unit == "us"))
         or pt.is_decimal128(type)
         or type == pa.month_day_nano_interval()
     )
