@@ -155,7 +155,12 @@ def is_in(operand: ArrowOperand, constants: Sequence[Constant]) -> pc.Expression
             values.append(scalar)
         elif compare(ComparisonOp.EQUAL, operand, constant) is None:
             return None
-    return operand.expression.isin(_array(values, operand.type))
+    # Arrow looks floating point numbers up by their bits, and NaN has many.
+    numbers = [value for value in values if not _is_nan(value)]
+    found = operand.expression.isin(_array(numbers, operand.type))
+    if len(numbers) == len(values):
+        return found
+    return found | (operand.expression.is_valid() & pc.is_nan(operand.expression))
 
 
 def match_text(match: TextMatch, operand: ArrowOperand) -> pc.Expression | None:
@@ -259,9 +264,13 @@ def _has_no_lookup(type: pa.DataType) -> bool:
 
 
 def _array(values: Sequence[pa.Scalar], type: pa.DataType) -> pa.Array:
-    # Arrow looks floating point numbers up by their bits, but -0.0 equals 0.0.
+    # Looked up by their bits, but -0.0 equals 0.0.
     zeros = [pa.scalar(-value.as_py(), value.type) for value in values if _is_zero(value)]
     return pa.array([*values, *zeros], type)
+
+
+def _is_nan(value: pa.Scalar) -> bool:
+    return is_floating(value.type) and math.isnan(value.as_py())
 
 
 def _is_zero(value: pa.Scalar) -> bool:
