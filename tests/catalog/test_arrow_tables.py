@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lakeport.catalog import (
@@ -20,7 +21,7 @@ from lakeport.catalog import (
 )
 from lakeport.catalog.sources import StatisticsArrowTable, statistics_of
 from lakeport.errors import DefinitionError, NotFoundError
-from lakeport.filters import parse_filter
+from lakeport.filters import Filter, Unsupported, parse_filter
 from tests.catalog.reading import greater_than, rows_of
 
 
@@ -58,6 +59,16 @@ def test_a_filter_beside_a_column_that_arrow_cannot_filter_keeps_the_rows(
 
 def test_a_limit_stops_the_scan(numbers: pa.Table) -> None:
     assert len(rows_of(ArrowTable("t", numbers), ScanOptions(limit=7))) == 7
+
+
+def test_a_limit_waits_for_a_filter_that_could_not_be_applied() -> None:
+    table = ArrowTable("t", pa.table({"n": range(10), "v": pa.nulls(10, pa.string_view())}))
+    unknown = Filter.of(Unsupported("a function of DuckDB's"))
+    beside_views = parse_filter(greater_than("n", 8))
+
+    for filter in (unknown, beside_views):
+        rows = rows_of(table, ScanOptions(filter=filter, limit=1))
+        assert {"n": 9, "v": None} in rows
 
 
 def test_batches_have_the_wanted_size(numbers: pa.Table) -> None:
@@ -163,6 +174,21 @@ def test_a_type_without_an_order_has_no_bounds(type: pa.DataType) -> None:
 
     assert _bounds(stats) == (None, None)
     assert (stats.has_null, stats.has_not_null) == (True, False)
+
+
+def test_statistics_see_the_nulls_of_run_end_encoded_columns() -> None:
+    encoded = pc.run_end_encode(pa.array([1, 1, None, None, 2]))
+    stats = statistics_of(pa.chunked_array([encoded]))
+
+    assert (stats.has_null, stats.has_not_null) == (True, True)
+    assert _bounds(stats) == (1, 2)
+
+
+def test_run_end_encoded_columns_that_arrow_cannot_decode_have_unknown_statistics() -> None:
+    views = pa.array(["a", None], pa.string_view())
+    encoded = pa.RunEndEncodedArray.from_arrays([1, 2], views)
+
+    assert statistics_of(pa.chunked_array([encoded])) == ColumnStats()
 
 
 def test_text_statistics_count_bytes_and_see_unicode() -> None:

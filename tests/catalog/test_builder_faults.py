@@ -74,6 +74,14 @@ TABLES: dict[str, tuple[Declare, str]] = {
         lambda s: s.table("t", DATA, endpoints=0),
         "table 't': endpoints must be at least 1, not 0",
     ),
+    "endpoints of a scan": (
+        lambda s: s.table("t", lambda: DATA, endpoints=4),
+        "table 't': endpoints and statistics do not apply to a callable",
+    ),
+    "statistics of a scan": (
+        lambda s: s.table("t", lambda options: DATA, schema=COLUMNS, statistics=True),
+        "table 't': endpoints and statistics do not apply to a callable",
+    ),
     "data of other types": (
         lambda s: s.table("t", pa.table({"x": ["a"]}), schema=COLUMNS),
         "table 't': the data does not fit schema=",

@@ -59,6 +59,10 @@ def table_from(
             )
         return source.named(name, comment)
     if callable(source):
+        if endpoints != 1 or statistics:
+            raise DefinitionError(
+                f"table {name!r}: endpoints and statistics do not apply to a callable"
+            )
         return ScanTable.from_callable(name, source, schema=schema, comment=comment)
     data = _arrow_table(name, source)
     if schema is not None:
@@ -104,7 +108,8 @@ class ArrowTable:
             import pyarrow.dataset as ds  # brings pandas along, which most programs never need
 
             return ds.dataset(data).scanner(filter=predicate).to_reader()
-        if options.limit is not None:
+        # Rows that a filter would drop must not use up the limit.
+        if options.limit is not None and not options.filter:
             data = data.slice(0, options.limit)
         return data.to_reader(max_chunksize=options.batch_size)
 
@@ -220,6 +225,12 @@ class ReferenceTable:
 
 def statistics_of(column: pa.ChunkedArray) -> ColumnStats:
     """Exact bounds and null counts of a column; the rest stays unknown."""
+    if pa.types.is_run_end_encoded(column.type):
+        # The nulls are in the runs, where null_count does not see them.
+        try:
+            column = pc.run_end_decode(column)
+        except pa.ArrowNotImplementedError:
+            return ColumnStats()
     # Arrow values: Python's cannot express nanoseconds, nor years beyond 9999.
     bounds: Mapping[str, pa.Scalar | None] = {"min": None, "max": None}
     with suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):
