@@ -63,12 +63,18 @@ def test_a_polars_frame_is_a_table_with_plain_strings(schema: SchemaBuilder, laz
     assert rows_of(table) == ROWS
 
 
-def test_anything_with_an_arrow_stream_is_a_table(schema: SchemaBuilder, people: pa.Table) -> None:
-    class Streamed:
-        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-            return people.__arrow_c_stream__(requested_schema)
+class Streamed:
+    """Rows in the Arrow C stream interface, and nothing else."""
 
-    assert rows_of(table_of(schema.table("t", Streamed()).build())) == ROWS
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._rows.__arrow_c_stream__(requested_schema)
+
+
+def test_anything_with_an_arrow_stream_is_a_table(schema: SchemaBuilder, people: pa.Table) -> None:
+    assert rows_of(table_of(schema.table("t", Streamed(people)).build())) == ROWS
 
 
 def test_a_reader_factory_is_called_for_every_scan(schema: SchemaBuilder, people: pa.Table) -> None:
@@ -85,6 +91,13 @@ def test_a_reader_factory_is_called_for_every_scan(schema: SchemaBuilder, people
     assert rows_of(table) == ROWS
     assert rows_of(table) == ROWS
     assert len(calls) == learned_schema + 2
+
+
+def test_a_factory_may_make_data_frames(schema: SchemaBuilder, people: pa.Table) -> None:
+    table = table_of(schema.table("t", lambda: pl.from_arrow(people)).build())
+
+    assert table.arrow_schema().equals(people.schema)
+    assert rows_of(table) == ROWS
 
 
 def test_a_factory_with_a_declared_schema_is_not_called_at_build(
@@ -144,8 +157,12 @@ def test_a_decorated_scan_can_be_given_another_name(
         lambda people: people.to_batches()[0],
         lambda people: people.to_batches(max_chunksize=1),
         lambda people: iter(people.to_batches()),
+        lambda people: people.to_pandas(),
+        pl.from_arrow,
+        lambda people: pl.from_arrow(people).lazy(),
+        Streamed,
     ],
-    ids=["table", "reader", "batch", "list", "iterator"],
+    ids=["table", "reader", "batch", "list", "iterator", "pandas", "polars", "lazy", "stream"],
 )
 def test_a_scan_may_return_rows_in_any_form(
     schema: SchemaBuilder, people: pa.Table, returned: object
@@ -163,22 +180,32 @@ def test_a_scan_without_batches_has_no_rows(schema: SchemaBuilder, people: pa.Ta
     assert rows_of(table) == []
 
 
+@pytest.mark.parametrize(
+    ("returned", "kind"),
+    [
+        (42, "int"),
+        ([{"id": 1, "name": "Ada"}], "list of dict"),
+        (["row"], "list of str"),
+        (object(), "object"),
+    ],
+)
 def test_a_scan_that_returns_something_else_is_named_in_the_error(
-    schema: SchemaBuilder, people: pa.Table
+    schema: SchemaBuilder, people: pa.Table, returned: object, kind: str
 ) -> None:
-    table = table_of(schema.table("t", lambda: 42, schema=people.schema).build())
+    table = table_of(schema.table("t", lambda: returned, schema=people.schema).build())
 
-    with pytest.raises(InternalError, match="table 't' returned int, expected a reader"):
+    with pytest.raises(InternalError, match=f"table 't' returned a {kind}, expected a reader"):
         table.scan(ScanOptions())
 
 
-def test_a_scan_that_yields_something_else_is_named_in_the_error(
+def test_something_else_among_batches_is_named_in_the_error(
     schema: SchemaBuilder, people: pa.Table
 ) -> None:
-    table = table_of(schema.table("t", lambda: ["row"], schema=people.schema).build())
+    mixed = [*people.to_batches(), {"id": 1}]
+    table = table_of(schema.table("t", lambda: mixed, schema=people.schema).build())
 
-    with pytest.raises(InternalError, match="table 't' yielded str, expected record batches"):
-        table.scan(ScanOptions())
+    with pytest.raises(InternalError, match="table 't' returned a list of dict"):
+        rows_of(table)
 
 
 def test_batches_are_read_by_the_names_of_their_columns(

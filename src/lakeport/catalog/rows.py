@@ -3,52 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from lakeport.catalog.layouts import conform
 from lakeport.errors import InternalError, InvalidInputError
 
-__all__ = ["Rows", "as_reader"]
+__all__ = ["Rows", "arrow_table", "as_reader"]
 
-Rows: TypeAlias = pa.RecordBatchReader | pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]
-"""What a callable may give for rows."""
+Rows: TypeAlias = Any
+"""What a callable may give for rows: a reader, a table, a frame, a batch, an iterable of batches,
+or anything with `__arrow_c_stream__`."""
+
+_EXPECTED = "a reader, a table, a data frame or record batches"
 
 
 def as_reader(rows: Rows, schema: pa.Schema, what: str) -> pa.RecordBatchReader:
     """Rows of any accepted kind as a reader; `what` names their origin in errors."""
     if isinstance(rows, pa.RecordBatchReader):
         return rows
-    if isinstance(rows, pa.Table):
-        return rows.to_reader()
-    if isinstance(rows, pa.RecordBatch):
-        return pa.RecordBatchReader.from_batches(rows.schema, [rows])
+    table = arrow_table(rows)
+    if table is not None:
+        return table.to_reader()
+    if hasattr(rows, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(rows)
     if isinstance(rows, Iterable):
-        return _reader_of_batches(iter(rows), schema, what)
-    raise InternalError(
-        f"{what} returned {type(rows).__name__}, expected a reader, a table or record batches"
-    )
+        return _reader_of_batches(rows, schema, what)
+    raise InternalError(f"{what} returned a {type(rows).__name__}, expected {_EXPECTED}")
+
+
+def arrow_table(data: Any) -> pa.Table | None:
+    """Arrow data or a data frame as a table; None for anything else."""
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    library = type(data).__module__.partition(".")[0]
+    if library == "pandas":
+        return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata()
+    if library == "polars":
+        frame = data.collect() if hasattr(data, "collect") else data
+        return _plain_strings(frame.to_arrow())
+    return None
 
 
 def _reader_of_batches(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, what: str
+    rows: Iterable[pa.RecordBatch], schema: pa.Schema, what: str
 ) -> pa.RecordBatchReader:
+    batches = _checked(rows, what)
     first = next(batches, None)
     if first is None:
         return pa.RecordBatchReader.from_batches(schema, [])
-    if not isinstance(first, pa.RecordBatch):
-        raise InternalError(f"{what} yielded {type(first).__name__}, expected record batches")
     # The first batch says which columns there are, the declaration of which type.
     declared = {field.name: field for field in schema}
     target = pa.schema([declared.get(field.name, field) for field in first.schema])
+    fitted = (_fit(batch, target, what) for batch in chain([first], batches))
+    return pa.RecordBatchReader.from_batches(target, fitted)
 
-    def fitted() -> Iterator[pa.RecordBatch]:
-        yield _fit(first, target, what)
-        for batch in batches:
-            yield _fit(batch, target, what)
 
-    return pa.RecordBatchReader.from_batches(target, fitted())
+def _checked(rows: Iterable[pa.RecordBatch], what: str) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        if not isinstance(batch, pa.RecordBatch):
+            kind = f"{type(rows).__name__} of {type(batch).__name__}"
+            raise InternalError(f"{what} returned a {kind}, expected {_EXPECTED}")
+        yield batch
 
 
 def _fit(batch: pa.RecordBatch, target: pa.Schema, what: str) -> pa.RecordBatch:
@@ -72,3 +92,12 @@ def _cast(array: pa.Array, field: pa.Field, what: str) -> pa.Array:
             f"{what} gives {array.type} for column {field.name!r}, which is declared "
             f"{field.type}: {error}"
         ) from None
+
+
+def _plain_strings(table: pa.Table) -> pa.Table:
+    # Polars speaks large_string; DuckDB reads both, and tools expect the plain one.
+    fields = [
+        field.with_type(pa.string()) if pa.types.is_large_string(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields, metadata=table.schema.metadata))

@@ -15,7 +15,7 @@ from lakeport.catalog.model import Table
 from lakeport.catalog.options import ScanOptions
 from lakeport.catalog.references import Endpoint, Partition
 from lakeport.catalog.results import ColumnStats, TableSize
-from lakeport.catalog.rows import Rows, as_reader
+from lakeport.catalog.rows import Rows, arrow_table, as_reader
 from lakeport.catalog.schemas import project_schema
 from lakeport.errors import DefinitionError, InvalidArgumentError, NotFoundError
 from lakeport.filters import to_arrow
@@ -64,7 +64,7 @@ def table_from(
                 f"table {name!r}: endpoints and statistics do not apply to a callable"
             )
         return ScanTable.from_callable(name, source, schema=schema, comment=comment)
-    data = _arrow_table(name, source)
+    data = _data(name, source)
     if schema is not None:
         data = _cast(name, data, schema)
     kind = StatisticsArrowTable if statistics else ArrowTable
@@ -175,7 +175,8 @@ class ScanTable:
             if takes_options:
                 raise DefinitionError(f"table {name!r}: a scan callable needs schema=…")
             rows = function()
-            schema = getattr(rows, "schema", None)
+            table = arrow_table(rows)
+            schema = getattr(rows if table is None else table, "schema", None)
             if not isinstance(schema, pa.Schema):
                 raise DefinitionError(
                     f"table {name!r}: the factory returns {type(rows).__name__}, which has no "
@@ -268,18 +269,11 @@ def _can_be_filtered(type: pa.DataType) -> bool:
     return True
 
 
-def _arrow_table(name: str, source: Any) -> pa.Table:
-    if isinstance(source, pa.Table):
-        return source
-    if isinstance(source, pa.RecordBatch):
-        return pa.Table.from_batches([source])
-    module = type(source).__module__.partition(".")[0]
-    if module == "pandas":
-        return pa.Table.from_pandas(source, preserve_index=False).replace_schema_metadata()
-    if module == "polars":
-        frame = source.collect() if hasattr(source, "collect") else source
-        return _plain_strings(frame.to_arrow())
-    if module == "pyspark":
+def _data(name: str, source: Any) -> pa.Table:
+    table = arrow_table(source)
+    if table is not None:
+        return table
+    if type(source).__module__.partition(".")[0] == "pyspark":
         raise DefinitionError(f"table {name!r}: wrap the DataFrame in a lakeport.spark.SparkTable")
     if hasattr(source, "__arrow_c_stream__"):
         return pa.table(source)
@@ -287,15 +281,6 @@ def _arrow_table(name: str, source: Any) -> pa.Table:
         f"table {name!r}: {type(source).__name__} is not a table; give a pyarrow table, a pandas "
         "or polars frame, a callable, or an object with the Table protocol"
     )
-
-
-def _plain_strings(table: pa.Table) -> pa.Table:
-    # Polars speaks large_string; DuckDB reads both, and tools expect the plain one.
-    fields = [
-        field.with_type(pa.string()) if pa.types.is_large_string(field.type) else field
-        for field in table.schema
-    ]
-    return table.cast(pa.schema(fields, metadata=table.schema.metadata))
 
 
 def _cast(name: str, data: pa.Table, schema: pa.Schema) -> pa.Table:
