@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import uuid
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -106,6 +111,18 @@ def test_a_function_may_ask_for_the_number_of_rows(schema: SchemaBuilder) -> Non
     assert scalar_of(schema).execute(no_columns).to_pylist() == [0, 1, 2]
 
 
+def test_a_declared_parameter_called_num_rows_is_an_ordinary_one(schema: SchemaBuilder) -> None:
+    @schema.scalar_function(
+        parameters={"x": pa.int64(), "num_rows": pa.int64()}, returns=pa.int64()
+    )
+    def scaled(x: Any, num_rows: Any = 10) -> Any:
+        return pc.multiply(x, num_rows)
+
+    given = pa.record_batch({"x": [1, 2], "num_rows": [3, 4]})
+    assert scalar_of(schema, 0).execute(given).to_pylist() == [3, 8]
+    assert scalar_of(schema, 1).execute(given.select(["x"])).to_pylist() == [10, 20]
+
+
 def test_an_any_parameter_sees_the_type_that_arrives(schema: SchemaBuilder) -> None:
     @schema.scalar_function(parameters={"x": ANY}, returns=pa.string())
     def type_name(x: Any) -> str:
@@ -125,9 +142,13 @@ def test_an_any_parameter_sees_the_type_that_arrives(schema: SchemaBuilder) -> N
         [7, 7],
         (7, 7),
         7,
+        np.int32(7),
+        np.array(7),
         np.array([7, 7]),
+        pd.Series([7, 7]),
+        pl.Series([7, 7]),
     ],
-    ids=["array", "chunked", "scalar", "list", "tuple", "value", "numpy"],
+    ids=str,
 )
 def test_a_result_of_any_kind_becomes_an_array_of_the_declared_type(
     schema: SchemaBuilder, result: Any
@@ -140,21 +161,70 @@ def test_a_result_of_any_kind_becomes_an_array_of_the_declared_type(
     assert got.to_pylist() == [7, 7]
 
 
-@pytest.mark.parametrize("value", [None, True, 1.5, "text", b"blob"])
-def test_one_value_stands_for_all_rows(schema: SchemaBuilder, value: Any) -> None:
-    returns = pa.null() if value is None else pa.scalar(value).type
+ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
+
+
+@pytest.mark.parametrize(
+    ("value", "returns", "expected"),
+    [
+        (None, pa.null(), None),
+        (None, pa.int64(), None),
+        (True, pa.bool_(), True),
+        (1.5, pa.float64(), 1.5),
+        ("text", pa.string(), "text"),
+        (b"blob", pa.binary(), b"blob"),
+        (bytearray(b"blob"), pa.binary(), b"blob"),
+        (Decimal("1.5"), pa.decimal128(5, 2), Decimal("1.50")),
+        (dt.date(2024, 1, 2), pa.date32(), dt.date(2024, 1, 2)),
+        (dt.datetime(2024, 1, 2), pa.timestamp("us"), dt.datetime(2024, 1, 2)),
+        (np.float64(2.5), pa.float64(), 2.5),
+        (ID, pa.uuid(), ID),
+        (str(ID), pa.uuid(), ID),
+        (pa.scalar(str(ID)), pa.uuid(), ID),
+        ({"a": 1}, pa.struct([("a", pa.int64())]), {"a": 1}),
+        (
+            pa.MonthDayNano([1, 2, 3]),
+            pa.month_day_nano_interval(),
+            pa.MonthDayNano([1, 2, 3]),
+        ),
+        ("red", pa.dictionary(pa.uint8(), pa.string()), "red"),
+    ],
+    ids=str,
+)
+def test_one_value_stands_for_all_rows(
+    schema: SchemaBuilder, value: Any, returns: pa.DataType, expected: Any
+) -> None:
     schema.scalar_function("f", lambda x: value, parameters={"x": pa.int64()}, returns=returns)
+    execute = scalar_of(schema).execute
 
-    assert scalar_of(schema).execute(pa.record_batch({"x": [1, 2]})).to_pylist() == [value] * 2
+    got = execute(pa.record_batch({"x": [1, 2]}))
+
+    assert got.type == returns
+    assert got.to_pylist() == [expected] * 2
+    assert len(execute(pa.record_batch({"x": pa.array([], pa.int64())}))) == 0
 
 
-def test_a_result_that_is_no_value_is_named_in_the_error(schema: SchemaBuilder) -> None:
-    schema.scalar_function(
-        "f", lambda x: object(), parameters={"x": pa.int64()}, returns=pa.int64()
-    )
+@pytest.mark.parametrize(
+    "result", [pa.array([str(ID), None]), [str(ID), None]], ids=["array", "list"]
+)
+def test_a_result_may_come_in_another_layout(schema: SchemaBuilder, result: Any) -> None:
+    schema.scalar_function("f", lambda x: result, parameters={"x": pa.int64()}, returns=pa.uuid())
+
+    assert scalar_of(schema).execute(pa.record_batch({"x": [1, 2]})).to_pylist() == [ID, None]
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [(object(), "object"), (pa.array(["x"]), "StringArray"), ([2**70], "list"), ("x", "str")],
+    ids=["object", "array", "list", "text"],
+)
+def test_a_result_that_does_not_fit_is_named_in_the_error(
+    schema: SchemaBuilder, result: Any, kind: str
+) -> None:
+    schema.scalar_function("f", lambda x: result, parameters={"x": pa.int64()}, returns=pa.int64())
 
     with pytest.raises(
-        InternalError, match="function 'f' returned object, expected an Arrow array"
+        InternalError, match=f"function 'f' returned {kind}, which does not fit int64"
     ):
         scalar_of(schema).execute(pa.record_batch({"x": [1]}))
 

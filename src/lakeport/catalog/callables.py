@@ -16,9 +16,10 @@ from lakeport.catalog.functions import (
     ParameterKind,
     Stability,
 )
+from lakeport.catalog.layouts import conform
 from lakeport.catalog.options import ScanOptions
 from lakeport.catalog.rows import Rows, as_reader
-from lakeport.errors import DefinitionError, InternalError
+from lakeport.errors import DefinitionError, InternalError, InvalidInputError
 
 __all__ = [
     "CallableInOutFunction",
@@ -34,6 +35,9 @@ ParameterTypes: TypeAlias = Mapping[str, pa.DataType | AnyType] | Sequence[Param
 
 SchemaSource: TypeAlias = pa.Schema | Callable[..., pa.Schema]
 """The columns of a result: fixed, or computed from the arguments."""
+
+
+_CONVERSION_FAULTS = (pa.ArrowException, InvalidInputError, TypeError, ValueError, OverflowError)
 
 
 class CallableScalarFunction:
@@ -56,7 +60,7 @@ class CallableScalarFunction:
         self.stability = stability
         self._function = function
         self._defaults = tuple(default_scalar(parameter) for parameter in defaults)
-        self._wants_num_rows = "num_rows" in _parameter_names(function)
+        self._wants_num_rows = _wants(function, "num_rows", [*parameters, *defaults])
 
     def execute(self, rows: pa.RecordBatch) -> pa.Array:
         """Call the function on the columns of a batch."""
@@ -66,21 +70,16 @@ class CallableScalarFunction:
 
     def _as_array(self, result: Any, num_rows: int) -> pa.Array:
         returns = self.signature.returns
-        if isinstance(result, pa.ChunkedArray):
-            result = result.combine_chunks()
-        if isinstance(result, pa.Array):
-            return result if result.type == returns else result.cast(returns)
-        if isinstance(result, pa.Scalar):
-            return pa.repeat(result.cast(returns), num_rows)
-        if isinstance(result, list | tuple) or hasattr(result, "__arrow_array__"):
-            return pa.array(result, type=returns)
-        if hasattr(result, "__array__"):
-            return pa.array(result).cast(returns)
-        if result is None or isinstance(result, bool | int | float | str | bytes):
-            return pa.repeat(pa.scalar(result, type=returns), num_rows)
-        raise InternalError(
-            f"function {self.name!r} returned {type(result).__name__}, expected an Arrow array"
-        )
+        try:
+            values, is_one = _values(result, returns)
+            values = conform(values, returns, "the result")
+        except _CONVERSION_FAULTS as error:
+            reason = str(error).partition("\n")[0]
+            raise InternalError(
+                f"function {self.name!r} returned {type(result).__name__}, which does not fit "
+                f"{returns}: {reason}"
+            ) from None
+        return pa.repeat(values[0], num_rows) if is_one else values
 
 
 class _RowsFunction:
@@ -134,6 +133,34 @@ class CallableInOutFunction(_RowsFunction):
         return as_reader(result, schema, f"function {self.name!r}")
 
 
+def _values(result: Any, type: pa.DataType) -> tuple[pa.Array, bool]:
+    """The values of a result, and whether it is one for all rows."""
+    if isinstance(result, pa.ChunkedArray):
+        return result.combine_chunks(), False
+    if isinstance(result, pa.Array):
+        return result, False
+    if isinstance(result, pa.Scalar):
+        return pa.repeat(result, 1), True
+    if _is_many(result):
+        return _python_values(result, type), False
+    return _python_values([result], type), True
+
+
+def _is_many(result: Any) -> bool:
+    if isinstance(result, str | bytes | bytearray | memoryview | pa.MonthDayNano):
+        return False
+    has_rows = hasattr(result, "__array__") and getattr(result, "ndim", 1) > 0
+    return isinstance(result, Sequence) or hasattr(result, "__arrow_array__") or has_rows
+
+
+def _python_values(values: Any, type: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, type=type)
+    except _CONVERSION_FAULTS:
+        # Text for a UUID, for one, is what Arrow guesses it to be, in another layout.
+        return pa.array(values)
+
+
 def parameters_of(
     parameters: ParameterTypes, function: Callable[..., Any], *, defaulted: ParameterKind
 ) -> tuple[Parameter, ...]:
@@ -180,11 +207,7 @@ def _schema(source: SchemaSource, name: str, /, *args: Any, **kwargs: Any) -> pa
 
 
 def _wants(function: Callable[..., Any], name: str, parameters: Sequence[Parameter]) -> bool:
-    return name in _parameter_names(function) and all(p.name != name for p in parameters)
-
-
-def _parameter_names(function: Callable[..., Any]) -> frozenset[str]:
-    return frozenset(_signature(function))
+    return name in _signature(function) and all(p.name != name for p in parameters)
 
 
 def _signature(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -171,7 +171,8 @@ class Scalar:
             self.parameters, self.function, defaulted=ParameterKind.POSITIONAL
         )
         check_scalar_signature(FunctionSignature(parameters, self.returns), where)
-        check_callable(self.function, where, positional=len(parameters), offered="num_rows")
+        offered = "" if any(p.name == "num_rows" for p in parameters) else "num_rows"
+        check_callable(self.function, where, positional=len(parameters), offered=offered)
         _check_defaults(parameters, where)
         required = sum(parameter.is_required for parameter in parameters)
         if any(not parameter.is_required for parameter in parameters[:required]):
