@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pytest
 
@@ -38,6 +40,7 @@ from lakeport.errors import (
     UnsupportedError,
 )
 from lakeport.memory import MemoryCatalog
+from lakeport.memory.state import CatalogState, TableState
 from tests.memory.workbench import PEOPLE, Workbench, ids, insert, read
 
 
@@ -276,3 +279,22 @@ def test_there_are_no_functions(bench: Workbench) -> None:
 def test_at_least_one_version_is_kept() -> None:
     with pytest.raises(InvalidArgumentError):
         MemoryCatalog(keep_versions=0)
+
+
+def test_a_listing_does_not_search_for_each_table(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        bench.create(name=f"t{number}")
+    searches: list[CatalogState] = []
+    tables = CatalogState.tables
+
+    def counted(state: CatalogState) -> Iterator[TableState]:
+        searches.append(state)
+        return tables(state)
+
+    monkeypatch.setattr(CatalogState, "tables", counted)
+    listed = [(table.name, table.comment, table.arrow_schema()) for table in bench.schema.tables()]
+
+    assert len(listed) == 20
+    assert len(searches) <= 1

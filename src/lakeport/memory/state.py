@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -154,7 +155,7 @@ class SchemaState:
         return replace(self, tables={k: t for k, t in self.tables.items() if k != fold(name)})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CatalogState:
     """All schemas, by folded name."""
 
@@ -182,10 +183,12 @@ class CatalogState:
 
     def table(self, table_id: int) -> TableState | None:
         """The table with an identity that survives renaming, or None."""
-        for table in self.tables():
-            if table.id == table_id:
-                return table
-        return None
+        return self._by_id.get(table_id)
+
+    @cached_property
+    def _by_id(self) -> Mapping[int, TableState]:
+        # A listing asks for every table several times.
+        return {table.id: table for table in self.tables()}
 
     def with_schema(self, schema: SchemaState) -> CatalogState:
         """The catalog with a schema, in the place of the one of that name."""
