@@ -75,6 +75,8 @@ def test_filters_are_applied_whatever_the_server_does(
         (col("even"), ROWS // 2),
         (col("text").starts_with("t9"), ROWS // 10),
         (col("text").is_in(["t1", "t2", None]), ROWS // 5),
+        (col("text").is_in([]), 0),
+        (col("text").is_not_in([]), ROWS),
         (Filter.of(col("id").between(5, 7), col("id") != 6), 2),
         (Filter.always(), ROWS),
         (None, ROWS),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import duckdb
 import pytest
 from hypothesis import given, settings
@@ -17,9 +19,9 @@ from lakeport.filters import (
     Expression,
     Filter,
     FunctionCall,
-    In,
     LogicalType,
     Not,
+    Term,
     Unsupported,
     col,
     lit,
@@ -33,6 +35,8 @@ from lakeport.filters.duckdb_functions import (
 )
 
 INTEGER, VARCHAR = LogicalType("INTEGER"), LogicalType("VARCHAR")
+BIGINT, DOUBLE = LogicalType("BIGINT"), LogicalType("DOUBLE")
+DATE, INTERVAL = LogicalType("DATE"), LogicalType("INTERVAL")
 ZONED = LogicalType("TIMESTAMP WITH TIME ZONE")
 KNOWN, OTHER, UNKNOWN = col("a") > 1, col("b") < 2, Unsupported("x")
 A, B = '("a" > 1)', '("b" < 2)'
@@ -56,7 +60,9 @@ A, B = '("a" > 1)', '("b" < 2)'
         (col("a").between(1, Unsupported("x")), '("a" >= 1)'),
         (~col("a").between(1, Unsupported("x")), ""),
         (Comparison(ComparisonOp.NOT_DISTINCT, KNOWN & UNKNOWN, lit(True)), ""),
-        (In(ColumnRef("a"), ()), ""),
+        (col("a").is_in([]), "FALSE"),
+        (~col("a").is_in([]), "(NOT FALSE)"),
+        (col("a").is_not_in([]), "TRUE"),
     ],
 )
 def test_what_is_unsupported_only_ever_widens(predicate: Expression, sql: str) -> None:
@@ -140,13 +146,61 @@ def test_what_may_fail_on_a_row_gives_null_instead() -> None:
             assert connection.execute(f"SELECT {sql} FROM t").fetchone() == (None,)
 
 
-def test_integers_are_added_without_overflow() -> None:
-    total = FunctionCall("+", (ColumnRef("a", INTEGER), lit(1)), INTEGER, is_operator=True)
+A_INTEGER, D_DATE = ColumnRef("a", INTEGER), ColumnRef("d", DATE)
+NEXT = FunctionCall("+", (A_INTEGER, lit(1)), INTEGER, is_operator=True)
+SQUARE = FunctionCall("*", (NEXT, NEXT), INTEGER, is_operator=True)
+FOURTH = FunctionCall("*", (SQUARE, SQUARE), INTEGER, is_operator=True)
 
+
+def rows_kept(predicate: Expression) -> list[int]:
+    """The values of `a` that pass, among a small one and the largest."""
+    sql = to_duckdb_sql(Filter.of(predicate))
+    assert sql
     with duckdb.connect() as connection:
-        sql = DuckDBEncoder().encode_expression(total)
-        query = f"SELECT {sql} FROM (SELECT {2**31 - 1}::INTEGER AS a)"
-        assert connection.execute(query).fetchone() == (2**31,)
+        rows = connection.execute(
+            f"SELECT a FROM (VALUES (1, DATE '2024-01-01', 1.5::DOUBLE), "
+            f"({2**31 - 1}, DATE '2024-01-01', 1.5::DOUBLE)) v(a, d, f) WHERE {sql}"
+        ).fetchall()
+    return [row[0] for row in rows]
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        Term(NEXT) > 1,
+        Term(NEXT).between(2, 2**40),
+        Term(NEXT).is_in([2, 2**31]),
+        Term(NEXT).is_not_null(),
+        Term(FunctionCall("-", (FunctionCall("-", (NEXT,), INTEGER),), INTEGER)) > 1,
+        Term(Cast(NEXT, BIGINT)) > 1,
+        Term(Cast(NEXT, LogicalType("DOUBLE"))) > 1.0,
+        Term(SQUARE) > 1,
+    ],
+)
+def test_integer_arithmetic_that_is_compared_does_not_overflow(predicate: Expression) -> None:
+    assert rows_kept(predicate) == [1, 2**31 - 1]
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        Term(FunctionCall("+", (D_DATE, NEXT), DATE, is_operator=True)) > dt.date(2024, 1, 2),
+        Term(FunctionCall("to_days", (NEXT,), INTERVAL)).is_not_null(),
+        Term(FunctionCall("round", (ColumnRef("f", DOUBLE), NEXT), DOUBLE)) == 1.5,
+        Term(FunctionCall("%", (NEXT, lit(2)), INTEGER, is_operator=True)) == 0,
+        Term(Cast(FOURTH, BIGINT)) > Term(Cast(A_INTEGER, BIGINT)),
+    ],
+)
+def test_integer_arithmetic_elsewhere_has_its_own_type_and_overflows_to_null(
+    predicate: Expression,
+) -> None:
+    assert rows_kept(predicate) == [1]
+
+
+def test_the_difference_of_dates_is_no_integer_arithmetic() -> None:
+    days = FunctionCall("-", (D_DATE, lit(dt.date(2023, 12, 31))), BIGINT, is_operator=True)
+
+    assert rows_kept(Term(days) == 1) == [1, 2**31 - 1]
 
 
 def test_every_function_of_the_allow_list_is_a_deterministic_one_of_duckdb() -> None:

@@ -38,6 +38,8 @@ NAN = lit(math.nan)
         ((id_ > 5) | Unsupported("x"), ""),
         (~((id_ > 5) & Unsupported("x")), ""),
         (id_.is_in([1, None]), "(`id` IN (1, CAST(NULL AS INT)))"),
+        (id_.is_in([]), "FALSE"),
+        (id_.is_not_in([]), "TRUE"),
         (id_.between(1, 3, upper_inclusive=False), "((`id` >= 1) AND (`id` < 3))"),
         (id_.is_not_distinct_from(1), "(`id` <=> 1)"),
         (col("a`b", INTEGER) == 1, "(`a``b` = 1)"),

@@ -120,7 +120,7 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
             case Between(ColumnRef(), Constant() as low, Constant() as high):
                 if not _is_nan(low) and not _is_nan(high):
                     return self._between_bounds(expression)
-            case In() if all(isinstance(item, Constant) for item in expression.items):
+            case In(_, items) if items and all(isinstance(item, Constant) for item in items):
                 return self._in_constants(expression, exact=False)
         return self._visit_boolean(expression)
 
@@ -170,7 +170,10 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
 
     def visit_in(self, expression: In) -> ArrowOperand | None:
         """A lookup among constants, or a chain of comparisons."""
-        if expression.items and all(isinstance(item, Constant) for item in expression.items):
+        if not expression.items:
+            # Nothing is among no values, not even NULL.
+            return _boolean(pc.scalar(expression.negated))
+        if all(isinstance(item, Constant) for item in expression.items):
             return self._in_constants(expression, exact=True)
         equal = (
             Comparison(ComparisonOp.EQUAL, expression.probe, item) for item in expression.items

@@ -38,7 +38,7 @@ from lakeport.filters.expressions import (
     type_of,
 )
 from lakeport.filters.sql import SqlEncoder
-from lakeport.filters.types import UNKNOWN, quote_identifier
+from lakeport.filters.types import UNKNOWN, LogicalType, quote_identifier
 from lakeport.filters.values import INTEGER_RANGES
 
 __all__ = ["DuckDBEncoder", "to_duckdb_sql"]
@@ -46,6 +46,7 @@ __all__ = ["DuckDBEncoder", "to_duckdb_sql"]
 
 _OVERFLOWING: Final = frozenset({"+", "-", "*"})
 _SMALLER_THAN_HUGEINT: Final = frozenset(INTEGER_RANGES) - {"HUGEINT", "UHUGEINT"}
+_HUGEINT: Final = LogicalType("HUGEINT")
 
 
 def to_duckdb_sql(
@@ -84,23 +85,23 @@ class DuckDBEncoder(SqlEncoder):
 
     def visit_comparison(self, expression: Comparison) -> str | None:
         """A comparison by operator."""
-        left, right = self.visit(expression.left), self.visit(expression.right)
-        if left is None or right is None:
-            return None
-        return f"({left} {expression.op.value} {right})"
+        parts = self._operands((expression.left, expression.right))
+        return None if parts is None else f"({parts[0]} {expression.op.value} {parts[1]})"
 
     def visit_between(self, expression: Between) -> str | None:
         """BETWEEN, or two comparisons if a bound is exclusive."""
         if not (expression.lower_inclusive and expression.upper_inclusive):
             parts = self._all(expression.as_comparisons())
             return None if parts is None else self.joined(ConjunctionOp.AND, parts)
-        parts = self._all((expression.input, expression.lower, expression.upper))
+        parts = self._operands((expression.input, expression.lower, expression.upper))
         return None if parts is None else f"({parts[0]} BETWEEN {parts[1]} AND {parts[2]})"
 
     def visit_in(self, expression: In) -> str | None:
         """IN with a list."""
-        parts = self._all((expression.probe, *expression.items))
-        if parts is None or not expression.items:
+        if not expression.items:
+            return self.among_nothing(expression)
+        parts = self._operands((expression.probe, *expression.items))
+        if parts is None:
             return None
         keyword = "NOT IN" if expression.negated else "IN"
         return f"({parts[0]} {keyword} ({', '.join(parts[1:])}))"
@@ -112,7 +113,7 @@ class DuckDBEncoder(SqlEncoder):
 
     def visit_is_null(self, expression: IsNull) -> str | None:
         """IS NULL or IS NOT NULL."""
-        child = self.visit(expression.child)
+        child = self._operand(expression.child)
         return None if child is None else f"({child} IS {'NOT ' if expression.negated else ''}NULL)"
 
     def visit_coalesce(self, expression: Coalesce) -> str | None:
@@ -125,7 +126,9 @@ class DuckDBEncoder(SqlEncoder):
         source, target = type_of(expression.child), expression.type
         if source == target:
             return self.visit(expression.child)
-        child = self.visit(expression.child)
+        child = self._operand(expression.child)
+        if _is_widened(expression.child):
+            source = _HUGEINT
         if child is None or source == UNKNOWN or not has_sql_type(target):
             return None
         if depends_on_zone(source) or depends_on_zone(target) or not has_sql_type(source):
@@ -144,22 +147,48 @@ class DuckDBEncoder(SqlEncoder):
 
     def visit_function_call(self, expression: FunctionCall) -> str | None:
         """A function of the allow-list, or an operator."""
-        arguments = self._all(expression.arguments)
+        if _is_widened(expression):
+            # Only what is compared may be wider than DuckDB says: functions have their types.
+            wide = self._operand(expression)
+            return None if wide is None else f"TRY_CAST({wide} AS {expression.return_type.sql()})"
+        return self._called(expression, self._all(expression.arguments))
+
+    def _operand(self, expression: Expression) -> str | None:
+        """A value that is compared, added or cast: integer arithmetic in HUGEINT.
+
+        DuckDB may have moved a constant across a comparison and so never overflow.
+        """
+        if not isinstance(expression, FunctionCall) or not _is_widened(expression):
+            return self.visit(expression)
+        arguments = self._operands(expression.arguments)
+        wide = arguments and [f"CAST({argument} AS HUGEINT)" for argument in arguments]
+        return self._called(expression, wide)
+
+    def _called(self, expression: FunctionCall, arguments: Sequence[str] | None) -> str | None:
         if arguments is None or not is_pushable(expression):
             return None
         call = _call(expression, arguments)
         return call if call is None or never_fails(expression) else f"TRY({call})"
+
+    def _operands(self, expressions: Sequence[Expression]) -> list[str] | None:
+        parts = [part for each in expressions if (part := self._operand(each)) is not None]
+        return parts if len(parts) == len(expressions) else None
 
     def _all(self, expressions: Sequence[Expression]) -> list[str] | None:
         parts = [part for each in expressions if (part := self.visit(each)) is not None]
         return parts if len(parts) == len(expressions) else None
 
 
+def _is_widened(expression: Expression) -> bool:
+    """Whether this is arithmetic of integers that HUGEINT can do without overflow."""
+    if not isinstance(expression, FunctionCall) or expression.name not in _OVERFLOWING:
+        return False
+    types = (expression.return_type, *(type_of(argument) for argument in expression.arguments))
+    return all(type.id in _SMALLER_THAN_HUGEINT for type in types)
+
+
 def _call(expression: FunctionCall, arguments: Sequence[str]) -> str | None:
     name = expression.name.lower()
-    if name in _OVERFLOWING and expression.return_type.id in _SMALLER_THAN_HUGEINT:
-        # DuckDB may have moved a constant across a comparison and so never overflow.
-        arguments = [f"CAST({argument} AS HUGEINT)" for argument in arguments]
     match arguments:
         case [left, right] if name in BINARY_OPERATORS:
             return f"({left} {name} {right})"

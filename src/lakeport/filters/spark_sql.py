@@ -116,8 +116,10 @@ class SparkEncoder(SqlEncoder):
 
     def visit_in(self, expression: In) -> str | None:
         """IN with a list of values of the probe's type."""
+        if not expression.items:
+            return self.among_nothing(expression)
         parts = self._all((expression.probe, *expression.items))
-        if parts is None or not expression.items:
+        if parts is None:
             return None
         if not all(_comparable(expression.probe, item) for item in expression.items):
             return None

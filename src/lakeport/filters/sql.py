@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 
-from lakeport.filters.expressions import ColumnRef, ConjunctionOp, Expression, Filter
+from lakeport.filters.expressions import ColumnRef, ConjunctionOp, Expression, Filter, In
 from lakeport.filters.widening import WideningEncoder
 
 __all__ = ["SqlEncoder"]
@@ -45,6 +45,10 @@ class SqlEncoder(WideningEncoder[str]):
     def joined(self, op: ConjunctionOp, parts: Sequence[str]) -> str:
         """Predicates joined by AND or OR."""
         return f"({f' {op.value} '.join(parts)})"
+
+    def among_nothing(self, expression: In) -> str:
+        """IN without items, which SQL cannot write: nothing is among no values, not even NULL."""
+        return "TRUE" if expression.negated else "FALSE"
 
     def column(self, expression: ColumnRef) -> str | None:
         """A quoted name, or the SQL that stands for it; ``None`` for a column that is not there."""
