@@ -128,6 +128,29 @@ def test_create_table_as(wire: WireServer, hand_client: Client) -> None:
     assert again.scan().count() == 3000
 
 
+def test_create_table_as_leaves_a_table_of_somebody_else_alone(attach: Attach) -> None:
+    catalog = MemoryCatalog.from_tables({"s": {}})
+    client, other = attach(catalog), attach(catalog)
+    assert client.tables() == []
+    other.create_table_as("s", "t", [{"x": 1}])
+
+    kept = client.create_table_as("s", "t", [{"x": 2}], on_conflict="ignore")
+    assert kept.scan().to_arrow().to_pylist() == [{"x": 1}]
+
+    other.refresh()
+    client.drop_table("s.t")
+    made = other.create_table_as("s", "t", [{"x": 3}], on_conflict="ignore")
+    assert made.scan().to_arrow().to_pylist() == [{"x": 3}]
+
+
+def test_create_table_as_leaves_a_table_of_the_open_transaction_alone(attach: Attach) -> None:
+    client = attach(MemoryCatalog.from_tables({"s": {}}))
+    with client.transaction(explicit=True):
+        client.create_table_as("s", "t", [{"x": 1}])
+        kept = client.create_table_as("s", "t", [{"x": 2}], on_conflict="ignore")
+        assert kept.scan().to_arrow().to_pylist() == [{"x": 1}]
+
+
 def test_drop_table(wire: WireServer, hand_client: Client) -> None:
     hand_client.drop_table("W.T")
     assert wire.last("drop_table").request == {

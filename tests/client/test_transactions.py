@@ -73,6 +73,22 @@ def test_a_failing_commit_is_an_error(wire: WireServer, hand_client: Client) -> 
         pass
 
 
+def test_each_client_has_its_own_transaction(attach: Attach) -> None:
+    clients = [attach(MemoryCatalog.from_tables({"s": {"t": pa.table({"x": [1]})}})) for _ in "ab"]
+    first, second = (client.transaction(explicit=True) for client in clients)
+
+    first.__enter__()
+    second.__enter__()
+    clients[1].table("s.t").insert([{"x": 2}])
+    first.__exit__(None, None, None)
+    clients[0].table("s.t").insert([{"x": 3}])
+    with pytest.raises(InvalidArgumentError, match="open already"), clients[1].transaction():
+        pass
+    second.__exit__(None, None, None)
+
+    assert [client.table("s.t").scan().count() for client in clients] == [2, 2]
+
+
 def test_transactions_do_not_nest(hand_client: Client) -> None:
     with (
         hand_client.transaction(),

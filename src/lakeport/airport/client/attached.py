@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeVar
 
 from lakeport.airport.client.connection import Connection, pack
@@ -70,11 +71,10 @@ class AttachedCatalog:
         self._lock = threading.RLock()
         self._listing: _Listing | None = None
         self._is_fixed = False
-        self._transaction: ContextVar[Transaction | None] = ContextVar("transaction", default=None)
 
     def begin(self, *, asks_version: bool = True) -> Statement:
         """Start a statement: in the open transaction, else in one of its own."""
-        transaction = self._transaction.get() or self._create_transaction()
+        transaction = self._open_transaction() or self._create_transaction()
         if asks_version:
             self.ask_version()
         return Statement(self.name, transaction)
@@ -99,10 +99,10 @@ class AttachedCatalog:
     @contextmanager
     def transaction(self, *, explicit: bool) -> Iterator[Transaction]:
         """Let all statements of this context share one transaction."""
-        if self._transaction.get() is not None:
+        if self._open_transaction() is not None:
             raise InvalidArgumentError("a transaction is open already")
         transaction = self._create_transaction(explicit=explicit)
-        token = self._transaction.set(transaction)
+        _OPEN_TRANSACTIONS.set({**_OPEN_TRANSACTIONS.get(), self: transaction})
         try:
             yield transaction
         except BaseException as error:
@@ -113,7 +113,7 @@ class AttachedCatalog:
             if explicit:
                 self._commit(transaction)
         finally:
-            self._transaction.reset(token)
+            _OPEN_TRANSACTIONS.set({c: t for c, t in _OPEN_TRANSACTIONS.get().items() if c != self})
 
     def refresh(self) -> None:
         """Forget the listing, so that the next question lists anew."""
@@ -259,6 +259,9 @@ class AttachedCatalog:
             items.functions[key] = RemoteFunction(ref.name, names[key], tuple(each))
         return items
 
+    def _open_transaction(self) -> Transaction | None:
+        return _OPEN_TRANSACTIONS.get().get(self)
+
     def _create_transaction(self, *, explicit: bool = False) -> Transaction:
         fields: dict[str, object] = self._named()
         if explicit:
@@ -297,4 +300,9 @@ class AttachedCatalog:
         return {"catalog_name": self.name}
 
     def _headers(self) -> list[tuple[str, str]]:
-        return list(Statement(self.name).headers())
+        return list(Statement(self.name, self._open_transaction() or Transaction(None)).headers())
+
+
+_OPEN_TRANSACTIONS: ContextVar[Mapping[AttachedCatalog, Transaction]] = ContextVar(
+    "open_transactions", default=MappingProxyType({})
+)

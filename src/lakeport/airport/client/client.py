@@ -273,8 +273,11 @@ class Client:
     ) -> RemoteTable:
         """Create a table of rows. With `on_conflict="ignore"` an existing table is left alone."""
         reader = reader_of(rows)
-        is_kept = ddl.conflict_mode(on_conflict) is OnConflict.IGNORE
-        exists = is_kept and self._knows(schema, name)
+        exists = False
+        if ddl.conflict_mode(on_conflict) is OnConflict.IGNORE:
+            # The server does not say whether it created a table, and others may have done so.
+            self.refresh()
+            exists = self._knows(schema, name)
         statement = self._catalog.begin()
         entry = ddl.create_table(
             self._catalog, statement, schema, name, reader.schema, on_conflict=on_conflict
