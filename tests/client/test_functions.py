@@ -140,6 +140,31 @@ def test_the_overload_is_chosen_by_the_type(client: Client, argument: Any, overl
     assert client.call_scalar("f.kind", argument)[0].as_py() == overload
 
 
+@pytest.mark.parametrize("values", [[["a"]], [["1"]], [[1]]], ids=str)
+def test_an_overload_that_the_values_do_not_fit_is_passed_over(
+    attach: Attach, values: list[Any]
+) -> None:
+    schema = CatalogBuilder().schema("f")
+    for each in (pa.int64(), pa.string()):
+        schema.scalar_function(
+            "items",
+            lambda x, name=str(each): pa.repeat(name, len(x)),
+            parameters={"x": pa.list_(each)},
+            returns=pa.string(),
+        )
+    client = attach(schema.build())
+    column = pa.array(values)
+
+    chosen = client.call_scalar("f.items", column).to_pylist()
+
+    assert chosen == [str(column.type.value_type)]
+
+
+def test_values_that_fit_no_overload_are_named(client: Client) -> None:
+    with pytest.raises(InvalidInputError, match="'x' cannot .*: Failed to parse string: 'a'"):
+        client.call_scalar("f.total", pa.array([["a"]]))
+
+
 def test_the_overload_is_chosen_by_the_number(client: Client) -> None:
     assert client.call_scalar("F.Kind", 1, [2, 3]).to_pylist() == ["two", "two"]
 

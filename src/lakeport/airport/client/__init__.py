@@ -1,6 +1,7 @@
 """A Python client that behaves like DuckDB's: what a server offers, for users without DuckDB.
 
-This room knows the wire only by `lakeport.airport.codec`, and nothing of the server's insides.
+What it shares with the server is the wire: how messages are encoded (`lakeport.airport.codec`), how
+large they may be (`limits`), and how the list of databases is addressed (`addresses`).
 """
 
 from lakeport.airport.client.client import Client, connect

@@ -77,11 +77,18 @@ def choose(
     if not candidates:
         kinds = ", ".join(sorted({overload.kind.value for overload in function.overloads}))
         raise InvalidArgumentError(f"function {function} is not of kind {kind.value}, but {kinds}")
-    fitting = [
-        bound
-        for overload in candidates
-        if (bound := _bind(overload, positional, named or {})) is not None
-    ]
+    fitting: list[tuple[int, BoundCall]] = []
+    faults: list[InvalidInputError] = []
+    for overload in candidates:
+        try:
+            bound = _bind(overload, positional, named or {})
+        except InvalidInputError as fault:
+            faults.append(fault)
+            continue
+        if bound is not None:
+            fitting.append(bound)
+    if not fitting and faults:
+        raise faults[0]
     if not fitting:
         given = [str(argument.array.type) for argument in positional]
         given += [f"{name} := {each.array.type}" for name, each in (named or {}).items()]
