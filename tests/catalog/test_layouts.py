@@ -131,6 +131,39 @@ def test_no_rows_are_converted_to_no_rows(given: pa.Array, expected: pa.Array) -
     assert len(cast(given.slice(0, 0), expected.type)) == 0
 
 
+NO_IDS = pa.array(["", str(ID)])
+FIRST = pa.array([True, False])
+UNION = pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])], ["n"])
+
+
+@pytest.mark.parametrize(
+    ("given", "type", "expected"),
+    [
+        (
+            pa.StructArray.from_arrays([NO_IDS], names=["u"], mask=FIRST),
+            pa.struct([("u", pa.uuid())]),
+            [None, {"u": ID}],
+        ),
+        (
+            pa.FixedSizeListArray.from_arrays(NO_IDS, 1, mask=FIRST),
+            pa.list_(pa.uuid(), 1),
+            [None, [ID]],
+        ),
+        (
+            pa.StructArray.from_arrays([UNION, NO_IDS], names=["n", "u"], mask=FIRST),
+            pa.struct([("n", UNION.type), ("u", pa.uuid())]),
+            [None, {"n": 2, "u": ID}],
+        ),
+    ],
+    ids=["struct", "array", "struct with a union"],
+)
+def test_what_is_hidden_below_a_null_is_not_converted(
+    given: pa.Array, type: pa.DataType, expected: list[Any]
+) -> None:
+    assert cast(given, type).to_pylist() == expected
+    assert cast(given.slice(1), type).to_pylist() == expected[1:]
+
+
 def test_the_largest_hugeints_are_exact() -> None:
     bounds = [10**38 - 1, -(10**38) + 1, 0, None]
     decimals = pa.array([v if v is None else Decimal(v) for v in bounds], pa.decimal128(38, 0))
@@ -158,6 +191,10 @@ REFUSED: dict[str, tuple[pa.Array, pa.DataType]] = {
         pa.list_(pa.int64(), 3),
     ),
     "a list for a number": (pa.array([[1]]), pa.int64()),
+    "a member beyond its dictionary": (
+        pa.DictionaryArray.from_arrays(pa.array([5], pa.int8()), ["a"], safe=False),
+        pa.string(),
+    ),
     "too many values for the index": (
         pa.array([str(n) for n in range(300)]),
         pa.dictionary(pa.int8(), pa.string()),

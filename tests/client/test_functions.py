@@ -161,7 +161,7 @@ def test_an_overload_that_the_values_do_not_fit_is_passed_over(
 
 
 def test_values_that_fit_no_overload_are_named(client: Client) -> None:
-    with pytest.raises(InvalidInputError, match="'x' cannot .*: Failed to parse string: 'a'"):
+    with pytest.raises(InvalidInputError, match=r"'x' cannot .*: Failed to parse string: 'a'"):
         client.call_scalar("f.total", pa.array([["a"]]))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -24,6 +25,7 @@ Converter: TypeAlias = Callable[[pa.Array], pa.Array]
 
 # Extension types whose storage is the plain layout of the same values.
 _PLAIN_STORAGE = {"arrow.json", "arrow.bool8", "bit", "bignum"}
+_FAULTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowIndexError)
 
 
 class LayoutCast:
@@ -54,7 +56,7 @@ def conform(values: pa.Array, type: pa.DataType, what: str) -> pa.Array:
         return values
     try:
         return _converter(values.type, type)(values)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+    except _FAULTS as error:
         reason = str(error).partition("\n")[0]
         raise InvalidInputError(f"{what} cannot take these values: {reason}") from None
 
@@ -124,9 +126,13 @@ def _to_struct(source: pa.DataType, target: pa.DataType) -> Converter:
     ]
 
     def convert(values: pa.Array) -> pa.Array:
-        children = [to_child(values.field(index)) for index, to_child in enumerate(converters)]
+        mask = values.is_null()
+        children = [
+            to_child(_masked(values.field(index), mask))
+            for index, to_child in enumerate(converters)
+        ]
         fields = [target.field(index) for index in range(target.num_fields)]
-        return pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
     return convert
 
@@ -155,10 +161,20 @@ def _to_array(source: pa.DataType, target: pa.DataType) -> Converter:
     def convert(values: pa.Array) -> pa.Array:
         if size != target.list_size:
             raise pa.ArrowInvalid(f"lists of {size} values where {target.list_size} are expected")
-        items = to_items(values.values.slice(values.offset * size, len(values) * size))
-        return pa.FixedSizeListArray.from_arrays(items, type=target, mask=values.is_null())
+        mask = values.is_null()
+        items = values.values.slice(values.offset * size, len(values) * size)
+        hidden = pa.array(np.repeat(mask.to_numpy(zero_copy_only=False), size))
+        items = to_items(_masked(items, hidden))
+        return pa.FixedSizeListArray.from_arrays(items, type=target, mask=mask)
 
     return convert
+
+
+def _masked(values: pa.Array, mask: pa.BooleanArray) -> pa.Array:
+    """Null where the mask is true: what is below a null may be anything, and not convertible."""
+    if mask.true_count == 0 or _has_no_nulls(values.type):
+        return values
+    return pa.StructArray.from_arrays([values], names=[""], mask=mask).flatten()[0]
 
 
 def _by_duckdb(values: pa.Array, type: pa.DataType) -> pa.Array:
@@ -179,6 +195,13 @@ def _by_duckdb(values: pa.Array, type: pa.DataType) -> pa.Array:
     if _has_extension(type):
         return pa.array(column.to_pylist(), type)
     return _converter(column.type, type)(column)
+
+
+def _has_no_nulls(type: pa.DataType) -> bool:
+    """Whether the nulls are in the children alone; Arrow aborts when asked to add some."""
+    if isinstance(type, pa.BaseExtensionType):
+        return _has_no_nulls(type.storage_type)
+    return bool(pt.is_union(type) or pt.is_run_end_encoded(type) or pt.is_null(type))
 
 
 def _is_list(type: pa.DataType) -> bool:
