@@ -51,6 +51,8 @@ ENUMS = pa.array(["red", None, "blue", "red"])
 
 PAIRS: dict[str, tuple[pa.Array, pa.Array]] = {
     "uuid": (TEXT_IDS, UUIDS),
+    "bytes of a uuid": (UUIDS.storage, UUIDS),
+    "bytes of a hugeint": (little(HUGE, None).storage, little(HUGE, None)),
     "bool8": (BOOLEANS, BYTES),
     "hugeint": (
         pa.array([Decimal(HUGE), Decimal(-1), None], pa.decimal128(38, 0)),
@@ -246,6 +248,8 @@ def test_marks_of_the_target_are_kept() -> None:
         (pa.array([1.5], pa.float32()), pa.float64(), [1.5]),
         (pa.array([Decimal("1.5")]), pa.decimal128(10, 3), [Decimal("1.500")]),
         (pa.array([None, None]), pa.int64(), [None, None]),
+        (pa.array([None, None]), pa.uuid(), [None, None]),
+        (pa.array(["a", "b"]).dictionary_encode(), pa.large_string(), ["a", "b"]),
         (pa.array([[1, 2]], pa.list_(pa.int64(), 2)), pa.list_(pa.int64(), 2), [[1, 2]]),
     ],
 )

@@ -1,59 +1,14 @@
-"""Values that are fitted to the columns of a table."""
+"""Rows that a user hands in, in every form."""
 
 from __future__ import annotations
-
-import uuid
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from lakeport.airport.client import Client
-from lakeport.airport.client.rows import fit, reader_of
+from lakeport.airport.client.rows import reader_of
 from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputError
 from tests.client.wire import HandTable, WireServer, flight_info
-
-UUIDS = [uuid.UUID(int=1), uuid.UUID(int=2**127)]
-BINARY = pa.array([each.bytes for each in UUIDS], pa.binary(16))
-
-
-@pytest.mark.parametrize(
-    ("array", "type", "values"),
-    [
-        (pa.array([1, 2]), pa.int8(), [1, 2]),
-        (BINARY, pa.uuid(), UUIDS),
-        (pa.ExtensionArray.from_storage(pa.uuid(), BINARY), pa.binary(16), BINARY.to_pylist()),
-        (pa.array(["a", "b"]).dictionary_encode(), pa.large_string(), ["a", "b"]),
-        (pa.array(["a", "b"]), pa.dictionary(pa.uint8(), pa.string()), ["a", "b"]),
-        (
-            pa.array(["a", "b"]).dictionary_encode(),
-            pa.dictionary(pa.uint8(), pa.large_string()),
-            ["a", "b"],
-        ),
-        (pa.array(['{"a": 1}']), pa.json_(), ['{"a": 1}']),
-    ],
-)
-def test_values_are_converted_without_loss(
-    array: pa.Array, type: pa.DataType, values: list[Any]
-) -> None:
-    fitted = fit(array, type, "it")
-    assert fitted.type == type
-    assert fitted.to_pylist() == values
-
-
-@pytest.mark.parametrize(
-    ("array", "type"),
-    [
-        (pa.array([300]), pa.int8()),
-        (pa.array(["x"]), pa.int64()),
-        (pa.array([1.5]), pa.int64()),
-        (pa.array([[1]]), pa.string()),
-        (pa.array(["text"]), pa.uuid()),
-    ],
-)
-def test_loss_is_refused(array: pa.Array, type: pa.DataType) -> None:
-    with pytest.raises(InvalidInputError, match=r"^it cannot become"):
-        fit(array, type, "it")
 
 
 def test_missing_keys_are_null_and_types_come_from_the_table() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.airport.client import Client, RemoteTable
-from lakeport.catalog import CatalogBuilder, column
+from lakeport.catalog import CatalogBuilder, CreateSchemaOptions, column
 from lakeport.errors import (
     ConstraintError,
     InternalError,
@@ -187,8 +188,8 @@ def test_without_duckdb_a_default_must_be_given(
     [
         ([{"zip": 1}], NotFoundError, "no column 'zip'"),
         ([{"id": "x"}], InvalidInputError, "do not fit"),
-        (pa.table({"id": ["x"]}), InvalidInputError, "cannot become int32"),
-        (pa.table({"id": [2**40]}), InvalidInputError, "cannot become int32"),
+        (pa.table({"id": ["x"]}), InvalidInputError, "column 'id' cannot take these values"),
+        (pa.table({"id": [2**40]}), InvalidInputError, "column 'id' cannot take these values"),
         (pa.table([[1], [2]], names=["id", "ID"]), InvalidArgumentError, "given twice"),
         (5, InvalidArgumentError, "is not rows"),
     ],
@@ -199,6 +200,20 @@ def test_rows_that_do_not_fit_are_refused(
     with pytest.raises(error, match=message):
         table.insert(rows)
     assert len(wire.tables["t"].rows) == 3
+
+
+def test_a_uuid_may_be_written_as_text(attach: Attach) -> None:
+    given = uuid.UUID("12345678-1234-5678-1234-567812345678")
+    catalog = MemoryCatalog()
+    catalog.create_schema("s", CreateSchemaOptions())
+    table = attach(catalog).create_table("s", "t", pa.schema([("u", pa.uuid())]))
+
+    table.insert(pa.table({"u": [str(given)]}))
+    table.insert([{"u": str(given)}])
+    table.insert([{"u": given}])
+    table.insert({"u": pa.array([given.bytes], pa.binary(16))})
+
+    assert table.scan().to_arrow().column("u").to_pylist() == [given] * 4
 
 
 def test_changes_need_a_row_identifier(attach: Attach, table: RemoteTable) -> None:

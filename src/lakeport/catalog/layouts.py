@@ -65,6 +65,12 @@ def conform(values: pa.Array, type: pa.DataType, what: str) -> pa.Array:
 def _converter(source: pa.DataType, target: pa.DataType) -> Converter:
     if source == target:
         return lambda values: values
+    if pt.is_null(source):
+        return lambda values: pa.nulls(len(values), target)
+    if isinstance(target, pa.BaseExtensionType) and target.storage_type == source:
+        return lambda values: _wrap(values, target)
+    if isinstance(source, pa.BaseExtensionType) and source.storage_type == target:
+        return _storage
     if pt.is_dictionary(source):
         decoded = _converter(source.value_type, target)
         return lambda values: decoded(values.dictionary_decode())

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lakeport.airport.client.predicates import SAFE_DUCKDB
-from lakeport.airport.client.rows import fit
+from lakeport.catalog.layouts import conform
 from lakeport.errors import InvalidInputError, UnsupportedError
 from lakeport.filters import from_arrow_type
 from lakeport.filters.types import UNKNOWN
@@ -57,7 +57,7 @@ def _computed() -> Values:
             raise InvalidInputError(
                 f"the default of column {field.name!r} cannot be computed: {reason}"
             ) from None
-        return fit(array, field.type, f"the default of column {field.name!r}")
+        return conform(array, field.type, f"the default of column {field.name!r}")
 
     return values
 

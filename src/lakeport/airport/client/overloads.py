@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from lakeport.airport.client.entries import FunctionKind, FunctionOverload, RemoteFunction
-from lakeport.airport.client.rows import fit
 from lakeport.catalog import AnyType, Parameter, ParameterKind
+from lakeport.catalog.layouts import conform
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 
 __all__ = ["BoundCall", "choose", "column_argument", "value_argument"]
@@ -136,7 +136,7 @@ def _fit(argument: Argument | None, parameter: Parameter) -> tuple[int, pa.Array
     cost = _cast_cost(argument.array.type, parameter.type)
     if cost is None:
         return None
-    return cost, fit(argument.array, parameter.type, f"argument {parameter.name!r}")
+    return cost, conform(argument.array, parameter.type, f"argument {parameter.name!r}")
 
 
 def _fit_values(argument: Argument, type: pa.DataType) -> tuple[int, pa.Array] | None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from lakeport.airport.client.replies import REPLY_LIMITS, Reply, read_map, understanding
-from lakeport.airport.client.rows import fit
 from lakeport.airport.codec import read_one_row
+from lakeport.catalog.layouts import conform
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,
@@ -130,7 +130,7 @@ def _aligned(
             )
     for batch in rows:
         arrays = [
-            fit(batch.column(field.name), field.type, f"column {field.name!r}")
+            conform(batch.column(field.name), field.type, f"column {field.name!r}")
             if index in wanted
             else pa.nulls(batch.num_rows, field.type)
             for index, field in enumerate(schema)

@@ -1,4 +1,4 @@
-"""Rows that a user hands in, and how they are fitted to the columns of a table."""
+"""Rows that a user hands in, as a reader, and cut as DuckDB cuts them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from lakeport.catalog.layouts import conform
 from lakeport.catalog.schemas import no_rows
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 
-__all__ = ["CHUNK_ROWS", "RowSource", "as_sent", "chunks", "fit", "reader_of"]
+__all__ = ["CHUNK_ROWS", "RowSource", "as_sent", "chunks", "reader_of"]
 
 RowSource: TypeAlias = Any
 """An Arrow table, batch or reader, a pandas or polars frame, a list of dicts, a dict of columns."""
@@ -54,28 +53,6 @@ def as_sent(fields: Iterable[pa.Field]) -> pa.Schema:
     return pa.schema([pa.field(f.name, f.type, metadata=_extension(f)) for f in fields])
 
 
-def fit(array: pa.Array, type: pa.DataType, what: str) -> pa.Array:
-    """The array in another type, without loss."""
-    if array.type == type:
-        return array
-    try:
-        if isinstance(type, pa.BaseExtensionType):
-            storage = fit(array, type.storage_type, what)
-            return pa.ExtensionArray.from_storage(type, storage)
-        if isinstance(array, pa.ExtensionArray):
-            return fit(array.storage, type, what)
-        if isinstance(array, pa.DictionaryArray) and not pa.types.is_dictionary(type):
-            return fit(array.dictionary_decode(), type, what)
-        if pa.types.is_dictionary(type):
-            return _dictionary(array, type)
-        if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
-            return conform(array, type, what)
-        return array.cast(type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InvalidInputError(f"{what} cannot become {type}: {reason}") from None
-
-
 def _extension(field: pa.Field) -> dict[bytes, bytes] | None:
     kept = {k: v for k, v in (field.metadata or {}).items() if k.startswith(b"ARROW:extension:")}
     return kept or None
@@ -107,21 +84,20 @@ def _table(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Table:
     types = {} if schema is None else {each.name.casefold(): each.type for each in schema}
     try:
         return pa.table(
-            {
-                name: values
-                if isinstance(values, pa.Array | pa.ChunkedArray)
-                else pa.array(values, type=types.get(name.casefold()))
-                for name, values in columns.items()
-            }
+            {name: _array(values, types.get(name.casefold())) for name, values in columns.items()}
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, OverflowError) as error:
         reason = str(error).partition("\n")[0]
         raise InvalidInputError(f"the rows do not fit their columns: {reason}") from None
 
 
-def _dictionary(array: pa.Array, type: pa.DictionaryType) -> pa.Array:
-    plain = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
-    encoded = plain.cast(type.value_type).dictionary_encode()
-    return pa.DictionaryArray.from_arrays(
-        encoded.indices.cast(type.index_type), encoded.dictionary, ordered=type.ordered
-    )
+def _array(values: Any, type: pa.DataType | None) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    try:
+        return pa.array(values, type=type)
+    except pa.ArrowException:
+        # The text of a UUID, for one, is another layout of it, which is converted later.
+        if not isinstance(type, pa.BaseExtensionType):
+            raise
+        return pa.array(values)

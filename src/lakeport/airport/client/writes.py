@@ -18,8 +18,9 @@ from lakeport.airport.client.entries import TableEntry
 from lakeport.airport.client.exchange import Exchange
 from lakeport.airport.client.predicates import ROWID
 from lakeport.airport.client.replies import read_map, understanding
-from lakeport.airport.client.rows import RowSource, as_sent, chunks, fit, reader_of
+from lakeport.airport.client.rows import RowSource, as_sent, chunks, reader_of
 from lakeport.airport.client.statements import Statement
+from lakeport.catalog.layouts import conform
 from lakeport.catalog.schemas import find_rowid_column, without_rowid
 from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 
@@ -73,7 +74,7 @@ def update_rows(
     def batches() -> Iterator[pa.RecordBatch]:
         for chunk in chunks(reader):
             arrays = [
-                fit(chunk.column(index), field.type, f"column {field.name!r}")
+                conform(chunk.column(index), field.type, f"column {field.name!r}")
                 for index, field in zip([*others, position], sent, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=sent)
@@ -93,7 +94,7 @@ def delete_rows(
 
     def batches() -> Iterator[pa.RecordBatch]:
         for chunk in chunks(reader):
-            array = fit(chunk.column(position), rowid.type, "the row identifier")
+            array = conform(chunk.column(position), rowid.type, "the row identifier")
             yield pa.RecordBatch.from_arrays([array], schema=sent)
 
     returned = without_rowid(entry.schema) if returning else None
@@ -152,7 +153,7 @@ def _returned_columns(
     def select(batch: pa.RecordBatch) -> pa.RecordBatch:
         with understanding(f"answer to {operation}"):
             arrays = [
-                fit(batch.column(position), field.type, f"column {field.name!r}")
+                conform(batch.column(position), field.type, f"column {field.name!r}")
                 for position, field in zip(positions, schema, strict=True)
             ]
             return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -175,7 +176,7 @@ def _to_insert(
     def batches() -> Iterator[pa.RecordBatch]:
         for chunk in chunks(reader):
             arrays = [
-                fit(chunk.column(sources[field.name]), field.type, f"column {field.name!r}")
+                conform(chunk.column(sources[field.name]), field.type, f"column {field.name!r}")
                 if field.name in sources
                 else omitted(field, chunk.num_rows)
                 for field in columns
