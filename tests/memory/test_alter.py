@@ -213,6 +213,21 @@ def test_a_default_is_published_for_clients_to_evaluate(bench: Workbench) -> Non
     assert table.arrow_schema().field("a").metadata == {b"comment": b"c"}
 
 
+@pytest.mark.parametrize("text", ["1 + (", "1, 2", "1; DROP TABLE t", "1 FROM t", ")", "'open"])
+def test_a_default_that_no_client_could_evaluate_is_refused(bench: Workbench, text: str) -> None:
+    table = bench.create()
+    with pytest.raises(InvalidArgumentError, match="is not a"):
+        table.set_default("id", text, SetDefaultOptions())
+    assert table.arrow_schema().field("id").metadata is None
+
+
+@pytest.mark.parametrize("text", ["nextval('ids')", "random()", "now()", "NULL", "'it''s'", "-1"])
+def test_a_default_may_call_any_function(bench: Workbench, text: str) -> None:
+    table = bench.create()
+    table.set_default("id", text, SetDefaultOptions())
+    assert table.arrow_schema().field("id").metadata == {b"default": text.encode()}
+
+
 def test_altering_a_dropped_table_is_an_error_unless_that_is_allowed(bench: Workbench) -> None:
     table = bench.people()
     bench.schema.drop_table("t", DropTableOptions())

@@ -17,7 +17,7 @@ from lakeport.errors import (
 from lakeport.memory.chunks import Chunk, null_count
 from lakeport.memory.constraints import check_checks, check_unique
 from lakeport.memory.definitions import check_definition, stored_field, unnamed
-from lakeport.memory.expressions import evaluate, parse_expression
+from lakeport.memory.expressions import check_syntax, evaluate, parse_expression
 from lakeport.memory.rows import CHUNK_ROWS, Rows
 from lakeport.memory.state import Definition, TableState, UniqueKey, fold
 
@@ -164,6 +164,8 @@ def set_default(table: TableState, name: str, expression: str) -> TableState:
     field = before.columns.field(index)
     metadata = {k: v for k, v in (field.metadata or {}).items() if k != _DEFAULT}
     if expression.strip():
+        # Any expression will do: the clients evaluate it, with functions of their own.
+        check_syntax(expression)
         metadata[_DEFAULT] = expression.encode()
     columns = before.columns.set(index, field.with_metadata(metadata or None))
     return table.changed(definition=replace(before, columns=columns))

@@ -21,7 +21,7 @@ from lakeport.catalog.schemas import no_rows
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 from lakeport.memory.chunks import arrays_of
 
-__all__ = ["ScalarExpression", "evaluate", "parse_expression"]
+__all__ = ["ScalarExpression", "check_syntax", "evaluate", "parse_expression"]
 
 _MAX_LENGTH = 1 << 16
 _CONFIG = {
@@ -89,8 +89,6 @@ class ScalarExpression:
 @lru_cache(maxsize=1024)
 def parse_expression(text: str, columns: pa.Schema) -> ScalarExpression:
     """The expression, if it is one scalar expression over these columns."""
-    if len(text) > _MAX_LENGTH:
-        raise InvalidArgumentError(f"an SQL expression of {len(text)} characters is too long")
     tree = _tree(text)
     used = {name.casefold() for name in _column_names(tree)} - set(_lambda_parameters(tree))
     expression = ScalarExpression(
@@ -167,8 +165,23 @@ def _functions() -> frozenset[str]:
     )
 
 
+def check_syntax(text: str) -> None:
+    """Refuse a text that is not one SQL expression, whatever it computes."""
+    _parsed(text)
+
+
 def _tree(text: str) -> dict[str, Any]:
-    """The parsed expression, as DuckDB writes trees; refused unless it is one scalar expression."""
+    """The parsed expression, refused unless it is one scalar expression over columns."""
+    expression = _parsed(text)
+    for part in _parts(expression):
+        _check(part, text)
+    return expression
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """The expression, as DuckDB writes trees."""
+    if len(text) > _MAX_LENGTH:
+        raise InvalidArgumentError(f"an SQL expression of {len(text)} characters is too long")
     with _cursor() as cursor:
         (packed,) = cursor.execute("SELECT json_serialize_sql(?)", [f"SELECT {text}"]).fetchone()
     try:
@@ -183,8 +196,6 @@ def _tree(text: str) -> dict[str, Any]:
     if len(statements) != 1 or not _is_bare_select(node):
         raise InvalidArgumentError(f"{text[:200]!r} is not a single scalar expression")
     expression: dict[str, Any] = node["select_list"][0]
-    for part in _parts(expression):
-        _check(part, text)
     return expression
 
 
