@@ -118,6 +118,7 @@ def test_older_names_of_functions_and_operators_are_read() -> None:
         node("BOUND_LAMBDA", "BOUND_LAMBDA"),
         node("SOMETHING_NEW", "X"),
         node("BOUND_COMPARISON", "COMPARE_NEW", children=[]),
+        node("BOUND_COMPARISON", "COMPARE_NEW", left=COLUMN, right=FIVE),
         node("BOUND_CONJUNCTION", "CONJUNCTION_XOR", children=[]),
         node("BOUND_OPERATOR", "OPERATOR_TRY", children=[COLUMN]),
         node(

@@ -178,6 +178,8 @@ class _Reader:
 
     def _comparison(self, document: dict[str, Any], depth: int) -> Expression:
         op = COMPARISON_NAMES.get(_kind(document))
+        if op is None and "left" in document:
+            return _unsupported("The comparison", _kind(document))
         if op is None:
             return self._operator(document, depth)
         left, right = self._parts(document, ("left", "right"), depth)
