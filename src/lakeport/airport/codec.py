@@ -15,6 +15,7 @@ import msgpack
 import pyarrow as pa
 
 from lakeport.airport.limits import DEFAULT_LIMITS, Limits
+from lakeport.airport.validation import ContentCheck, check_layout
 from lakeport.errors import InvalidArgumentError
 
 __all__ = [
@@ -186,7 +187,8 @@ def read_one_row(blob: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> 
         with pa.ipc.open_stream(pa.py_buffer(blob)) as stream:
             limits.check(len(stream.schema), limits.columns, f"the number of {what}")
             batch = stream.read_next_batch()
-            batch.validate(full=True)
+            check_layout(batch)
+            ContentCheck(batch.schema)(batch)
     except StopIteration:
         raise InvalidArgumentError(f"{what}: no row") from None
     except (pa.ArrowException, OSError, ValueError):

@@ -1,0 +1,79 @@
+"""Batches from outside, checked before anybody reads them.
+
+Arrow trusts the offsets, sizes, indices and counts inside a batch: wrong ones make it read memory
+that belongs to somebody else, or crash the process.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from lakeport.errors import InvalidArgumentError
+
+__all__ = ["ContentCheck", "check_layout"]
+
+
+def check_layout(batch: pa.RecordBatch) -> None:
+    """Refuse a batch whose buffers are too short for its rows. Costs next to nothing."""
+    try:
+        batch.validate()
+    except pa.ArrowException as error:
+        raise InvalidArgumentError(f"a batch is damaged: {_reason(error)}") from None
+
+
+class ContentCheck:
+    """Refuses batches with a value that lies elsewhere, or is none of its type."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._columns = [
+            (field.name, None if (view := _without_times(field.type)) == field.type else view)
+            for field in schema
+        ]
+
+    def __call__(self, batch: pa.RecordBatch) -> None:
+        """Check every value of a batch whose layout is right."""
+        for (name, view), column in zip(self._columns, batch.columns, strict=True):
+            try:
+                (column if view is None else column.view(view)).validate(full=True)
+            except pa.ArrowException as error:
+                raise InvalidArgumentError(
+                    f"column {name!r} of a batch is damaged: {_reason(error)}"
+                ) from None
+
+
+def _without_times(type: pa.DataType) -> pa.DataType:
+    """The same layout with numbers for times: Arrow's check knows no 24:00, which DuckDB has."""
+    if pt.is_time(type):
+        return pa.int32() if type.bit_width == 32 else pa.int64()
+    if pt.is_dictionary(type):
+        return pa.dictionary(type.index_type, _without_times(type.value_type), type.ordered)
+    if pt.is_map(type):
+        return pa.map_(_field(type.key_field), _field(type.item_field), type.keys_sorted)
+    if pt.is_struct(type):
+        return pa.struct([_field(field) for field in type])
+    if pt.is_union(type):
+        fields = [_field(type.field(index)) for index in range(type.num_fields)]
+        return pa.union(fields, mode=type.mode, type_codes=type.type_codes)
+    if pt.is_fixed_size_list(type):
+        return pa.list_(_field(type.value_field), type.list_size)
+    for is_kind, kind in _LISTS:
+        if is_kind(type):
+            return kind(_field(type.value_field))
+    return type
+
+
+_LISTS = (
+    (pt.is_list, pa.list_),
+    (pt.is_large_list, pa.large_list),
+    (pt.is_list_view, pa.list_view),
+    (pt.is_large_list_view, pa.large_list_view),
+)
+
+
+def _field(field: pa.Field) -> pa.Field:
+    return field.with_type(_without_times(field.type))
+
+
+def _reason(error: Exception) -> str:
+    return str(error).partition("\n")[0]
