@@ -111,11 +111,10 @@ def rename_table(host: Host, call: Call, request: Struct) -> bytes | None:
     new_name = check_name(request.text("new_table_name"), "table")
     options = RenameTableOptions(ignore_not_found=request.flag("ignore_not_found", default=False))
     with change(host, routed, address.schema, address.name):
-        routed.require(Operation.CHANGE, address.schema, new_name)
+        renamed = Address(address.schema, new_name)
+        routed.require_table(Operation.CHANGE, renamed)
         dynamic_schema(routed, address.schema).rename_table(address.name, new_name, options)
-        return _table_reply(
-            routed, Address(address.schema, new_name), missing_ok=options.ignore_not_found
-        )
+        return _table_reply(routed, renamed, missing_ok=options.ignore_not_found)
 
 
 Alteration: TypeAlias = Callable[[DynamicTable, Struct, bool], None]
@@ -278,7 +277,10 @@ def change(
     host: Host, routed: RoutedCatalog, schema: str, name: str | None = None
 ) -> Iterator[None]:
     """Change a catalog, if the caller may; as part of the caller's transaction, if there is one."""
-    routed.require(Operation.CHANGE, schema, name)
+    if name is None:
+        routed.require_schema(Operation.CHANGE, schema)
+    else:
+        routed.require_table(Operation.CHANGE, Address(schema, name))
     if current_request().transaction_id is None:
         yield
         return

@@ -79,9 +79,7 @@ def list_flights(host: Host, call: Call) -> Iterator[flight.FlightInfo]:
     for routed in routed_catalogs:
         routed.require(Operation.SEE)
         if schema_name is not None:
-            schema = routed.schema(schema_name)
-            routed.require(Operation.SEE, schema.name)
-            yield from schema_infos(routed, schema)
+            yield from schema_infos(routed, routed.visible_schema(schema_name))
             continue
         for schema in routed.schemas():
             yield from _readable_infos(host, routed, schema)
