@@ -15,7 +15,7 @@ from pyarrow import flight
 from lakeport.airport.calls import Calls, RunningCall
 from lakeport.airport.status import answering
 from lakeport.airport.transactions import Transactions
-from lakeport.auth import Authenticator, bearer_token
+from lakeport.auth import Authenticator, bearer_token, identify
 from lakeport.catalog import RequestContext
 from lakeport.errors import InvalidArgumentError, UnauthenticatedError
 
@@ -118,7 +118,7 @@ class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[m
                 "this server needs a bearer token: CREATE SECRET (TYPE airport, AUTH_TOKEN '…', "
                 "SCOPE '<location>') makes DuckDB send one on every call"
             )
-        return self._authenticator.authenticate(token)
+        return identify(self._authenticator.authenticate, token)
 
 
 def call_of(context: flight.ServerCallContext) -> Call:
