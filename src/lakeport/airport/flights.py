@@ -73,10 +73,7 @@ def list_flights(host: Host, call: Call) -> Iterator[flight.FlightInfo]:
     """Everything of a catalog, or of one schema where the client's headers ask for it."""
     catalog = call.header("airport-list-flights-filter-catalog")
     schema_name = call.header("airport-list-flights-filter-schema")
-    routed_catalogs = (
-        [host.route(call, catalog or "")] if catalog or call.catalog else host.registry.items()
-    )
-    for routed in routed_catalogs:
+    for routed in [host.route(call, catalog)] if catalog else host.catalogs(call):
         routed.require(Operation.SEE)
         if schema_name is not None:
             yield from schema_infos(routed, routed.visible_schema(schema_name))

@@ -63,15 +63,16 @@ class Call:
         session = self.header("airport-client-session-id")
         return f"{self.identity}\0{session}" if session else None
 
-    def request(self, transactions: Transactions, *, served_as: str, peer: str) -> RequestContext:
-        """The context that catalog methods see; `served_as` is the server's name of the catalog."""
+    def transaction(self, transactions: Transactions, catalog: str) -> str | None:
+        """The transaction that the call belongs to on a catalog, by the server's name of it."""
         given = self.header("airport-transaction-id")
+        return transactions.current(self.owner, catalog, given, identity=self.identity)
+
+    def request(self, *, peer: str) -> RequestContext:
+        """The context that catalog methods see; the transaction depends on the catalog."""
         return RequestContext(
             identity=self.identity,
             catalog=self.catalog,
-            transaction_id=transactions.current(
-                self.owner, served_as, given, identity=self.identity
-            ),
             session_id=self.header("airport-client-session-id"),
             trace_id=self.header("airport-trace-id"),
             peer=peer,
