@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -97,6 +98,16 @@ def test_midnight_at_the_end_of_a_day_is_a_time_wherever_it_is() -> None:
 
     ContentCheck(batch.schema)(batch)
     assert read_one_row(ipc(batch), "arguments").equals(batch)
+
+
+@pytest.mark.parametrize("expression", ["n", "[n]", "{'n': n}", "MAP {n: n}"])
+def test_a_huge_number_is_taken_as_duckdb_sends_it(expression: str) -> None:
+    with duckdb.connect() as connection:
+        numbers = connection.sql("SELECT 170141183460469231731687303715884105727::HUGEINT AS n")
+        (batch,) = numbers.project(expression).to_arrow_table().to_batches()
+
+    check_layout(batch)
+    ContentCheck(batch.schema)(batch)
 
 
 def _write(operation: str, *, returning: bool) -> Callable[[Wire, pa.RecordBatch], Any]:
