@@ -107,7 +107,8 @@ def table_function_flight_info(host: Host, call: Call, request: Struct) -> bytes
         schema = function.schema_for_input(
             arguments, read_schema(rows, "the input table", limits=host.limits)
         )
-    info = flight.FlightInfo(result_schema(schema), descriptor, [], -1, -1)
+    columns = result_schema(schema, f"function {address}")
+    info = flight.FlightInfo(columns, descriptor, [], -1, -1)
     return info.serialize()  # type: ignore[no-any-return]
 
 

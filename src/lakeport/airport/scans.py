@@ -152,10 +152,11 @@ def _scan_of_function(
     if not isinstance(function, TableFunction):
         raise InvalidArgumentError(f"function {address} takes a table and is called by an exchange")
     values = decode_arguments(function, arguments, limits=host.limits)
+    what = f"function {address}"
     return Scan(
-        what=f"function {address}",
+        what=what,
         routed=routed,
-        schema=result_schema(function.schema_for(values)),
+        schema=result_schema(function.schema_for(values), what),
         open=lambda options: function.execute_table(values, options),
         endpoints=_one_endpoint,
         size=_unknown_size,
