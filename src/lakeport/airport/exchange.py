@@ -1,7 +1,7 @@
 """DoExchange: which operation a client wants, and the two ends of the stream.
 
-`Exchange` hides pyarrow's readers and writers behind four verbs; the operations themselves are in
-`functions` and `dml`, one handler each.
+`Exchange` hides pyarrow's readers and writers; the operations themselves are in `functions` and
+`dml`, one handler each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lakeport.errors import (
 __all__ = ["Exchange", "OperationHandler", "run_exchange"]
 
 # Inserted rows are often kept, and Arrow's default pool is several times slower for memory that
-# is never given back; see docs/guides/performance.md.
+# is never given back; see docs/performance.md.
 _POOL = pa.system_memory_pool()
 
 _DAY = {"us": 86_400 * 10**6, "ns": 86_400 * 10**9}
@@ -114,8 +114,8 @@ class Exchange:
         self._writer.write_metadata(metadata)
 
     def drain(self) -> None:
-        """Read what the client still sends, and forget it."""
-        while True:
+        """Read what the client still sends, and forget it; not while the server stops."""
+        while not self.host.stopping.is_set():
             try:
                 self._reader.read_chunk()
             except StopIteration:
