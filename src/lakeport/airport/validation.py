@@ -6,12 +6,14 @@ that belongs to somebody else, or crash the process.
 
 from __future__ import annotations
 
+import struct
+
 import pyarrow as pa
 import pyarrow.types as pt
 
 from lakeport.errors import InvalidArgumentError
 
-__all__ = ["ContentCheck", "check_layout"]
+__all__ = ["ContentCheck", "check_layout", "is_compressed"]
 
 
 def check_layout(batch: pa.RecordBatch) -> None:
@@ -40,6 +42,39 @@ class ContentCheck:
                 raise InvalidArgumentError(
                     f"column {name!r} of a batch is damaged: {_reason(error)}"
                 ) from None
+
+
+def is_compressed(stream: pa.Buffer) -> bool:
+    """Whether a message of an IPC stream would unfold to something larger when it is read."""
+    return any(
+        _has_compression(message.metadata.to_pybytes(), is_dictionary=message.type == "dictionary")
+        for message in pa.ipc.MessageReader.open_stream(stream)
+        if message.type in {"record batch", "dictionary"}
+    )
+
+
+def _has_compression(metadata: bytes, *, is_dictionary: bool) -> bool:
+    # Arrow has verified the flatbuffer but does not tell this field of it: Message.header[.data]
+    # .compression, by the numbers that they have in Arrow's format/Message.fbs.
+    table = _table(metadata, 0)
+    for field in (2, 1) if is_dictionary else (2,):
+        offset = _offset(metadata, table, field)
+        if not offset:
+            return False
+        table = _table(metadata, table + offset)
+    return _offset(metadata, table, 3) > 0
+
+
+def _table(metadata: bytes, position: int) -> int:
+    (offset,) = struct.unpack_from("<I", metadata, position)
+    return position + int(offset)
+
+
+def _offset(metadata: bytes, table: int, field: int) -> int:
+    """How far a field is from the beginning of its table; 0 when it is absent."""
+    (back,) = struct.unpack_from("<i", metadata, table)
+    size, slot = struct.unpack_from("<H", metadata, table - back)[0], 4 + 2 * field
+    return int(struct.unpack_from("<H", metadata, table - back + slot)[0]) if slot < size else 0
 
 
 def _bare(type: pa.DataType) -> pa.DataType:
