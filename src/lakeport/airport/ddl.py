@@ -14,7 +14,7 @@ from lakeport.airport.addresses import Address
 from lakeport.airport.codec import Struct, decode_struct, encode, read_schema
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
-from lakeport.airport.listing import schema_contents, schema_infos, table_info
+from lakeport.airport.listing import catalog_version, schema_contents, schema_infos, table_info
 from lakeport.airport.registry import RoutedCatalog
 from lakeport.auth import Operation
 from lakeport.catalog import (
@@ -67,7 +67,8 @@ def create_schema(host: Host, call: Call, request: Struct) -> bytes:
     )
     with change(host, routed, name):
         schema = dynamic_catalog(routed).create_schema(name, options)
-        return encode(schema_contents(list(schema_infos(routed, schema))))
+        is_fixed = catalog_version(routed).is_fixed
+        return encode(schema_contents(list(schema_infos(routed, schema, is_fixed=is_fixed))))
 
 
 @DDL_ACTIONS.add("drop_schema", "Drop a schema")

@@ -13,7 +13,13 @@ from lakeport.airport.codec import encode, write_schema
 from lakeport.airport.endpoints import scan_endpoints
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
-from lakeport.airport.listing import function_infos, schema_infos, table_info, wire_schema
+from lakeport.airport.listing import (
+    catalog_version,
+    function_infos,
+    schema_infos,
+    table_info,
+    wire_schema,
+)
 from lakeport.airport.registry import AnyFunction, RoutedCatalog
 from lakeport.airport.scans import resolve_scan, scan_options
 from lakeport.airport.signatures import input_schema
@@ -75,15 +81,17 @@ def list_flights(host: Host, call: Call) -> Iterator[flight.FlightInfo]:
     schema_name = call.header("airport-list-flights-filter-schema")
     for routed in [host.route(call, catalog)] if catalog else host.catalogs(call):
         routed.require(Operation.SEE)
+        is_fixed = catalog_version(routed).is_fixed
         if schema_name is not None:
-            yield from schema_infos(routed, routed.visible_schema(schema_name))
+            schema = routed.visible_schema(schema_name)
+            yield from schema_infos(routed, schema, is_fixed=is_fixed)
             continue
         for schema in routed.schemas():
-            yield from _readable_infos(host, routed, schema)
+            yield from _readable_infos(host, routed, schema, is_fixed=is_fixed)
 
 
 def _readable_infos(
-    host: Host, routed: RoutedCatalog, schema: Schema
+    host: Host, routed: RoutedCatalog, schema: Schema, *, is_fixed: bool
 ) -> Iterator[flight.FlightInfo]:
     """Like the client's own listing, with endpoints that a plain client can read."""
     for table in schema.tables():
@@ -95,6 +103,7 @@ def _readable_infos(
                 schema.name,
                 table,
                 endpoints=[flight.FlightEndpoint(ticket, [host.location])],
+                is_fixed=is_fixed,
             )
     yield from function_infos(routed, schema)
 
