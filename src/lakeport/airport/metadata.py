@@ -11,21 +11,20 @@ from pyarrow import flight
 from lakeport.airport.actions import ActionTable
 from lakeport.airport.addresses import parse_descriptor, table_tag
 from lakeport.airport.codec import Struct, decode_struct, encode, read_schema
+from lakeport.airport.duckdb_types import MAX_TYPE_LENGTH, arrow_type_of, is_duckdb_type
 from lakeport.airport.endpoints import scan_endpoints
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
 from lakeport.airport.listing import catalog_version, table_info
 from lakeport.airport.scans import Scan, column_names, resolve_scan, scan_options
 from lakeport.airport.signatures import decode_arguments, result_schema
-from lakeport.airport.statistics import arrow_type_of, encode_statistics, is_duckdb_type
+from lakeport.airport.statistics import encode_statistics
 from lakeport.airport.tickets import ScanTicket
 from lakeport.auth import Operation
 from lakeport.catalog import ColumnStats, StatisticsTable, TableFunction
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 __all__ = ["METADATA_ACTIONS"]
-
-MAX_TYPE_LENGTH: Final = 4096
 
 METADATA_ACTIONS: Final = ActionTable(decode_struct)
 
