@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgpack
 import pyarrow as pa
 import pytest
 
@@ -51,6 +52,21 @@ def test_a_schema_is_created(wire: Wire, catalog: MutableCatalog) -> None:
         ("create_schema", "new", CreateSchemaOptions(comment="Fresh", if_not_exists=True))
     ]
     assert ask(wire, "GetSchemas")["schemas"][-1] == {"schema_name": "new", "comment": "Fresh"}
+
+
+@pytest.mark.parametrize("action", ["CreateSchema", "create_schema"])
+def test_a_schema_that_duckdb_cannot_use_is_created_with_a_warning(
+    wire: Wire, catalog: MutableCatalog, caplog: pytest.LogCaptureFixture, action: str
+) -> None:
+    bodies = {
+        "CreateSchema": json.dumps({"schema_name": "Main"}).encode(),
+        "create_schema": msgpack.packb({"schema": "Main"}),
+    }
+
+    wire.action(action, bodies[action])
+
+    assert catalog.schema("Main") is not None
+    assert "which DuckDB's client lists but cannot use" in caplog.text
 
 
 def test_a_schema_that_exists_is_refused_unless_it_may_exist(wire: Wire) -> None:

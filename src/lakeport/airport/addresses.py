@@ -28,7 +28,15 @@ from lakeport.airport.limits import DEFAULT_LIMITS, Limits
 from lakeport.catalog import TimePoint, TimeUnit
 from lakeport.errors import InvalidArgumentError
 
-__all__ = ["DATABASES", "Address", "function_tag", "parse_descriptor", "table_tag"]
+__all__ = [
+    "DATABASES",
+    "Address",
+    "address_from_json",
+    "function_tag",
+    "json_text",
+    "parse_descriptor",
+    "table_tag",
+]
 
 DATABASES = "__databases"
 """The path of the flight that lists the catalogs of a server."""

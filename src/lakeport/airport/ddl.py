@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ from lakeport.catalog import (
     RenameColumnOptions,
     RenameFieldOptions,
     RenameTableOptions,
+    Schema,
     SetDefaultOptions,
     SetNotNullOptions,
     check_name,
@@ -46,6 +48,7 @@ from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedErro
 __all__ = [
     "DDL_ACTIONS",
     "change",
+    "create_schema",
     "create_table",
     "drop_table",
     "dynamic_catalog",
@@ -53,22 +56,22 @@ __all__ = [
     "dynamic_table",
 ]
 
+_log = logging.getLogger("lakeport.airport")
+
 DDL_ACTIONS: Final = ActionTable(decode_struct)
 
 
 @DDL_ACTIONS.add("create_schema", "Create a schema")
-def create_schema(host: Host, call: Call, request: Struct) -> bytes:
+def create_schema_action(host: Host, call: Call, request: Struct) -> bytes:
     routed = host.route(call, request.text("catalog_name", ""))
-    name = check_name(request.text("schema"), "schema")
     options = CreateSchemaOptions(
         comment=request.text("comment", ""),
         tags=request.text_map("tags"),
         if_not_exists=request.flag("if_not_exists", default=False),
     )
-    with change(host, routed, name):
-        schema = dynamic_catalog(routed).create_schema(name, options)
-        is_fixed = catalog_version(routed).is_fixed
-        return encode(schema_contents(list(schema_infos(routed, schema, is_fixed=is_fixed))))
+    schema = create_schema(host, routed, request.text("schema"), options)
+    is_fixed = catalog_version(routed).is_fixed
+    return encode(schema_contents(list(schema_infos(routed, schema, is_fixed=is_fixed))))
 
 
 @DDL_ACTIONS.add("drop_schema", "Drop a schema")
@@ -219,6 +222,18 @@ def _remove_field(table: DynamicTable, request: Struct, missing_ok: bool) -> Non
         cascade=request.flag("cascade", default=False),
     )
     table.remove_field(request.texts("column_path"), options)
+
+
+def create_schema(
+    host: Host, routed: RoutedCatalog, name: str, options: CreateSchemaOptions
+) -> Schema:
+    """Create a schema."""
+    check_name(name, "schema")
+    with change(host, routed, name):
+        schema = dynamic_catalog(routed).create_schema(name, options)
+    if name.casefold() == "main":
+        _log.warning("a schema 'main' was created, which DuckDB's client lists but cannot use")
+    return schema
 
 
 def create_table(

@@ -49,10 +49,10 @@ def scan_info(
     size_bytes = -1 if size.bytes is None else size.bytes
     if scan.is_empty:
         # Only the JSON itself says that there is nothing to read.
-        endpoints = [flight.FlightEndpoint(bytes(descriptor.command), [host.location])]
+        endpoints = [flight.FlightEndpoint(bytes(descriptor.command), [host.public_location()])]
     else:
         pinned = ticket.pinned(scan.routed.name)
-        endpoints = scan_endpoints(host, scan, pinned, location=host.location)
+        endpoints = scan_endpoints(host, scan, pinned, location=host.public_location())
     if scan.table is None or ticket.address.name == DATABASES:
         return flight.FlightInfo(scan.schema, descriptor, endpoints, rows, size_bytes)
     return table_info(
@@ -102,7 +102,7 @@ def _readable_infos(
                 routed,
                 schema.name,
                 table,
-                endpoints=[flight.FlightEndpoint(ticket, [host.location])],
+                endpoints=[flight.FlightEndpoint(ticket, [host.public_location()])],
                 is_fixed=is_fixed,
             )
     yield from function_infos(routed, schema)

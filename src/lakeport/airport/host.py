@@ -62,11 +62,6 @@ class Host:
             self._join(call, routed)
             yield routed
 
-    @property
-    def location(self) -> str:
-        """Where this server tells plain Flight clients that it is."""
-        return self.public_location()
-
     def _join(self, call: Call, routed: RoutedCatalog) -> None:
         identifier = call.transaction(self.transactions, routed.served_as)
         set_request(replace(current_request(), transaction_id=identifier))
