@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -231,6 +232,22 @@ def test_a_schema_makes_the_round_trip() -> None:
 def test_a_row_makes_the_round_trip() -> None:
     batch = pa.record_batch({"a": [1], "b": [["x"]]})
 
+    assert read_one_row(write_batch(batch), "x").equals(batch)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+@pytest.mark.parametrize("encode", [pa.array, lambda v: pa.array(v).dictionary_encode()])
+def test_a_compressed_row_is_refused_before_it_unfolds(
+    compression: str, encode: Callable[[list[bytes]], pa.Array]
+) -> None:
+    batch = pa.RecordBatch.from_arrays([encode([bytes(2**20)])], names=["a"])
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+
+    with pytest.raises(InvalidArgumentError, match="x: a compressed Arrow stream is not taken"):
+        read_one_row(sink.getvalue().to_pybytes(), "x")
     assert read_one_row(write_batch(batch), "x").equals(batch)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgpack
 import pyarrow as pa
 import pytest
 
@@ -53,6 +54,21 @@ def test_a_schema_is_created(wire: Wire, catalog: MutableCatalog) -> None:
     assert ask(wire, "GetSchemas")["schemas"][-1] == {"schema_name": "new", "comment": "Fresh"}
 
 
+@pytest.mark.parametrize("action", ["CreateSchema", "create_schema"])
+def test_a_schema_that_duckdb_cannot_use_is_created_with_a_warning(
+    wire: Wire, catalog: MutableCatalog, caplog: pytest.LogCaptureFixture, action: str
+) -> None:
+    bodies = {
+        "CreateSchema": json.dumps({"schema_name": "Main"}).encode(),
+        "create_schema": msgpack.packb({"schema": "Main"}),
+    }
+
+    wire.action(action, bodies[action])
+
+    assert catalog.schema("Main") is not None
+    assert "which DuckDB's client lists but cannot use" in caplog.text
+
+
 def test_a_schema_that_exists_is_refused_unless_it_may_exist(wire: Wire) -> None:
     with pytest.raises(pa.ArrowInvalid, match="there is a schema 's' already"):
         ask(wire, "CreateSchema", schema_name="s")
@@ -91,6 +107,14 @@ TYPES = {
     "UUID": pa.uuid(),
     "JSON": pa.json_(),
     "INTERVAL": pa.month_day_nano_interval(),
+    "INT": pa.int32(),
+    "NUMERIC(9,2)": pa.decimal128(9, 2),
+    "DECIMAL": pa.decimal128(18, 3),
+    "HUGEINT": pa.opaque(pa.binary(16), "hugeint", "DuckDB"),
+    "TIMETZ": pa.opaque(pa.binary(8), "time_tz", "DuckDB"),
+    "VARCHAR[]": pa.list_(pa.field("l", pa.string())),
+    "STRUCT(a INTEGER, b BOOLEAN)": pa.struct([("a", pa.int32()), ("b", pa.bool_())]),
+    "int8": pa.int8(),
     "int64": pa.int64(),
     "timestamp[ms]": pa.timestamp("ms"),
     " string ": pa.string(),
@@ -202,6 +226,16 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
         "CreateTable",
         {**HERE, "schema": {"fields": [{"name": "x", "type": "POINT"}]}},
         "unknown column type 'POINT'",
+    ),
+    "type that Arrow lacks": (
+        "CreateTable",
+        {**HERE, "schema": {"fields": [{"name": "x", "type": "GEOMETRY"}]}},
+        "unknown column type 'GEOMETRY'",
+    ),
+    "long type": (
+        "CreateTable",
+        {**HERE, "schema": {"fields": [{"name": "x", "type": "INTEGER" + "[]" * 3000}]}},
+        "unknown column type",
     ),
     "type that DuckDB lacks": (
         "CreateTable",

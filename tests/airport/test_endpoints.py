@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from lakeport.airport import Limits
 from lakeport.catalog import (
     CatalogBuilder,
     Endpoint,
@@ -75,6 +77,65 @@ def test_every_part_is_an_endpoint_with_its_own_ticket(serving: Serving) -> None
     with ThreadPoolExecutor(5) as pool:
         rows = list(pool.map(lambda e: wire.read(e.ticket).column("x").to_pylist(), found))
     assert rows == [[0], [1], [2], [3], [4]]
+
+
+def _nested(depth: int) -> str:
+    expression: dict[str, Any] = {"expression_class": "BOUND_REF"}
+    for _ in range(depth):
+        expression = {
+            "expression_class": "BOUND_CONJUNCTION",
+            "type": "CONJUNCTION_AND",
+            "children": [expression],
+        }
+    return json.dumps({"filters": [expression], "column_binding_names_by_index": ["x"]})
+
+
+@pytest.mark.parametrize(
+    ("filters", "token", "limits"),
+    [
+        (_nested(1) + " " * 2000, b"1", Limits(json_bytes=2000)),
+        (_nested(30), b"1", Limits(json_depth=20)),
+        (_nested(1) + " " * 1600, b"1", Limits(json_bytes=2000, ticket_bytes=1700)),
+        (_nested(1) + " " * 1000, b"1".zfill(1000), Limits(ticket_bytes=2000)),
+    ],
+    ids=["too long", "too deep", "too long for a ticket", "too long with its part"],
+)
+def test_a_filter_beyond_the_bounds_is_left_out_since_it_is_a_hint(
+    serving: Serving, filters: str, token: bytes, limits: Limits
+) -> None:
+    table = Parted([Partition(token)])
+    wire = serving(CatalogBuilder().schema("s").table(table).build(), limits=limits)
+
+    assert wire.scan(path("s", "t"), filters=filters).to_pydict() == {"x": [1]}
+
+    planned, scanned = table.asked[-2:]
+    assert not planned.filter
+    assert not scanned.filter
+
+
+def test_a_filter_within_the_bounds_is_planned_and_scanned_with(serving: Serving) -> None:
+    wire, table = serve(serving, Partition(b"1"))
+
+    wire.scan(path("s", "t"), filters=_nested(1))
+
+    assert [bool(options.filter) for options in table.asked] == [True, True]
+
+
+def test_a_filter_that_cannot_be_read_is_refused(serving: Serving) -> None:
+    wire, _ = serve(serving, Partition(b"1"))
+
+    with pytest.raises(pa.ArrowInvalid, match="not valid JSON"):
+        wire.endpoints(path("s", "t"), filters="{")
+
+
+def test_a_ticket_that_is_too_large_without_a_filter_is_refused(serving: Serving) -> None:
+    table = Parted([Partition(b"1".zfill(3000))])
+    wire = serving(
+        CatalogBuilder().schema("s").table(table).build(), limits=Limits(ticket_bytes=2000)
+    )
+
+    with pytest.raises(pa.ArrowInvalid, match="the ticket is too large"):
+        wire.endpoints(path("s", "t"))
 
 
 def test_a_declared_number_of_endpoints_splits_a_table(serving: Serving) -> None:

@@ -184,12 +184,13 @@ def test_serve_runs_until_it_is_interrupted(
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
 
-    serve({"lake": catalog, "": catalog}, location="grpc://127.0.0.1:0")
+    serve({"lake": catalog, "my-lake": catalog, "": catalog}, location="grpc://127.0.0.1:0")
 
     interrupter.join()
     told = capsys.readouterr().out
     assert "Lakeport serves grpc://127.0.0.1:" in told
     assert "ATTACH 'lake' AS lake (TYPE airport, LOCATION 'grpc://127.0.0.1:" in told
+    assert "ATTACH 'my-lake' AS \"my-lake\" (TYPE airport" in told
     assert {n: signal.getsignal(n) for n in before} == before
 
 

@@ -266,6 +266,24 @@ def test_a_listing_is_made_once_per_version_name_and_caller() -> None:
     assert (ask(), ask()) == (4, 4)
 
 
+def test_a_listing_asks_for_the_version_once(serving: Serving) -> None:
+    asked: list[int] = []
+
+    class Asked(StaticCatalog):
+        def catalog_version(self) -> CatalogVersion:
+            asked.append(1)
+            return CatalogVersion(1)
+
+    rows = pa.table({"x": [1]})
+    schemas = CatalogBuilder().schema("s").table("t", rows).table("u", rows).build().schemas()
+    wire = serving(Asked(schemas))
+
+    assert list(wire.items("s")) == ["t", "u"]
+    assert len(asked) == 1
+    assert len(list(wire.client.list_flights(b"", wire.options()))) == 2
+    assert len(asked) == 2
+
+
 def test_a_listing_inside_a_transaction_is_not_kept() -> None:
     # What a transaction has changed is for itself alone, whatever the version says.
     listings, catalog = Listings(), Counted()

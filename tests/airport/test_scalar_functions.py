@@ -111,6 +111,37 @@ def test_overloads_are_told_apart_by_their_descriptors(wire: Wire) -> None:
     assert number.column(0).to_pylist() == ["NUMBER"]
 
 
+def test_an_overload_for_any_type_is_told_from_one_for_texts(serving: Serving) -> None:
+    schema = CatalogBuilder().schema("s")
+    schema.scalar_function(
+        "f", lambda x: "text", parameters={"x": pa.string()}, returns=pa.string()
+    )
+    schema.scalar_function("f", lambda x: "any", parameters={"x": ANY}, returns=pa.string())
+    wire = serving(schema.build())
+    items = wire.items("s")
+
+    _, (text,) = wire.scalar(items["f"].descriptor, [pa.record_batch({"x": ["a"]})])
+    _, (number,) = wire.scalar(items["f#2"].descriptor, [numbers(x=[1])])
+
+    assert text.column(0).to_pylist() == ["text"]
+    assert number.column(0).to_pylist() == ["any"]
+
+
+def test_a_dictionary_is_decoded_since_the_client_would_read_its_numbers(serving: Serving) -> None:
+    type = pa.dictionary(pa.int32(), pa.string())
+    schema = CatalogBuilder().schema("s")
+    schema.scalar_function(
+        "color", lambda x: pa.array(["red"]).cast(type), parameters={"x": pa.int64()}, returns=type
+    )
+    wire = serving(schema.build())
+
+    published = wire.items("s")["color"].schema
+    answered, (reply,) = wire.scalar(path("s", "color"), [numbers(x=[1])])
+
+    assert published.types == answered.types == [pa.string()]
+    assert reply.column(0).to_pylist() == ["red"]
+
+
 def test_an_ambiguous_name_is_refused(wire: Wire) -> None:
     with pytest.raises(pa.ArrowInvalid, match="use the descriptor in the listing"):
         wire.scalar(path("s", "shout"), [numbers(x=[1])])

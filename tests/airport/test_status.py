@@ -184,8 +184,13 @@ FOREIGN: dict[str, tuple[Exception, type[BaseException], str]] = {
         "NotImplementedError: not yet",
     ),
     "PermissionError": (
-        PermissionError(13, "Permission denied", "f.csv"),
+        PermissionError("not for you"),
         flight.FlightUnauthorizedError,
+        "PermissionError: not for you",
+    ),
+    "PermissionError of the system": (
+        PermissionError(13, "Permission denied", "f.csv"),
+        flight.FlightInternalError,
         "Permission denied",
     ),
 }
@@ -211,10 +216,13 @@ def test_an_unforeseen_exception_is_told_in_its_first_line(
     assert ".py" not in str(told.value)
 
 
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("division by zero"), PermissionError(13, "Permission denied")]
+)
 def test_an_unforeseen_exception_is_logged_with_its_traceback(
-    failing_with: Callable[[Exception], Wire], caplog: pytest.LogCaptureFixture
+    failing_with: Callable[[Exception], Wire], caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    wire = failing_with(ZeroDivisionError("division by zero"))
+    wire = failing_with(error)
 
     with caplog.at_level(logging.ERROR, "lakeport"), pytest.raises(flight.FlightInternalError):
         in_get(wire)
@@ -223,7 +231,7 @@ def test_an_unforeseen_exception_is_logged_with_its_traceback(
     assert record.name == "lakeport.airport"
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None
-    assert isinstance(record.exc_info[1], ZeroDivisionError)
+    assert record.exc_info[1] is error
 
 
 @pytest.mark.parametrize("kind", CODES)
@@ -247,6 +255,21 @@ def test_a_long_message_is_cut(failing_with: Callable[[Exception], Wire]) -> Non
         in_action(wire)
 
     assert len(str(told.value)) < 5000
+
+
+@pytest.mark.parametrize("letter", ["x", "ж", "😀"])
+@pytest.mark.parametrize("where", [in_get, in_stream, in_exchange])
+def test_a_long_message_arrives_whatever_it_is_written_in(
+    failing_with: Callable[[Exception], Wire], where: Callable[[Wire], Any], letter: str
+) -> None:
+    wire = failing_with(errors.ConstraintError(letter * 3000))
+
+    with pytest.raises(flight.FlightServerError) as told:
+        where(wire)
+
+    detail = extra_info(told.value)
+    assert detail["exception_type"] == "ConstraintException"
+    assert detail["message"] == letter * (1000 // len(letter.encode()))
 
 
 def test_the_rows_before_an_error_arrive(failing_with: Callable[[Exception], Wire]) -> None:

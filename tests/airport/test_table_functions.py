@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -130,6 +132,62 @@ def test_an_any_parameter_takes_every_type(wire: Wire, value: pa.Array, kind: st
     descriptor = wire.items("s")["kind"].descriptor
 
     assert wire.scan(descriptor, arguments=one_row(value=value)).to_pydict() == {"kind": [kind]}
+
+
+HUGEINT = pa.opaque(pa.binary(16), "hugeint", "DuckDB")
+IDENTITY = uuid.UUID(int=7)
+
+
+@pytest.mark.parametrize(
+    ("declared", "sent", "value"),
+    [
+        (pa.uuid(), pa.array([str(IDENTITY)]), IDENTITY),
+        (pa.string(), pa.array([IDENTITY.bytes], pa.uuid()), str(IDENTITY)),
+        (
+            pa.decimal128(38, 0),
+            pa.ExtensionArray.from_storage(
+                HUGEINT, pa.array([(5).to_bytes(16, "little")], pa.binary(16))
+            ),
+            Decimal(5),
+        ),
+        (pa.bool_(), pa.array([1], pa.int8()).cast(pa.bool8()), True),
+        (pa.list_(pa.int32()), pa.array([[1]], pa.list_view(pa.int32())), [1]),
+    ],
+    ids=["text for uuid", "uuid for text", "hugeint", "bool8", "list view"],
+)
+def test_an_argument_is_taken_in_every_layout_of_its_type(
+    serving: Serving, asked: list[Any], declared: pa.DataType, sent: pa.Array, value: Any
+) -> None:
+    def note(p: Any) -> pa.Table:
+        asked.append(p)
+        return pa.table({"one": [1]})
+
+    columns = pa.schema([("one", pa.int64())])
+    schema = CatalogBuilder().schema("s")
+    schema.table_function("note", note, parameters={"p": declared}, schema=columns)
+    wire = serving(schema.build())
+
+    wire.scan(path("s", "note"), arguments=one_row(p=sent))
+
+    assert asked == [value]
+
+
+TWICE = pa.schema([("a", pa.int64()), ("A", pa.int64())])
+
+
+def test_columns_that_duckdb_could_not_bind_are_refused(serving: Serving) -> None:
+    schema = CatalogBuilder().schema("s")
+    schema.table_function("twice", TWICE.empty_table, parameters={}, schema=lambda: TWICE)
+    schema.table_function_in_out("both", lambda rows: rows, schema=lambda rows: TWICE)
+    wire = serving(schema.build())
+    told = "has two columns named 'A'"
+
+    with pytest.raises(pa.ArrowInvalid, match=told):
+        bind(wire, path("s", "twice"), one_row())
+    with pytest.raises(pa.ArrowInvalid, match=told):
+        wire.scan(path("s", "twice"), arguments=one_row())
+    with pytest.raises(pa.ArrowInvalid, match=told):
+        bind(wire, path("s", "both"), one_row(), NUMBERS.serialize().to_pybytes())
 
 
 def test_overloads_are_told_apart_by_their_descriptors(wire: Wire) -> None:

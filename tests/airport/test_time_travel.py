@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.catalog import CatalogBuilder, ScanOptions, TimePoint, TimeUnit
+from lakeport.catalog import (
+    CatalogBuilder,
+    CatalogVersion,
+    ScanOptions,
+    StaticCatalog,
+    TimePoint,
+    TimeUnit,
+)
 from lakeport.errors import NotFoundError
 from tests.airport.rig import Serving, Wire, path
 
@@ -110,6 +117,40 @@ def test_the_table_hears_what_the_user_wrote(wire: Wire, table: History) -> None
     wire.scan(path("s", "t"), at=("TIMESTAMP", "2021-01-01 00:00:00"))
 
     assert table.asked == [TimePoint(TimeUnit.TIMESTAMP, "2021-01-01 00:00:00")]
+
+
+class Altered(StaticCatalog):
+    """A catalog whose tables change."""
+
+    def catalog_version(self) -> CatalogVersion:
+        return CatalogVersion(2)
+
+
+@pytest.mark.parametrize("descriptor", [path("s", "t"), command()])
+def test_a_time_that_take_flight_did_not_bind_is_refused_where_columns_differ(
+    serving: Serving, table: History, descriptor: flight.FlightDescriptor
+) -> None:
+    schemas = CatalogBuilder("lake").schema("s").table(table).build().schemas()
+    wire = serving(Altered(schemas, name="lake"))
+    attached = wire.with_headers(airport_catalog="lake")
+
+    # DuckDB has bound what GetFlightInfo told, and segfaults over a stream of fewer columns.
+    assert wire.info(descriptor).schema.equals(NEW.schema)
+    with pytest.raises(pa.ArrowNotImplementedError, match=r'had other columns .*"ts": '):
+        wire.endpoints(descriptor, at=("VERSION", "1"))
+    assert wire.scan(descriptor, at=("VERSION", "2")).equals(NEW)
+    assert wire.scan(wire.items("s")["t"].descriptor, at=("VERSION", "1")).equals(OLD)
+    assert attached.scan(descriptor, at=("VERSION", "1")).equals(OLD)
+
+
+def test_a_nameless_catalog_that_is_fixed_can_be_read_at_any_time(
+    serving: Serving, table: History
+) -> None:
+    wire = serving(CatalogBuilder().schema("s").table(table).build())
+    descriptor = wire.items("s")["t"].descriptor
+
+    assert descriptor == path("s", "t")
+    assert wire.scan(descriptor, at=("VERSION", "1")).equals(OLD)
 
 
 @pytest.mark.parametrize("action", ["flight_info", "endpoints"])

@@ -6,7 +6,7 @@ import pytest
 
 from lakeport.airport.transactions import Transactions
 from lakeport.catalog import RequestContext, TransactionState, current_request, request_scope
-from lakeport.errors import NotFoundError
+from lakeport.errors import InvalidInputError, NotFoundError
 from tests.airport.staging import StagingCatalog
 
 
@@ -54,8 +54,11 @@ def test_an_idle_transaction_is_rolled_back(
     clock.now = 100
     transactions.expire()
     assert catalog.transaction_status(identifier) is TransactionState.ABORTED
-    with pytest.raises(NotFoundError, match="there is no open transaction"):
+    with pytest.raises(InvalidInputError, match="rolled back after 100 seconds without a call"):
         transactions.commit(identifier)
+    transactions.rollback(identifier)
+    with pytest.raises(NotFoundError, match="there is no open transaction"):
+        transactions.rollback(identifier)
 
 
 def test_using_a_transaction_keeps_it_alive(
@@ -75,6 +78,83 @@ def test_using_a_transaction_keeps_it_alive(
     assert catalog.transaction_status(idle) is TransactionState.ABORTED
     transactions.commit(used)
     assert catalog.log[-1] == ("commit", used)
+
+
+def test_a_transaction_is_not_idle_while_a_statement_of_it_runs(
+    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+) -> None:
+    identifier = transactions.begin(catalog, "lake", explicit=True)
+    assert identifier is not None
+
+    with (
+        request_scope(RequestContext(transaction_id=identifier)),
+        transactions.statement(catalog, "lake"),
+    ):
+        clock.now = 1000
+        transactions.expire()
+        assert catalog.transaction_status(identifier) is TransactionState.ACTIVE
+    clock.now = 1099
+    transactions.expire()
+    assert catalog.transaction_status(identifier) is TransactionState.ACTIVE
+
+    clock.now = 1100
+    transactions.expire()
+    assert catalog.transaction_status(identifier) is TransactionState.ABORTED
+
+
+def test_a_rollback_that_fails_is_the_affair_of_nobody_else(
+    transactions: Transactions, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(StagingCatalog):
+        def rollback_transaction(self, transaction_id: str) -> None:
+            raise RuntimeError("the disk is gone")
+
+    broken, sound = Broken(), StagingCatalog()
+    transactions.begin(broken, "broken", explicit=True)
+    identifier = transactions.begin(sound, "sound", explicit=True)
+    assert identifier is not None
+
+    clock.now = 1000
+    assert current(transactions, None, "sound", None) is None
+
+    assert sound.transaction_status(identifier) is TransactionState.ABORTED
+    assert "a transaction of catalog 'broken'" in caplog.text
+
+
+def test_the_statements_of_an_expired_transaction_are_not_committed_one_by_one(
+    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+) -> None:
+    identifier = transactions.begin(catalog, "lake", explicit=True, owner="p")
+    clock.now = 1000
+
+    assert current(transactions, "p", "lake", None) == identifier
+    with (
+        request_scope(RequestContext(transaction_id=identifier)),
+        pytest.raises(InvalidInputError, match="rolled back after 100 seconds without a call"),
+        transactions.statement(catalog, "lake"),
+    ):
+        pytest.fail("the statement must not run")
+    transactions.rollback(*transactions.bound_to("p"))
+
+    assert current(transactions, "p", "lake", None) is None
+    assert catalog.log == [("begin", identifier), ("rollback", identifier)]
+
+
+def test_only_so_many_transactions_are_known(clock: Clock, catalog: StagingCatalog) -> None:
+    transactions = Transactions(idle_seconds=100, keep=2, clock=clock)
+    explicit = transactions.begin(catalog, "lake", explicit=True)
+    running = transactions.begin(catalog, "lake")
+    with (
+        request_scope(RequestContext(transaction_id=running)),
+        transactions.statement(catalog, "lake"),
+    ):
+        first, second = (transactions.begin(catalog, "lake") for _ in range(2))
+
+    # Neither a transaction of several statements nor one that is running is forgotten.
+    assert catalog.log[-2:] == [("rollback", first), ("commit", running)]
+    assert second is not None
+    assert explicit is not None
+    transactions.commit(explicit)
 
 
 def test_a_transaction_that_ended_already_is_forgotten_quietly(

@@ -255,6 +255,79 @@ def test_a_transaction_is_not_joined_by_somebody_else(
     ada.call("commit_transaction", transaction_id=identifier)
 
 
+def test_leaving_out_the_catalog_is_no_way_into_somebody_else_s_transaction(
+    serving: Serving, catalog: StagingCatalog
+) -> None:
+    wire = serving({"lake": catalog, "other": StagingCatalog()}, auth={"a": "ada", "g": "grace"})
+    ada, grace = (wire.with_headers(authorization=f"Bearer {token}") for token in "ag")
+    there = path("lake", "s", "t")
+    identifier = begin(ada, explicit=True)
+    ada.with_headers(airport_transaction_id=identifier).change(
+        "insert", there, pa.table({"x": [1]})
+    )
+    inside = grace.with_headers(airport_transaction_id=identifier)
+
+    for intrude in (
+        lambda: inside.scan(there),
+        lambda: inside.change("insert", there, pa.table({"x": [666]})),
+        lambda: grace.call(
+            "get_transaction_status", catalog_name="lake", transaction_id=identifier
+        ),
+    ):
+        with pytest.raises(flight.FlightUnauthorizedError, match="belongs to somebody else"):
+            intrude()
+    ada.call("commit_transaction", transaction_id=identifier)
+    assert catalog.committed == [1]
+
+
+def test_the_state_of_a_transaction_is_told_to_those_who_may_see_the_catalog(
+    serving: Serving, catalog: StagingCatalog
+) -> None:
+    wire = serving({"lake": catalog}, authorize=lambda access: False)
+
+    with pytest.raises(flight.FlightUnauthorizedError, match="you may not see lake"):
+        status(wire, "t1")
+
+
+def test_a_process_that_names_no_catalog_in_its_headers_joins_by_what_it_addresses(
+    serving: Serving, catalog: StagingCatalog
+) -> None:
+    # The client of DuckDB 1.4 sends no airport-catalog.
+    wire = serving(
+        {"lake": catalog, "other": StagingCatalog()}, headers={"airport-client-session-id": "p"}
+    )
+    there = path("lake", "s", "t")
+    wire.action("begin_transaction", b"lake")
+
+    wire.change("insert", there, pa.table({"x": [1]}))
+    assert wire.scan(there).column("x").to_pylist() == [1]
+    assert catalog.committed == []
+    wire.action("rollback_transaction", b"lake")
+
+    assert wire.scan(there).num_rows == 0
+
+
+def test_writes_after_a_transaction_has_expired_are_refused(
+    serving: Serving, catalog: StagingCatalog
+) -> None:
+    wire = serving(
+        {"lake": catalog},
+        headers={"airport-client-session-id": "p", "airport-catalog": "lake"},
+        transaction_timeout=0,
+    )
+    wire.action("begin_transaction", b"lake")
+
+    with pytest.raises(flight.FlightServerError, match="rolled back after 0 seconds"):
+        insert(wire, 1)
+    with pytest.raises(pa.ArrowInvalid, match="rolled back after 0 seconds"):
+        wire.action("commit_transaction", b"lake")
+    assert visible(wire) == []
+
+    wire.action("rollback_transaction", b"lake")
+    insert(wire, 2)
+    assert catalog.committed == [2]
+
+
 def test_a_process_of_another_identity_is_another_process(
     serving: Serving, catalog: StagingCatalog
 ) -> None:

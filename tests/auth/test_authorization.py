@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyarrow import flight
 
 from lakeport.auth import Access, Operation
 from lakeport.catalog import Action, CatalogBuilder, StaticCatalog
+from lakeport.memory import MemoryCatalog
 from tests.airport.mutable import MutableCatalog, MutableTable
 from tests.airport.rig import Serving, Wire, extra_info, path
 
@@ -114,7 +116,9 @@ READS: dict[str, Callable[[Wire, flight.FlightDescriptor], Any]] = {
     "flight_info": lambda wire, table: wire.call("flight_info", descriptor=table.serialize()),
     "endpoints": lambda wire, table: wire.endpoints(table),
     "DoGet": lambda wire, table: wire.read(
-        json.dumps({"schema_name": "public", "table_name": table.path[1].decode()}).encode()
+        json.dumps(
+            {"schema_name": table.path[0].decode(), "table_name": table.path[1].decode()}
+        ).encode()
     ),
     "column_statistics": lambda wire, table: wire.call(
         "column_statistics", flight_descriptor=table.serialize(), column_name="x", type="BIGINT"
@@ -133,6 +137,34 @@ def test_a_table_is_read_only_by_those_who_may(
         flight.FlightUnauthorizedError, match=r"you may not read shop\.public\.closed"
     ):
         read(wire, path("public", "closed"))
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("spelled", [("PUBLIC", "closed"), ("public", "Closed")])
+def test_another_spelling_of_a_name_is_no_way_around(
+    serving: Serving,
+    shop: Shop,
+    read: Callable[[Wire, flight.FlightDescriptor], Any],
+    spelled: tuple[str, str],
+) -> None:
+    wire = serving(shop, authorize=deny((Operation.READ, "public", "closed")))
+
+    # In the spelling of the request, since that of the table would tell that there is one.
+    told = re.escape(f"you may not read shop.{'.'.join(spelled)}")
+    with pytest.raises(flight.FlightUnauthorizedError, match=told):
+        read(wire, path(*spelled))
+
+
+def test_a_schema_in_another_spelling_is_the_same_schema(serving: Serving, shop: Shop) -> None:
+    wire = serving(shop, authorize=lambda access: access.schema != "private")
+    asked = wire.options(airport_list_flights_filter_schema="PRIVATE")
+
+    with pytest.raises(flight.FlightUnauthorizedError):
+        list(wire.client.list_flights(b"", asked))
+    with pytest.raises(flight.FlightUnauthorizedError):
+        wire.action("GetTables", b'{"schema_name": "Private"}')
+    with pytest.raises(flight.FlightUnauthorizedError):
+        wire.endpoints(path("PRIVATE", "missing"))
 
 
 def test_a_denied_scan_is_a_permission_error_for_duckdb(serving: Serving, shop: Shop) -> None:
@@ -166,37 +198,56 @@ def test_a_denied_name_does_not_tell_whether_it_exists(serving: Serving, shop: S
             wire.endpoints(path("public", name))
 
 
-def _call_scalar(wire: Wire) -> Any:
-    return wire.scalar(path("public", "f"), [pa.record_batch({"x": [1]})])
+def _call_scalar(wire: Wire, schema: str, spell: Callable[[str], str]) -> Any:
+    return wire.scalar(path(schema, spell("f")), [pa.record_batch({"x": [1]})])
 
 
-def _call_in_out(wire: Wire) -> Any:
+def _call_in_out(wire: Wire, schema: str, spell: Callable[[str], str]) -> Any:
     options = wire.options(airport_operation="table_function_in_out", return_chunks="1")
-    writer, reader = wire.client.do_exchange(path("public", "h"), options)
+    writer, reader = wire.client.do_exchange(path(schema, spell("h")), options)
     with writer:
         writer.write_metadata(msgpack.packb({"parameters": b""}))
         writer.begin(COLUMNS)
         return reader.schema
 
 
-CALLS: dict[str, Callable[[Wire], Any]] = {
+def _call_table(wire: Wire, schema: str, spell: Callable[[str], str]) -> Any:
+    request = {"schema_name": schema, "function_name": spell("g"), "parameters": {}}
+    return wire.action("GetTableFunctionFlightInfo", json.dumps(request).encode())
+
+
+CALLS: dict[str, Callable[[Wire, str, Callable[[str], str]], Any]] = {
     "scalar": _call_scalar,
-    "table": lambda wire: wire.action(
-        "GetTableFunctionFlightInfo", b'{"schema_name": "public", "function_name": "g"}'
-    ),
+    "table": _call_table,
     "in-out": _call_in_out,
 }
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("schema", ["public", "Public"])
+@pytest.mark.parametrize("spell", [str.lower, str.upper])
 def test_a_function_is_called_only_by_those_who_may(
-    serving: Serving, shop: Shop, call: Callable[[Wire], Any]
+    serving: Serving,
+    shop: Shop,
+    call: Callable[[Wire, str, Callable[[str], str]], Any],
+    schema: str,
+    spell: Callable[[str], str],
 ) -> None:
     denied = deny(*((Operation.CALL, "public", name) for name in ("f", "g", "h")))
     wire = serving(shop, authorize=denied)
 
-    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not call shop\.public\."):
-        call(wire)
+    with pytest.raises(flight.FlightUnauthorizedError, match=rf"you may not call shop\.{schema}\."):
+        call(wire, schema, spell)
+
+
+def test_a_function_found_without_its_schema_is_one_that_the_caller_may_call(
+    serving: Serving, shop: Shop
+) -> None:
+    wire = serving(shop, authorize=deny((Operation.CALL, "private", "g")))
+
+    (info,) = wire.action("GetTableFunctionFlightInfo", b'{"function_name": "G"}')
+
+    assert flight.FlightInfo.deserialize(info).schema == COLUMNS
 
 
 def test_an_action_of_a_catalog_is_called_only_by_those_who_may(
@@ -296,6 +347,44 @@ def test_a_catalog_is_changed_only_by_those_who_may(
     with pytest.raises(flight.FlightUnauthorizedError, match=f"you may not change {what}"):
         change(wire)
     assert mutable.calls == []
+
+
+OTHER_SPELLINGS: dict[str, Callable[[Wire], Any]] = {
+    "insert": lambda w: w.change("insert", path("S", "T"), pa.table({"x": [2]})),
+    "Delete": _json("Delete", schema_name="S", table_name="T", row_ids=[0]),
+    "create_table": lambda w: w.call(
+        "create_table",
+        schema_name="S",
+        table_name="T",
+        arrow_schema=COLUMN,
+        on_conflict="replace",
+    ),
+    "drop_table": lambda w: w.call("drop_table", schema_name="s", name="T"),
+    "drop_schema": lambda w: w.call("drop_schema", name="S"),
+    "create_schema": lambda w: w.call("create_schema", schema="S", if_not_exists=True),
+    "add_column": lambda w: w.call(
+        "add_column", schema="S", name="t", ignore_not_found=False, column_schema=COLUMN
+    ),
+    "rename_table": lambda w: w.call("rename_table", schema="S", name="T", new_table_name="u"),
+    "rename to it": lambda w: w.call("rename_table", schema="s", name="u", new_table_name="T"),
+    "DropTable": _json("DropTable", schema_name="S", table_name="T"),
+}
+
+
+@pytest.mark.parametrize("change", OTHER_SPELLINGS.values(), ids=OTHER_SPELLINGS)
+def test_what_may_not_be_changed_may_not_be_changed_by_another_name(
+    serving: Serving, change: Callable[[Wire], Any]
+) -> None:
+    rows = pa.table({"x": [1]})
+    catalog = MemoryCatalog.from_tables({"s": {"t": rows, "u": rows}})
+    denied = deny(
+        (Operation.WRITE, "s", "t"), (Operation.CHANGE, "s", "t"), (Operation.CHANGE, "s", None)
+    )
+    wire = serving(catalog, authorize=denied)
+
+    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not (write|change)"):
+        change(wire)
+    assert wire.scan(path("s", "t")).column("x").to_pylist() == [1]
 
 
 def test_a_table_is_renamed_only_to_a_name_that_the_caller_may_change(

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import flight
 
 from lakeport.airport import Server
-from lakeport.auth import BearerAuth, TlsConfig, TokenTable
+from lakeport.auth import AuthSource, BearerAuth, TlsConfig, TokenTable
 from lakeport.catalog import CatalogBuilder, StaticCatalog, current_request
 from tests.airport.rig import Serving, path
 from tests.auth.certificates import Authority
@@ -41,13 +41,16 @@ def test_a_token_is_in_no_error_and_no_log(
     assert presented not in repr([vars(record) for record in caplog.records])
 
 
-def test_a_failing_authenticator_does_not_tell_the_token(
-    serving: Serving, catalog: StaticCatalog, caplog: pytest.LogCaptureFixture
-) -> None:
-    def validate(token: str) -> str:
+class FailingAuth:
+    def authenticate(self, token: str) -> str:
         raise RuntimeError(f"no such token: {token}")
 
-    wire = serving(catalog, auth=validate, headers={"authorization": f"Bearer {TOKEN}"})
+
+@pytest.mark.parametrize("auth", [FailingAuth(), FailingAuth().authenticate])
+def test_a_failing_authenticator_does_not_tell_the_token(
+    serving: Serving, catalog: StaticCatalog, caplog: pytest.LogCaptureFixture, auth: AuthSource
+) -> None:
+    wire = serving(catalog, auth=auth, headers={"authorization": f"Bearer {TOKEN}"})
 
     with caplog.at_level(logging.DEBUG), pytest.raises(flight.FlightUnauthenticatedError) as told:
         wire.list_schemas()

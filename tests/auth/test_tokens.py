@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from lakeport.airport import Server
 from lakeport.auth import (
     Authenticator,
     BearerAuth,
@@ -18,7 +19,7 @@ from lakeport.auth import (
     bearer_token,
 )
 from lakeport.catalog import CatalogBuilder, StaticCatalog, current_request
-from lakeport.errors import PermissionDeniedError, UnauthenticatedError
+from lakeport.errors import DefinitionError, PermissionDeniedError, UnauthenticatedError
 from tests.airport.rig import Serving, Wire, path
 
 TOKENS = {"token-of-ada": "ada", "token-of-grace": "grace"}
@@ -147,8 +148,8 @@ def test_a_token_table_keeps_no_token() -> None:
 
 @pytest.mark.parametrize("tokens", [{}, {"": "ada"}, {"a": "ada", "": "x"}])
 def test_a_table_of_no_or_empty_tokens_is_refused(tokens: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="at least one token, and none may be empty"):
-        TokenTable(tokens)
+    with pytest.raises(DefinitionError, match="at least one token, and none may be empty"):
+        Server(CatalogBuilder().build(), auth=tokens)
 
 
 def test_a_token_for_nobody_is_not_valid() -> None:
@@ -162,7 +163,41 @@ def test_a_callable_refuses_by_returning_nothing(answer: str | None) -> None:
         BearerAuth(lambda token: answer).authenticate("t")
 
 
-def test_a_callable_that_fails_refuses_without_its_own_words() -> None:
+@pytest.mark.parametrize("answer", [None, "", True, 7, b"ada"])
+def test_an_authenticator_that_gives_no_identity_lets_nobody_in(
+    serving: Serving, catalog: StaticCatalog, answer: Any
+) -> None:
+    class Lenient:
+        def authenticate(self, token: str) -> Any:
+            return answer
+
+    wire = bearing(serving(catalog, auth=Lenient()), "t")
+
+    with pytest.raises(flight.FlightUnauthenticatedError, match="the bearer token is not valid"):
+        wire.scan(path("s", "t"))
+
+
+@pytest.mark.parametrize("error", [ConnectionError, TimeoutError])
+def test_an_identity_provider_that_is_down_is_no_wrong_token(
+    serving: Serving,
+    catalog: StaticCatalog,
+    caplog: pytest.LogCaptureFixture,
+    error: type[Exception],
+) -> None:
+    def validate(token: str) -> str:
+        raise error(f"cannot ask about {token}")
+
+    wire = bearing(serving(catalog, auth=validate), "secret-token")
+
+    with pytest.raises(flight.FlightUnavailableError, match="nobody can be authenticated now"):
+        wire.list_schemas()
+    assert f"authentication failed with {error.__name__}" in caplog.text
+    assert "secret-token" not in caplog.text
+
+
+def test_a_callable_that_fails_refuses_without_its_own_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def validate(token: str) -> str:
         raise RuntimeError(f"cannot look up {token}")
 
@@ -170,6 +205,7 @@ def test_a_callable_that_fails_refuses_without_its_own_words() -> None:
         BearerAuth(validate).authenticate("secret-token")
 
     assert str(refused.value) == "the bearer token is not valid"
+    assert caplog.messages == ["authentication failed with RuntimeError"]
 
 
 def test_a_callable_may_refuse_in_its_own_words() -> None:

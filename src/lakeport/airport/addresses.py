@@ -28,7 +28,15 @@ from lakeport.airport.limits import DEFAULT_LIMITS, Limits
 from lakeport.catalog import TimePoint, TimeUnit
 from lakeport.errors import InvalidArgumentError
 
-__all__ = ["DATABASES", "Address", "function_tag", "parse_descriptor", "table_tag"]
+__all__ = [
+    "DATABASES",
+    "Address",
+    "address_from_json",
+    "function_tag",
+    "json_text",
+    "parse_descriptor",
+    "table_tag",
+]
 
 DATABASES = "__databases"
 """The path of the flight that lists the catalogs of a server."""
@@ -122,7 +130,13 @@ def table_tag(schema: pa.Schema) -> str:
 
 def function_tag(kind: str, input_schema: pa.Schema) -> str:
     """A digest of the parameters that tells overloads apart."""
-    return _digest(kind, *(f"{field.name}\0{field.type}" for field in input_schema))
+    return _digest(kind, *(_parameter(field) for field in input_schema))
+
+
+def _parameter(field: pa.Field) -> str:
+    # What is marked there, such as a parameter of any type, is no part of the Arrow type.
+    marks = sorted(key.decode() for key in field.metadata or ())
+    return "\0".join([field.name, str(field.type), *marks])
 
 
 def _digest(*parts: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ import msgpack
 import pyarrow as pa
 
 from lakeport.airport.limits import DEFAULT_LIMITS, Limits
+from lakeport.airport.validation import ContentCheck, check_layout, is_compressed
 from lakeport.errors import InvalidArgumentError
 
 __all__ = [
@@ -182,14 +184,19 @@ def write_batch(batch: pa.RecordBatch) -> bytes:
 
 def read_one_row(blob: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> pa.RecordBatch:
     """The batch of an IPC stream that holds at most one row: the arguments of a call."""
+    source = pa.py_buffer(blob)
     try:
-        with pa.ipc.open_stream(pa.py_buffer(blob)) as stream:
+        # What is not compressed is no larger than the blob, which has a bound.
+        if is_compressed(source):
+            raise InvalidArgumentError(f"{what}: a compressed Arrow stream is not taken")
+        with pa.ipc.open_stream(source) as stream:
             limits.check(len(stream.schema), limits.columns, f"the number of {what}")
             batch = stream.read_next_batch()
-            batch.validate(full=True)
+            check_layout(batch)
+            ContentCheck(batch.schema)(batch)
     except StopIteration:
         raise InvalidArgumentError(f"{what}: no row") from None
-    except (pa.ArrowException, OSError, ValueError):
+    except (pa.ArrowException, OSError, ValueError, struct.error):
         raise InvalidArgumentError(f"{what}: not an Arrow stream") from None
     if batch.num_columns and batch.num_rows != 1:
         raise InvalidArgumentError(f"{what}: expected one row, not {batch.num_rows}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from lakeport.airport.addresses import Address
 from lakeport.airport.codec import Struct, decode_struct, encode, read_schema
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
-from lakeport.airport.listing import schema_contents, schema_infos, table_info
+from lakeport.airport.listing import catalog_version, schema_contents, schema_infos, table_info
 from lakeport.airport.registry import RoutedCatalog
 from lakeport.auth import Operation
 from lakeport.catalog import (
@@ -35,6 +36,7 @@ from lakeport.catalog import (
     RenameColumnOptions,
     RenameFieldOptions,
     RenameTableOptions,
+    Schema,
     SetDefaultOptions,
     SetNotNullOptions,
     check_name,
@@ -46,6 +48,7 @@ from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedErro
 __all__ = [
     "DDL_ACTIONS",
     "change",
+    "create_schema",
     "create_table",
     "drop_table",
     "dynamic_catalog",
@@ -53,21 +56,22 @@ __all__ = [
     "dynamic_table",
 ]
 
+_log = logging.getLogger("lakeport.airport")
+
 DDL_ACTIONS: Final = ActionTable(decode_struct)
 
 
 @DDL_ACTIONS.add("create_schema", "Create a schema")
-def create_schema(host: Host, call: Call, request: Struct) -> bytes:
+def create_schema_action(host: Host, call: Call, request: Struct) -> bytes:
     routed = host.route(call, request.text("catalog_name", ""))
-    name = check_name(request.text("schema"), "schema")
     options = CreateSchemaOptions(
         comment=request.text("comment", ""),
         tags=request.text_map("tags"),
         if_not_exists=request.flag("if_not_exists", default=False),
     )
-    with change(host, routed, name):
-        schema = dynamic_catalog(routed).create_schema(name, options)
-        return encode(schema_contents(list(schema_infos(routed, schema))))
+    schema = create_schema(host, routed, request.text("schema"), options)
+    is_fixed = catalog_version(routed).is_fixed
+    return encode(schema_contents(list(schema_infos(routed, schema, is_fixed=is_fixed))))
 
 
 @DDL_ACTIONS.add("drop_schema", "Drop a schema")
@@ -111,11 +115,10 @@ def rename_table(host: Host, call: Call, request: Struct) -> bytes | None:
     new_name = check_name(request.text("new_table_name"), "table")
     options = RenameTableOptions(ignore_not_found=request.flag("ignore_not_found", default=False))
     with change(host, routed, address.schema, address.name):
-        routed.require(Operation.CHANGE, address.schema, new_name)
+        renamed = Address(address.schema, new_name)
+        routed.require_table(Operation.CHANGE, renamed)
         dynamic_schema(routed, address.schema).rename_table(address.name, new_name, options)
-        return _table_reply(
-            routed, Address(address.schema, new_name), missing_ok=options.ignore_not_found
-        )
+        return _table_reply(routed, renamed, missing_ok=options.ignore_not_found)
 
 
 Alteration: TypeAlias = Callable[[DynamicTable, Struct, bool], None]
@@ -221,6 +224,18 @@ def _remove_field(table: DynamicTable, request: Struct, missing_ok: bool) -> Non
     table.remove_field(request.texts("column_path"), options)
 
 
+def create_schema(
+    host: Host, routed: RoutedCatalog, name: str, options: CreateSchemaOptions
+) -> Schema:
+    """Create a schema."""
+    check_name(name, "schema")
+    with change(host, routed, name):
+        schema = dynamic_catalog(routed).create_schema(name, options)
+    if name.casefold() == "main":
+        _log.warning("a schema 'main' was created, which DuckDB's client lists but cannot use")
+    return schema
+
+
 def create_table(
     host: Host,
     routed: RoutedCatalog,
@@ -278,7 +293,10 @@ def change(
     host: Host, routed: RoutedCatalog, schema: str, name: str | None = None
 ) -> Iterator[None]:
     """Change a catalog, if the caller may; as part of the caller's transaction, if there is one."""
-    routed.require(Operation.CHANGE, schema, name)
+    if name is None:
+        routed.require_schema(Operation.CHANGE, schema)
+    else:
+        routed.require_table(Operation.CHANGE, Address(schema, name))
     if current_request().transaction_id is None:
         yield
         return

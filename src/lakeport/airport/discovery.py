@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from lakeport.airport.registry import RoutedCatalog
 from lakeport.airport.signatures import tag_of
 from lakeport.airport.tickets import ScanTicket
 from lakeport.auth import Operation
-from lakeport.catalog import AnyType, Parameter, TableFunction
+from lakeport.catalog import AnyType, Parameter, Schema, TableFunction
 from lakeport.catalog.schemas import field_is_rowid
 from lakeport.errors import InvalidArgumentError, InvalidInputError, NotFoundError
 
@@ -37,8 +38,7 @@ def get_schemas(host: Host, call: Call, request: dict[str, Any]) -> bytes:
 @DISCOVERY_ACTIONS.add("GetTables", "List all tables in a schema")
 def get_tables(host: Host, call: Call, request: dict[str, Any]) -> bytes:
     routed = _routed(host, call, request)
-    schema = routed.schema(json_text(request, "schema_name"))
-    routed.require(Operation.SEE, schema.name)
+    schema = routed.visible_schema(json_text(request, "schema_name"))
     pattern = json_text(request, "table_name_pattern", default="*")
     tables = [
         {
@@ -87,13 +87,17 @@ def _find_function(
     """A table function by name, in the schema given or in the only one that has it."""
     schema_name, _, name = json_text(request, "function_name").rpartition(".")
     schema_name = json_text(request, "schema_name", default=schema_name)
-    schemas = [routed.schema(schema_name)] if schema_name else routed.schemas()
-    found = [
-        (function, Address(schema.name, function.name, catalog=routed.name))
-        for schema in schemas
-        for function in schema.table_functions()
-        if function.name.casefold() == name.casefold()
-    ]
+    if schema_name:
+        schema = routed.catalog.schema(schema_name)
+        found = _functions_named(routed, [schema] if schema else [], name)
+        names = [address.name for _, address in found]
+        routed.require_calls(schema, Address(schema_name, name), names)
+    else:
+        found = [
+            (function, address)
+            for function, address in _functions_named(routed, routed.schemas(), name)
+            if routed.allows(Operation.CALL, address.schema, address.name)
+        ]
     if not found:
         raise NotFoundError(f"there is no table function {name!r}")
     fitting = [match for match in found if given <= {p.name for p in match[0].signature.parameters}]
@@ -103,6 +107,17 @@ def _find_function(
         )
     function, address = fitting[0]
     return function, address.with_tag(tag_of(function))
+
+
+def _functions_named(
+    routed: RoutedCatalog, schemas: Sequence[Schema], name: str
+) -> list[tuple[TableFunction, Address]]:
+    return [
+        (function, Address(schema.name, function.name, catalog=routed.name))
+        for schema in schemas
+        for function in schema.table_functions()
+        if function.name.casefold() == name.casefold()
+    ]
 
 
 def _one_row(function: TableFunction, values: dict[str, Any]) -> pa.RecordBatch:

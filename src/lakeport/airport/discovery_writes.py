@@ -12,6 +12,7 @@ from lakeport.airport.addresses import Address, json_text
 from lakeport.airport.codec import decode_json
 from lakeport.airport.ddl import (
     change,
+    create_schema,
     create_table,
     drop_table,
     dynamic_catalog,
@@ -33,7 +34,6 @@ from lakeport.catalog import (
     DropTableOptions,
     OnConflict,
     RemoveColumnOptions,
-    check_name,
     rowid_field,
 )
 from lakeport.catalog.checks import check_columns
@@ -46,14 +46,13 @@ DISCOVERY_WRITES: Final = ActionTable(decode_json)
 
 
 @DISCOVERY_WRITES.add("CreateSchema", "Create a new schema")
-def create_schema(host: Host, call: Call, request: dict[str, Any]) -> bytes:
+def create_schema_action(host: Host, call: Call, request: dict[str, Any]) -> bytes:
     routed, name = _routed(host, call, request), json_text(request, "schema_name")
     options = CreateSchemaOptions(
         comment=json_text(request, "comment", default=""),
         if_not_exists=_flag(request, "if_not_exists"),
     )
-    with change(host, routed, name):
-        dynamic_catalog(routed).create_schema(check_name(name, "schema"), options)
+    create_schema(host, routed, name, options)
     return _reply(schema_name=name)
 
 

@@ -3,7 +3,8 @@
 A table sees one reader of batches in its own types, and never the protocol: answers to RETURNING
 are sent when it asks for the next batch, the statement is committed before the client hears of its
 success, and an error is told after the rest of the input was read, because the client would meet
-it while writing and lose its type.
+it while writing and lose its type. For the same reason nothing is refused before the client has
+sent its columns.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ _MAX_REPLY_ROWS = 2048
 
 def insert(exchange: Exchange) -> None:
     """INSERT: all columns but the rowid come in."""
+    received = exchange.input_schema()
     table = _table(exchange)
     if not isinstance(table, InsertableTable):
         raise UnsupportedError(f"table {exchange.address} does not take new rows")
     columns = without_rowid(table.arrow_schema()).remove_metadata()
-    received = exchange.input_schema()
     _check_columns(received, columns, exchange)
     statement = _Statement(exchange, received, into=columns, reply=columns)
     statement.run(table.insert)
@@ -58,10 +59,10 @@ def insert(exchange: Exchange) -> None:
 
 def update(exchange: Exchange) -> None:
     """UPDATE: changed columns and the rowid come in; RETURNING echoes what came."""
+    received = exchange.input_schema()
     table = _table(exchange)
     if not isinstance(table, UpdatableTable | UpdatableBatchTable):
         raise UnsupportedError(f"the rows of table {exchange.address} cannot be updated")
-    received = exchange.input_schema()
     statement = _Statement(
         exchange, received, into=_with_rowid(table, received, exchange), reply=received
     )
@@ -73,10 +74,10 @@ def update(exchange: Exchange) -> None:
 
 def delete(exchange: Exchange) -> None:
     """DELETE: the rowid comes in; RETURNING gives the deleted rows."""
+    received = exchange.input_schema()
     table = _table(exchange)
     if not isinstance(table, DeletableTable | DeletableBatchTable):
         raise UnsupportedError(f"the rows of table {exchange.address} cannot be deleted")
-    received = exchange.input_schema()
     statement = _Statement(
         exchange,
         received,

@@ -12,10 +12,11 @@ from pyarrow import flight
 
 from lakeport.airport.codec import encode, write_batch
 from lakeport.airport.host import REUSE_CONNECTION, Host
+from lakeport.airport.limits import Limits
 from lakeport.airport.scans import Scan, scan_options
 from lakeport.airport.tickets import ScanTicket
 from lakeport.catalog import Endpoint, FileReference, FunctionReference, Partition
-from lakeport.errors import InternalError
+from lakeport.errors import InternalError, MessageTooLargeError
 
 __all__ = ["scan_endpoints"]
 
@@ -26,17 +27,35 @@ _FILE = "application/msgpack"
 def scan_endpoints(
     host: Host, scan: Scan, ticket: ScanTicket, *, location: str = REUSE_CONNECTION
 ) -> list[flight.FlightEndpoint]:
-    """The endpoints of a scan; `location` is where the tickets are to be presented."""
+    """The endpoints of a scan; `location` is where the tickets are to be presented.
+
+    A filter is a hint, which the client applies again: one that is beyond the bounds, or that makes
+    a ticket too large, is left out.
+    """
+    try:
+        return _endpoints(host, scan, ticket, location)
+    except MessageTooLargeError:
+        if not ticket.filters:
+            raise
+        return _endpoints(host, scan, replace(ticket, filters=""), location)
+
+
+def _endpoints(
+    host: Host, scan: Scan, ticket: ScanTicket, location: str
+) -> list[flight.FlightEndpoint]:
     return [
-        _endpoint(endpoint, ticket, location)
+        _endpoint(endpoint, ticket, location, host.limits)
         for endpoint in scan.endpoints(scan_options(host, ticket))
     ]
 
 
-def _endpoint(endpoint: Endpoint, ticket: ScanTicket, location: str) -> flight.FlightEndpoint:
+def _endpoint(
+    endpoint: Endpoint, ticket: ScanTicket, location: str, limits: Limits
+) -> flight.FlightEndpoint:
     match endpoint:
         case Partition(token, elsewhere):
             part = replace(ticket, partition=token or None).to_bytes()
+            limits.check(len(part), limits.ticket_bytes, "the ticket")
             return flight.FlightEndpoint(part, [elsewhere or location])
         case FunctionReference():
             return flight.FlightEndpoint(b"", [_function_uri(endpoint)])

@@ -1,7 +1,7 @@
 """DoExchange: which operation a client wants, and the two ends of the stream.
 
-`Exchange` hides pyarrow's readers and writers behind four verbs; the operations themselves are in
-`functions` and `dml`, one handler each.
+`Exchange` hides pyarrow's readers and writers; the operations themselves are in `functions` and
+`dml`, one handler each.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from lakeport.airport.addresses import Address, parse_descriptor
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
 from lakeport.airport.registry import RoutedCatalog
+from lakeport.airport.validation import ContentCheck, check_layout
 from lakeport.errors import (
     CancelledError,
     InvalidArgumentError,
@@ -31,7 +32,7 @@ from lakeport.errors import (
 __all__ = ["Exchange", "OperationHandler", "run_exchange"]
 
 # Inserted rows are often kept, and Arrow's default pool is several times slower for memory that
-# is never given back; see docs/guides/performance.md.
+# is never given back; see docs/performance.md.
 _POOL = pa.system_memory_pool()
 
 _DAY = {"us": 86_400 * 10**6, "ns": 86_400 * 10**9}
@@ -70,41 +71,32 @@ class Exchange:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The batches that the client sends, until it has sent all."""
-        times: list[int] | None = None
-        while True:
-            self.host.check_running()
-            try:
-                chunk = self._reader.read_chunk()
-            except StopIteration:
-                self._check_complete()
-                return
-            if chunk.data is not None:
-                if times is None:
-                    times = [i for i, f in enumerate(chunk.data.schema) if pt.is_time64(f.type)]
-                self._check_size(chunk.data)
-                _check_times(chunk.data, times)
-                yield chunk.data
+        check = ContentCheck(self.input_schema())
+        for batch in self._received():
+            check(batch)
+            yield batch
 
     def large_batches(self) -> Iterator[pa.RecordBatch]:
         """The same rows in fewer batches: the client's hold 2048 rows, too few for a call each."""
+        check = ContentCheck(self.input_schema())
         waiting: list[pa.RecordBatch] = []
         rows = size = 0
         joining: Future[pa.RecordBatch] | None = None
         with ThreadPoolExecutor(1, "lakeport-join") as joiner:
-            for batch in self.batches():
+            for batch in self._received():
                 waiting.append(batch)
                 rows += batch.num_rows
                 size += batch.get_total_buffer_size()
                 if rows >= self.host.batch_rows or size >= self.host.max_message_size:
-                    # Batches are joined while the next ones arrive.
-                    done, joining = joining, joiner.submit(_joined, waiting)
+                    # Batches are checked and joined while the next ones arrive.
+                    done, joining = joining, joiner.submit(_joined, waiting, check)
                     if done is not None:
                         yield done.result()
                     waiting, rows, size = [], 0, 0
             if joining is not None:
                 yield joining.result()
         if waiting:
-            yield _joined(waiting)
+            yield _joined(waiting, check)
 
     def begin(self, schema: pa.Schema) -> None:
         """Announce the columns of the answer; the client waits for it before it sends rows."""
@@ -122,8 +114,8 @@ class Exchange:
         self._writer.write_metadata(metadata)
 
     def drain(self) -> None:
-        """Read what the client still sends, and forget it."""
-        while True:
+        """Read what the client still sends, and forget it; not while the server stops."""
+        while not self.host.stopping.is_set():
             try:
                 self._reader.read_chunk()
             except StopIteration:
@@ -138,6 +130,22 @@ class Exchange:
         routed = self.routed()
         return self.host.transactions.statement(routed.catalog, routed.served_as)
 
+    def _received(self) -> Iterator[pa.RecordBatch]:
+        """The batches as they come; their contents are still to be checked."""
+        times = [i for i, field in enumerate(self.input_schema()) if pt.is_time64(field.type)]
+        while True:
+            self.host.check_running()
+            try:
+                chunk = self._reader.read_chunk()
+            except StopIteration:
+                self._check_complete()
+                return
+            if chunk.data is not None:
+                check_layout(chunk.data)
+                self._check_size(chunk.data)
+                _check_times(chunk.data, times)
+                yield chunk.data
+
     def _check_complete(self) -> None:
         """Tell the end of the input from a client that was cancelled, killed or cut off."""
         if self._context.is_cancelled():
@@ -151,7 +159,9 @@ class Exchange:
             )
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _joined(batches: list[pa.RecordBatch], check: ContentCheck) -> pa.RecordBatch:
+    for batch in batches:
+        check(batch)
     return pa.concat_batches(batches, memory_pool=_POOL)
 
 

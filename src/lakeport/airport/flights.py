@@ -13,7 +13,13 @@ from lakeport.airport.codec import encode, write_schema
 from lakeport.airport.endpoints import scan_endpoints
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
-from lakeport.airport.listing import function_infos, schema_infos, table_info, wire_schema
+from lakeport.airport.listing import (
+    catalog_version,
+    function_infos,
+    schema_infos,
+    table_info,
+    wire_schema,
+)
 from lakeport.airport.registry import AnyFunction, RoutedCatalog
 from lakeport.airport.scans import resolve_scan, scan_options
 from lakeport.airport.signatures import input_schema
@@ -43,10 +49,10 @@ def scan_info(
     size_bytes = -1 if size.bytes is None else size.bytes
     if scan.is_empty:
         # Only the JSON itself says that there is nothing to read.
-        endpoints = [flight.FlightEndpoint(bytes(descriptor.command), [host.location])]
+        endpoints = [flight.FlightEndpoint(bytes(descriptor.command), [host.public_location()])]
     else:
         pinned = ticket.pinned(scan.routed.name)
-        endpoints = scan_endpoints(host, scan, pinned, location=host.location)
+        endpoints = scan_endpoints(host, scan, pinned, location=host.public_location())
     if scan.table is None or ticket.address.name == DATABASES:
         return flight.FlightInfo(scan.schema, descriptor, endpoints, rows, size_bytes)
     return table_info(
@@ -73,22 +79,19 @@ def list_flights(host: Host, call: Call) -> Iterator[flight.FlightInfo]:
     """Everything of a catalog, or of one schema where the client's headers ask for it."""
     catalog = call.header("airport-list-flights-filter-catalog")
     schema_name = call.header("airport-list-flights-filter-schema")
-    routed_catalogs = (
-        [host.route(call, catalog or "")] if catalog or call.catalog else host.registry.items()
-    )
-    for routed in routed_catalogs:
+    for routed in [host.route(call, catalog)] if catalog else host.catalogs(call):
         routed.require(Operation.SEE)
+        is_fixed = catalog_version(routed).is_fixed
         if schema_name is not None:
-            schema = routed.schema(schema_name)
-            routed.require(Operation.SEE, schema.name)
-            yield from schema_infos(routed, schema)
+            schema = routed.visible_schema(schema_name)
+            yield from schema_infos(routed, schema, is_fixed=is_fixed)
             continue
         for schema in routed.schemas():
-            yield from _readable_infos(host, routed, schema)
+            yield from _readable_infos(host, routed, schema, is_fixed=is_fixed)
 
 
 def _readable_infos(
-    host: Host, routed: RoutedCatalog, schema: Schema
+    host: Host, routed: RoutedCatalog, schema: Schema, *, is_fixed: bool
 ) -> Iterator[flight.FlightInfo]:
     """Like the client's own listing, with endpoints that a plain client can read."""
     for table in schema.tables():
@@ -99,7 +102,8 @@ def _readable_infos(
                 routed,
                 schema.name,
                 table,
-                endpoints=[flight.FlightEndpoint(ticket, [host.location])],
+                endpoints=[flight.FlightEndpoint(ticket, [host.public_location()])],
+                is_fixed=is_fixed,
             )
     yield from function_infos(routed, schema)
 

@@ -28,8 +28,8 @@ _FINISHED = b"chunk_finished"
 
 def call_scalar_function(exchange: Exchange) -> None:
     """One batch of arguments in, one batch of as many results out, until the client is done."""
-    function = exchange.routed().scalar_function(exchange.address)
     received = exchange.input_schema()
+    function = exchange.routed().scalar_function(exchange.address)
     if len(received) != len(function.signature.parameters):
         raise InvalidArgumentError(
             f"function {exchange.address} takes {len(function.signature.parameters)} arguments, "
@@ -38,7 +38,7 @@ def call_scalar_function(exchange: Exchange) -> None:
     schema = output_schema(function)
     exchange.begin(schema)
     for batch in exchange.batches():
-        result = _execute(function, batch)
+        result = _execute(function, batch, schema.field(0).type)
         exchange.write(pa.RecordBatch.from_arrays([result], schema=schema))
 
 
@@ -46,13 +46,15 @@ def call_in_out_function(exchange: Exchange) -> None:
     """Rows in, rows out: what the function yields is sent while its input still arrives."""
     limits = exchange.host.limits
     # Touching the schema first would lose the parameters.
-    request = decode_struct(exchange.read_metadata(), "parameters", limits=limits)
+    parameters = exchange.read_metadata()
+    received = exchange.input_schema()
+    request = decode_struct(parameters, "parameters", limits=limits)
     function = exchange.routed().table_function(exchange.address)
     if not isinstance(function, TableFunctionInOut):
         raise InvalidArgumentError(f"function {exchange.address} does not take a table")
     arguments = decode_arguments(function, request.blob("parameters"), limits=limits)
-    received = exchange.input_schema()
-    schema = result_schema(function.schema_for_input(arguments, received))
+    what = f"function {exchange.address}"
+    schema = result_schema(function.schema_for_input(arguments, received), what)
     exchange.begin(schema)
 
     rows = _InputRows(exchange, schema)
@@ -67,7 +69,7 @@ def call_in_out_function(exchange: Exchange) -> None:
     output = function.execute_in_out(
         arguments, pa.RecordBatchReader.from_batches(received, rows), options
     )
-    align = Alignment(schema, output.schema, None, f"function {exchange.address}")
+    align = Alignment(schema, output.schema, None, what)
     for batch in output:
         for piece in split(
             align(batch),
@@ -102,7 +104,7 @@ class _InputRows(Iterator[pa.RecordBatch]):
         return batch
 
 
-def _execute(function: ScalarFunction, batch: pa.RecordBatch) -> pa.Array:
+def _execute(function: ScalarFunction, batch: pa.RecordBatch, returns: pa.DataType) -> pa.Array:
     declared = function.signature.parameters
     if not any(isinstance(parameter.type, AnyType) for parameter in declared):
         # The client labels the buffers with our own types, whatever their names.
@@ -112,7 +114,6 @@ def _execute(function: ScalarFunction, batch: pa.RecordBatch) -> pa.Array:
             else batch
         )
     result = function.execute(batch)
-    returns = function.signature.returns
     if isinstance(result, pa.ChunkedArray):
         result = result.combine_chunks()
     if len(result) != batch.num_rows:

@@ -15,7 +15,7 @@ from pyarrow import flight
 from lakeport.airport.calls import Calls, RunningCall
 from lakeport.airport.status import answering
 from lakeport.airport.transactions import Transactions
-from lakeport.auth import Authenticator, bearer_token
+from lakeport.auth import Authenticator, bearer_token, identify
 from lakeport.catalog import RequestContext
 from lakeport.errors import InvalidArgumentError, UnauthenticatedError
 
@@ -63,15 +63,16 @@ class Call:
         session = self.header("airport-client-session-id")
         return f"{self.identity}\0{session}" if session else None
 
-    def request(self, transactions: Transactions, *, served_as: str, peer: str) -> RequestContext:
-        """The context that catalog methods see; `served_as` is the server's name of the catalog."""
+    def transaction(self, transactions: Transactions, catalog: str) -> str | None:
+        """The transaction that the call belongs to on a catalog, by the server's name of it."""
         given = self.header("airport-transaction-id")
+        return transactions.current(self.owner, catalog, given, identity=self.identity)
+
+    def request(self, *, peer: str) -> RequestContext:
+        """The context that catalog methods see; the transaction depends on the catalog."""
         return RequestContext(
             identity=self.identity,
             catalog=self.catalog,
-            transaction_id=transactions.current(
-                self.owner, served_as, given, identity=self.identity
-            ),
             session_id=self.header("airport-client-session-id"),
             trace_id=self.header("airport-trace-id"),
             peer=peer,
@@ -118,7 +119,7 @@ class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[m
                 "this server needs a bearer token: CREATE SECRET (TYPE airport, AUTH_TOKEN '…', "
                 "SCOPE '<location>') makes DuckDB send one on every call"
             )
-        return self._authenticator.authenticate(token)
+        return identify(self._authenticator.authenticate, token)
 
 
 def call_of(context: flight.ServerCallContext) -> Call:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from pyarrow import ipc
 
@@ -14,7 +14,8 @@ from lakeport.airport.limits import Limits
 from lakeport.airport.listing import Listings
 from lakeport.airport.registry import Registry, RoutedCatalog
 from lakeport.airport.transactions import Transactions
-from lakeport.catalog import Action
+from lakeport.catalog import Action, current_request
+from lakeport.catalog.context import set_request
 from lakeport.errors import UnavailableError
 
 __all__ = ["REUSE_CONNECTION", "Host"]
@@ -47,13 +48,23 @@ class Host:
     """Set when the server stops: streams end with a retriable error."""
 
     def route(self, call: Call, *names: str) -> RoutedCatalog:
-        """The catalog that a call is about."""
-        return self.registry.route(call.catalog, *names)
+        """The catalog that a call is about; the rest of the call is part of its transaction."""
+        routed = self.registry.route(call.catalog, *names)
+        self._join(call, routed)
+        return routed
 
-    @property
-    def location(self) -> str:
-        """Where this server tells plain Flight clients that it is."""
-        return self.public_location()
+    def catalogs(self, call: Call) -> Iterator[RoutedCatalog]:
+        """The catalog that a call names, or all that the caller may see, one after the other."""
+        if call.catalog:
+            yield self.route(call)
+            return
+        for routed in self.registry.items():
+            self._join(call, routed)
+            yield routed
+
+    def _join(self, call: Call, routed: RoutedCatalog) -> None:
+        identifier = call.transaction(self.transactions, routed.served_as)
+        set_request(replace(current_request(), transaction_id=identifier))
 
     def check_running(self) -> None:
         """Refuse to go on when the server stops."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lakeport.errors import MessageTooLargeError
 
-__all__ = ["DEFAULT_LIMITS", "Limits"]
+__all__ = ["DEFAULT_LIMITS", "MIB", "Limits"]
 
 MIB = 1024 * 1024
 
@@ -26,7 +26,8 @@ class Limits:
     columns: int = 10_000
     """The columns of a schema, or of a projection."""
     decompressed_bytes: int = 1024 * MIB
-    """What a compressed message may unfold to."""
+    """What the compressed listing of a catalog may unfold to. A server takes nothing compressed but
+    batches, which Arrow unfolds before they can be bounded."""
 
     def check(self, size: int, limit: int, what: str) -> None:
         """Refuse something larger than its limit."""

@@ -36,7 +36,15 @@ from lakeport.catalog import (
 )
 from lakeport.catalog.schemas import field_is_rowid
 
-__all__ = ["Listings", "catalog_version", "schema_contents", "table_info", "wire_schema"]
+__all__ = [
+    "Listings",
+    "catalog_version",
+    "function_infos",
+    "schema_contents",
+    "schema_infos",
+    "table_info",
+    "wire_schema",
+]
 
 _CAN_PRODUCE_STATISTICS = b"can_produce_statistics"
 
@@ -99,11 +107,17 @@ def table_info(
     endpoints: Sequence[flight.FlightEndpoint] = (),
     total_records: int = -1,
     total_bytes: int = -1,
+    is_fixed: bool | None = None,
 ) -> flight.FlightInfo:
-    """The FlightInfo of a table; `schema` and `descriptor` replace those of the present table."""
+    """The FlightInfo of a table; `schema` and `descriptor` replace those of the present table.
+
+    `is_fixed` tells whether the catalog's version is fixed, where the caller has asked already.
+    """
     columns = schema if schema is not None else table.arrow_schema()
     if descriptor is None:
-        tag = "" if catalog_version(routed).is_fixed else table_tag(columns)
+        if is_fixed is None:
+            is_fixed = catalog_version(routed).is_fixed
+        tag = "" if is_fixed else table_tag(columns)
         descriptor = Address(schema_name, table.name, catalog=routed.name, tag=tag).descriptor()
     metadata = {
         "type": "table",
@@ -135,11 +149,13 @@ def wire_schema(table: Table, columns: pa.Schema) -> pa.Schema:
     return columns.with_metadata(metadata or None)
 
 
-def schema_infos(routed: RoutedCatalog, schema: Schema) -> Iterator[flight.FlightInfo]:
-    """FlightInfos of everything in a schema that the caller may see."""
+def schema_infos(
+    routed: RoutedCatalog, schema: Schema, *, is_fixed: bool
+) -> Iterator[flight.FlightInfo]:
+    """FlightInfos of everything in a schema that the caller may see; `is_fixed` as above."""
     for table in schema.tables():
         if routed.allows(Operation.SEE, schema.name, table.name):
-            yield table_info(routed, schema.name, table)
+            yield table_info(routed, schema.name, table, is_fixed=is_fixed)
     yield from function_infos(routed, schema)
 
 
@@ -201,7 +217,9 @@ def _list_schemas(routed: RoutedCatalog, version: CatalogVersion) -> bytes:
                 "name": schema.name,
                 "description": schema.comment or "",
                 "tags": {str(k): str(v) for k, v in getattr(schema, "tags", {}).items()},
-                "contents": schema_contents(list(schema_infos(routed, schema))),
+                "contents": schema_contents(
+                    list(schema_infos(routed, schema, is_fixed=version.is_fixed))
+                ),
                 "is_default": position == 0,
             }
             for position, schema in enumerate(routed.schemas())

@@ -9,23 +9,22 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lakeport.airport.actions import ActionTable
-from lakeport.airport.addresses import parse_descriptor
+from lakeport.airport.addresses import parse_descriptor, table_tag
 from lakeport.airport.codec import Struct, decode_struct, encode, read_schema
+from lakeport.airport.duckdb_types import MAX_TYPE_LENGTH, arrow_type_of, is_duckdb_type
 from lakeport.airport.endpoints import scan_endpoints
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
 from lakeport.airport.listing import catalog_version, table_info
-from lakeport.airport.scans import column_names, resolve_scan, scan_options
+from lakeport.airport.scans import Scan, column_names, resolve_scan, scan_options
 from lakeport.airport.signatures import decode_arguments, result_schema
-from lakeport.airport.statistics import arrow_type_of, encode_statistics, is_duckdb_type
+from lakeport.airport.statistics import encode_statistics
 from lakeport.airport.tickets import ScanTicket
 from lakeport.auth import Operation
 from lakeport.catalog import ColumnStats, StatisticsTable, TableFunction
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 __all__ = ["METADATA_ACTIONS"]
-
-MAX_TYPE_LENGTH: Final = 4096
 
 METADATA_ACTIONS: Final = ActionTable(decode_struct)
 
@@ -81,6 +80,7 @@ def endpoints(host: Host, call: Call, request: Struct) -> bytes:
         arguments=parameters.blob("table_function_parameters", b"") or None,
     )
     scan = resolve_scan(host, call, ticket)
+    _check_bound(host, call, ticket, scan)
     ids = parameters.integers("column_ids", [])
     host.limits.check(len(ids), host.limits.columns, "the number of columns")
     ticket = replace(
@@ -106,7 +106,8 @@ def table_function_flight_info(host: Host, call: Call, request: Struct) -> bytes
         schema = function.schema_for_input(
             arguments, read_schema(rows, "the input table", limits=host.limits)
         )
-    info = flight.FlightInfo(result_schema(schema), descriptor, [], -1, -1)
+    columns = result_schema(schema, f"function {address}")
+    info = flight.FlightInfo(columns, descriptor, [], -1, -1)
     return info.serialize()  # type: ignore[no-any-return]
 
 
@@ -128,6 +129,26 @@ def column_statistics(host: Host, call: Call, request: Struct) -> bytes:
         raise NotFoundError(f"table {address} has no column {name!r}")
     # A query AT an earlier time may ask for a column that has another name or type by now.
     return encode_statistics(ColumnStats(), arrow_type_of(asked_type))
+
+
+def _check_bound(host: Host, call: Call, ticket: ScanTicket, scan: Scan) -> None:
+    """Refuse an AT that `airport_take_flight` did not bind: the client would misread the rows.
+
+    It tells the time in `endpoints` only, so that the present columns are bound. Whoever has
+    attached the catalog has bound those of then; such a client sends the catalog or a tag, unless
+    the catalog is nameless and fixed.
+    """
+    if not ticket.at_unit or ticket.address.tag or call.catalog or scan.table is None:
+        return
+    if catalog_version(scan.routed).is_fixed:
+        return
+    bound = resolve_scan(host, call, replace(ticket, at_unit="", at_value=""))
+    if table_tag(bound.schema) != table_tag(scan.schema):
+        raise UnsupportedError(
+            f"{scan.what} had other columns AT ({ticket.time_point}), which airport_take_flight "
+            'cannot read: give the time in the descriptor, {"schema_name": …, "table_name": …, '
+            '"ts": …}, or ATTACH the catalog'
+        )
 
 
 def descriptor_of(raw: bytes) -> flight.FlightDescriptor:

@@ -59,14 +59,31 @@ class RoutedCatalog:
         access = Access(current_request().identity, operation, self.served_as, schema, name)
         return bool(self.authorizer(access))
 
-    def require(
-        self, operation: Operation, schema: str | None = None, name: str | None = None
-    ) -> None:
-        """Refuse what the caller may not do."""
-        if not self.allows(operation, schema, name):
-            parts = (self.served_as, schema, name)
-            what = ".".join(part for part in parts if part) or "this catalog"
-            raise PermissionDeniedError(f"you may not {operation.value} {what}")
+    def require(self, operation: Operation) -> None:
+        """Refuse what the caller may not do with the catalog itself."""
+        if not self.allows(operation):
+            raise self._denied(operation)
+
+    def require_schema(self, operation: Operation, name: str) -> Schema | None:
+        """Refuse what the caller may not do with a schema; the schema, or None if there is none."""
+        schema = self.catalog.schema(name)
+        # A catalog finds an object in any spelling; permissions go by the object's own name.
+        if not self.allows(operation, name if schema is None else schema.name):
+            raise self._denied(operation, name)
+        return schema
+
+    def require_table(self, operation: Operation, address: Address) -> Table | None:
+        """Refuse what the caller may not do with a table; the table, or None if there is none."""
+        schema = self.catalog.schema(address.schema)
+        table = None if schema is None else schema.table(address.name)
+        if not self.allows(
+            operation,
+            address.schema if schema is None else schema.name,
+            address.name if table is None else table.name,
+        ):
+            # The spelling of the request: that of the object would tell that it exists.
+            raise self._denied(operation, address.schema, address.name)
+        return table
 
     def schemas(self) -> Sequence[Schema]:
         """The schemas that the caller may see."""
@@ -74,46 +91,58 @@ class RoutedCatalog:
 
     def schema(self, name: str) -> Schema:
         """A schema by name."""
-        schema = self.catalog.schema(name)
-        if schema is None:
-            raise NotFoundError(f"there is no schema {name!r}")
-        return schema
+        return _found_schema(self.catalog.schema(name), name)
+
+    def visible_schema(self, name: str) -> Schema:
+        """A schema by name, if the caller may see it."""
+        return _found_schema(self.require_schema(Operation.SEE, name), name)
 
     def table(self, address: Address, operation: Operation) -> Table:
         """A table by address, if the caller may do this with it."""
-        self.require(operation, address.schema, address.name)
-        table = self.schema(address.schema).table(address.name)
+        table = self.require_table(operation, address)
         if table is None:
+            self.schema(address.schema)
             raise NotFoundError(f"there is no table {address}")
         return table
 
     def scalar_function(self, address: Address) -> ScalarFunction:
         """A scalar function by address."""
-        functions = self.schema(address.schema).scalar_functions()
-        return self._choose(functions, address)
+        schema = self.catalog.schema(address.schema)
+        return self._choose(schema, schema.scalar_functions() if schema else (), address)
 
     def table_function(self, address: Address) -> TableFunction | TableFunctionInOut:
         """A table function, in-out or not, by address."""
-        schema = self.schema(address.schema)
-        functions: list[TableFunction | TableFunctionInOut] = [
-            *schema.table_functions(),
-            *schema.table_functions_in_out(),
-        ]
-        return self._choose(functions, address)
+        schema = self.catalog.schema(address.schema)
+        functions: list[TableFunction | TableFunctionInOut] = (
+            [*schema.table_functions(), *schema.table_functions_in_out()] if schema else []
+        )
+        return self._choose(schema, functions, address)
 
-    def _choose(self, functions: Iterable[F], address: Address) -> F:
-        self.require(Operation.CALL, address.schema, address.name)
+    def require_calls(self, schema: Schema | None, address: Address, names: Iterable[str]) -> None:
+        """Refuse what the caller may not call; `names` are the functions that an address found."""
+        schema_name = address.schema if schema is None else schema.name
+        for name in set(names) or {address.name}:
+            if not self.allows(Operation.CALL, schema_name, name):
+                raise self._denied(Operation.CALL, address.schema, address.name)
+
+    def _choose(self, schema: Schema | None, functions: Iterable[F], address: Address) -> F:
         wanted = address.name.casefold()
         named = [function for function in functions if function.name.casefold() == wanted]
         if address.tag:
             named = [function for function in named if tag_of(function) == address.tag]
+        self.require_calls(schema, address, (function.name for function in named))
         if not named:
+            _found_schema(schema, address.schema)
             raise NotFoundError(f"there is no function {address}")
         if len(named) > 1:
             raise InvalidArgumentError(
                 f"there are several functions {address}; use the descriptor in the listing"
             )
         return named[0]
+
+    def _denied(self, operation: Operation, *names: str) -> PermissionDeniedError:
+        what = ".".join(part for part in (self.served_as, *names) if part) or "this catalog"
+        return PermissionDeniedError(f"you may not {operation.value} {what}")
 
 
 class Registry:
@@ -190,6 +219,12 @@ class Registry:
 
     def _routed(self, name: str, catalog: Catalog, *, served_as: str) -> RoutedCatalog:
         return RoutedCatalog(name, catalog, self._authorizer, served_as)
+
+
+def _found_schema(schema: Schema | None, name: str) -> Schema:
+    if schema is None:
+        raise NotFoundError(f"there is no schema {name!r}")
+    return schema
 
 
 def _served_name(catalogs: Mapping[str, Catalog], name: str) -> str:

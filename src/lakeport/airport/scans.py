@@ -35,7 +35,7 @@ from lakeport.catalog.schemas import field_is_rowid
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnavailableError, UnsupportedError
 from lakeport.filters import parse_filter
 
-__all__ = ["Scan", "column_names", "resolve_scan", "scan_options"]
+__all__ = ["Scan", "check_tag", "column_names", "resolve_scan", "scan_options"]
 
 _ROWID_COLUMN = 2**64 - 1
 _NO_COLUMN = 2**64 - 2
@@ -152,10 +152,11 @@ def _scan_of_function(
     if not isinstance(function, TableFunction):
         raise InvalidArgumentError(f"function {address} takes a table and is called by an exchange")
     values = decode_arguments(function, arguments, limits=host.limits)
+    what = f"function {address}"
     return Scan(
-        what=f"function {address}",
+        what=what,
         routed=routed,
-        schema=result_schema(function.schema_for(values)),
+        schema=result_schema(function.schema_for(values), what),
         open=lambda options: function.execute_table(values, options),
         endpoints=_one_endpoint,
         size=_unknown_size,
@@ -170,7 +171,7 @@ def _scan_of_databases(host: Host) -> Scan:
             "comment": pa.array(
                 [str(getattr(routed.catalog, "comment", "")) for routed in catalogs], pa.string()
             ),
-            "location": pa.array([host.location] * len(catalogs), pa.string()),
+            "location": pa.array([host.public_location()] * len(catalogs), pa.string()),
         }
     )
     table = ArrowTable(DATABASES, data)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import ipc
 
+from lakeport.airport.attach import attach_statement
 from lakeport.airport.calls import Calls
 from lakeport.airport.headers import MIDDLEWARE, HeaderMiddlewareFactory
 from lakeport.airport.host import REUSE_CONNECTION, Host
@@ -265,11 +266,7 @@ def _announce(server: Server) -> None:
     print(f"Lakeport serves {server.location}. In DuckDB:", flush=True)  # noqa: T201
     print("  INSTALL airport FROM community; LOAD airport;")  # noqa: T201
     for name in server.catalog_names():
-        attached = name or "lake"
-        print(  # noqa: T201
-            f"  ATTACH '{attached}' AS {attached} (TYPE airport, LOCATION '{server.location}');",
-            flush=True,
-        )
+        print(f"  {attach_statement(name or 'lake', server.location)}", flush=True)  # noqa: T201
 
 
 def _check_location(location: str | None, tls: TlsConfig | None) -> str:

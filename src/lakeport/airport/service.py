@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from pyarrow import flight
@@ -24,7 +24,7 @@ from lakeport.airport.streams import open_stream
 from lakeport.airport.transaction_actions import TRANSACTION_ACTIONS
 from lakeport.auth import Operation
 from lakeport.catalog import Action, ActionCatalog, request_scope
-from lakeport.errors import UnsupportedError
+from lakeport.errors import NotFoundError, UnsupportedError
 
 __all__ = ["FlightService"]
 
@@ -115,11 +115,13 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         return [] if reply is None else [reply]
 
     def _custom_actions(self, call: Call) -> Iterator[Action]:
+        # Where no catalog has to be named, an action of the server is part of its transaction.
+        with suppress(NotFoundError):
+            self._host.route(call)
         for action in self._host.actions.values():
             if self._host.registry.allows_action(action.name):
                 yield action
-        routed = [self._host.route(call)] if call.catalog else self._host.registry.items()
-        for catalog in routed:
+        for catalog in self._host.catalogs(call):
             if isinstance(catalog.catalog, ActionCatalog):
                 for action in catalog.catalog.actions():
                     if catalog.allows(Operation.CALL, None, action.name):
@@ -128,15 +130,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     @contextmanager
     def _answer(self, context: Any, what: str, *, typed: bool) -> Iterator[Call]:
         call = call_of(context)
-        with answering(what, typed=typed):
-            request = call.request(
-                self._host.transactions,
-                served_as=self._host.registry.served_name(call.catalog),
-                peer=context.peer(),
-            )
-            with request_scope(request):
-                self._host.check_running()
-                yield call
+        with answering(what, typed=typed), request_scope(call.request(peer=context.peer())):
+            self._host.check_running()
+            yield call
 
 
 def _results(reply: bytes | str | Iterable[bytes | str] | None) -> list[bytes]:

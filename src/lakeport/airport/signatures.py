@@ -21,6 +21,8 @@ from lakeport.catalog import (
     TableFunctionInOut,
 )
 from lakeport.catalog.callables import default_scalar
+from lakeport.catalog.checks import check_columns
+from lakeport.catalog.layouts import conform
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 
 __all__ = ["decode_arguments", "input_schema", "output_schema", "result_schema", "tag_of"]
@@ -36,7 +38,7 @@ def input_schema(signature: FunctionSignature) -> pa.Schema:
 
 def output_schema(function: ScalarFunction) -> pa.Schema:
     """The one column that a scalar function returns."""
-    return pa.schema([pa.field(RESULT, function.signature.returns)])
+    return _decoded(pa.schema([pa.field(RESULT, function.signature.returns)]))
 
 
 def tag_of(function: ScalarFunction | TableFunction | TableFunctionInOut) -> str:
@@ -45,8 +47,14 @@ def tag_of(function: ScalarFunction | TableFunction | TableFunctionInOut) -> str
     return function_tag(kind, input_schema(function.signature))
 
 
-def result_schema(columns: pa.Schema) -> pa.Schema:
-    """The columns of a function's result on the wire: the client misreads dictionaries there."""
+def result_schema(columns: pa.Schema, what: str) -> pa.Schema:
+    """The columns of a table function's result on the wire; `what` names it in errors."""
+    check_columns(columns, what)
+    return _decoded(columns)
+
+
+def _decoded(columns: pa.Schema) -> pa.Schema:
+    """The columns without dictionaries, which the client misreads in the results of functions."""
     fields = [
         field.with_type(field.type.value_type) if pt.is_dictionary(field.type) else field
         for field in columns
@@ -95,15 +103,11 @@ def _argument(parameter: Parameter, batch: pa.RecordBatch, position: int, what: 
         if isinstance(parameter.type, AnyType):
             return pa.scalar(None) if value is None else value
         return pa.scalar(None, type=parameter.type)
-    return value if isinstance(parameter.type, AnyType) else _cast(value, parameter, what)
-
-
-def _cast(value: pa.Scalar, parameter: Parameter, what: str) -> pa.Scalar:
-    if value.type == parameter.type:
+    if isinstance(parameter.type, AnyType):
         return value
     try:
-        return value.cast(parameter.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return conform(batch.column(index), parameter.type, what)[0]
+    except InvalidInputError:
         raise InvalidInputError(
             f"{what}: {parameter.name!r} must be {parameter.type}, not {value.type}"
         ) from None

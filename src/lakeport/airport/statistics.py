@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -10,9 +9,8 @@ import pyarrow.types as pt
 
 from lakeport.airport.codec import write_batch
 from lakeport.catalog import ColumnStats
-from lakeport.errors import InvalidArgumentError
 
-__all__ = ["arrow_type_of", "encode_statistics", "is_duckdb_type"]
+__all__ = ["encode_statistics"]
 
 # The client keeps the first eight bytes of a text's bounds; no valid UTF-8 is greater than these.
 _GREATEST_TEXT = "\U0010ffff\U0010ffff"
@@ -34,31 +32,6 @@ def encode_statistics(stats: ColumnStats, type: pa.DataType) -> bytes:
         if stats.contains_unicode is not None:
             columns["contains_unicode"] = pa.array([stats.contains_unicode])
     return write_batch(pa.RecordBatch.from_pydict(columns))
-
-
-@lru_cache(maxsize=4096)
-def is_duckdb_type(type: pa.DataType, name: str) -> bool:
-    """Whether DuckDB calls an Arrow type by this name; no name fits every type."""
-    import duckdb
-
-    if not name:
-        return True
-    with duckdb.connect() as connection:
-        return str(connection.from_arrow(pa.table({"c": pa.nulls(0, type)})).types[0]) == name
-
-
-@lru_cache(maxsize=1024)
-def arrow_type_of(name: str) -> pa.DataType:
-    """The Arrow type that DuckDB reads as the type of this name."""
-    import duckdb
-
-    try:
-        # The name is parsed as a type, never run as SQL.
-        null = duckdb.ConstantExpression(None).cast(duckdb.dtype(name))
-        with duckdb.connect(config={"arrow_lossless_conversion": "true"}) as connection:
-            return connection.sql("SELECT 1").select(null).to_arrow_table().schema.types[0]
-    except duckdb.Error:
-        raise InvalidArgumentError(f"unknown type {name[:80]!r}") from None
 
 
 def _bound(value: Any, type: pa.DataType, *, unknown: Any) -> pa.Array:

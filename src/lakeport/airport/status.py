@@ -21,6 +21,7 @@ See docs/decisions/0001-errors-without-tracebacks.md.
 | everything else                          | INTERNAL          |                                |
 
 ¹ UNKNOWN where the DuckDB type is sent along, since only a Flight error can carry it.
+A PermissionError of the operating system counts as "everything else".
 pyarrow has no way to say ALREADY_EXISTS.
 """
 
@@ -41,7 +42,9 @@ __all__ = ["answering", "as_lakeport_error", "status_name", "to_status"]
 
 _log = logging.getLogger("lakeport.airport")
 
-_MAX_MESSAGE = 2000
+# A status travels in headers of 8 KiB, up to three times, and gRPC spells a byte beyond ASCII with
+# three.
+_MAX_MESSAGE_BYTES = 1000
 
 
 class _Quiet(Exception):  # noqa: N818
@@ -123,7 +126,8 @@ def as_lakeport_error(error: Exception, what: str) -> errors.LakeportError:
         return error
     if isinstance(error, NotImplementedError):
         return errors.UnsupportedError(_sentence(error, what))
-    if isinstance(error, PermissionError):
+    # One with a number comes from the system: the server itself may not open a file.
+    if isinstance(error, PermissionError) and error.errno is None:
         return errors.PermissionDeniedError(_sentence(error, what))
     _log.error("%s failed", what, exc_info=error)
     return errors.InternalError(_sentence(error, what))
@@ -131,7 +135,7 @@ def as_lakeport_error(error: Exception, what: str) -> errors.LakeportError:
 
 def to_status(error: errors.LakeportError, *, typed: bool) -> Exception:
     """The exception that pyarrow turns into the right status."""
-    message = str(error)[:_MAX_MESSAGE]
+    message = _cut(str(error))
     if typed:
         for kind, duckdb_type in _DUCKDB_TYPES:
             if isinstance(error, kind):
@@ -154,6 +158,11 @@ def _typed(error: errors.LakeportError, message: str, duckdb_type: str) -> Excep
     if isinstance(error, errors.PermissionDeniedError):
         return flight.FlightUnauthorizedError(message, extra_info=detail)  # type: ignore[no-any-return]
     return flight.FlightServerError(message, extra_info=detail)  # type: ignore[no-any-return]
+
+
+def _cut(message: str) -> str:
+    raw = message.encode(errors="replace")[:_MAX_MESSAGE_BYTES]
+    return raw.decode(errors="ignore")
 
 
 def _sentence(error: Exception, what: str) -> str:

@@ -38,11 +38,13 @@ def create_transaction(host: Host, call: Call, request: Struct) -> bytes:
 
 @TRANSACTION_ACTIONS.add("get_transaction_status", "Tell the state of a transaction")
 def get_transaction_status(host: Host, call: Call, request: Struct) -> bytes:
-    host.transactions.expire()
-    catalog = host.route(call, request.text("catalog_name", "")).catalog
+    routed = host.route(call, request.text("catalog_name", ""))
+    routed.require(Operation.SEE)
     state: TransactionState | None = None
-    if isinstance(catalog, TransactionManager):
-        state = catalog.transaction_status(request.text("transaction_id"))
+    if isinstance(routed.catalog, TransactionManager):
+        identifier = request.text("transaction_id")
+        host.transactions.check_identity(routed.served_as, identifier)
+        state = routed.catalog.transaction_status(identifier)
     return encode({"status": state.value if state else "", "exists": state is not None})
 
 

@@ -7,6 +7,7 @@ from lakeport.auth.authentication import (
     TokenTable,
     authenticator_of,
     bearer_token,
+    identify,
 )
 from lakeport.auth.authorization import Access, Authorizer, Operation
 from lakeport.auth.tls import LoadedTls, TlsConfig
@@ -23,4 +24,5 @@ __all__ = [
     "TokenTable",
     "authenticator_of",
     "bearer_token",
+    "identify",
 ]

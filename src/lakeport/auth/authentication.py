@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from lakeport.errors import LakeportError, UnauthenticatedError
+from lakeport.errors import (
+    DefinitionError,
+    LakeportError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 
-__all__ = ["AuthSource", "Authenticator", "BearerAuth", "TokenTable", "authenticator_of"]
+__all__ = [
+    "AuthSource",
+    "Authenticator",
+    "BearerAuth",
+    "TokenTable",
+    "authenticator_of",
+    "bearer_token",
+    "identify",
+]
+
+_log = logging.getLogger("lakeport.auth")
 
 MAX_TOKEN_BYTES = 16 * 1024
 
@@ -19,7 +35,11 @@ class Authenticator(Protocol):
     """Turns a bearer token into an identity."""
 
     def authenticate(self, token: str) -> str:
-        """The identity behind a token; `UnauthenticatedError` when there is none."""
+        """The identity behind a token; `UnauthenticatedError` when there is none.
+
+        An empty identity, or something that is no text, refuses as well. An `OSError` says that
+        nobody can tell now: the caller is asked to try again.
+        """
         ...
 
 
@@ -31,16 +51,7 @@ class BearerAuth:
 
     def authenticate(self, token: str) -> str:
         """The identity behind a token."""
-        try:
-            identity = self._validate(token)
-        except LakeportError:
-            raise
-        except Exception as error:
-            # The callable's own message may quote the token, so it goes nowhere.
-            raise UnauthenticatedError("the bearer token is not valid") from error
-        if not identity:
-            raise UnauthenticatedError("the bearer token is not valid")
-        return identity
+        return identify(self._validate, token)
 
 
 class TokenTable:
@@ -51,7 +62,7 @@ class TokenTable:
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
         if not tokens or not all(tokens):
-            raise ValueError("a token table needs at least one token, and none may be empty")
+            raise DefinitionError("a token table needs at least one token, and none may be empty")
         self._identities = tuple((_digest(token), name) for token, name in tokens.items())
 
     def authenticate(self, token: str) -> str:
@@ -80,6 +91,25 @@ def authenticator_of(source: AuthSource | None) -> Authenticator | None:
     if isinstance(source, Mapping):
         return TokenTable(source)
     return BearerAuth(source)
+
+
+def identify(ask: Callable[[str], str | None], token: str) -> str:
+    """The identity that a callable gives for a token; whatever else it does refuses the caller."""
+    try:
+        identity: object = ask(token)
+    except LakeportError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        # The exception's own words may quote the token, so they go nowhere.
+        _log.warning("authentication failed with %s", type(error).__name__)
+        if isinstance(error, OSError):
+            raise UnavailableError("nobody can be authenticated now; try again") from None
+        raise UnauthenticatedError("the bearer token is not valid") from None
+    if identity and not isinstance(identity, str):
+        _log.warning("authentication gave %s, which is no identity", type(identity).__name__)
+    if not identity or not isinstance(identity, str):
+        raise UnauthenticatedError("the bearer token is not valid")
+    return identity
 
 
 def bearer_token(header: str | None) -> str | None:

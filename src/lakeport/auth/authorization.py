@@ -27,7 +27,10 @@ class Operation(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A question to the authorizer."""
+    """A question to the authorizer. Names are spelled as the objects themselves are.
+
+    A name that the catalog does not have is spelled as in the request.
+    """
 
     identity: str
     """Who asks; empty without authentication."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lakeport.errors import DefinitionError
 
-__all__ = ["TlsConfig"]
+__all__ = ["LoadedTls", "TlsConfig"]
 
 
 @dataclass(frozen=True, slots=True)

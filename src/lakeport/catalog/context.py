@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-__all__ = ["RequestContext", "current_request", "request_scope"]
+__all__ = ["RequestContext", "current_request", "request_scope", "set_request"]
 
 
 def _never() -> bool:
@@ -55,3 +55,8 @@ def request_scope(request: RequestContext) -> Iterator[RequestContext]:
         yield request
     finally:
         _current.reset(token)
+
+
+def set_request(request: RequestContext) -> None:
+    """Answer `current_request()` with this request for the rest of the present scope."""
+    _current.set(request)

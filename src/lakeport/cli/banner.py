@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from rich.console import Console
 
 from lakeport.airport import Server
+from lakeport.airport.attach import attach_statement
 from lakeport.catalog import Catalog, Schema
 from lakeport.cli.config import LakeSettings
 from lakeport.cli.output import plain_table
@@ -53,11 +54,7 @@ def attach_sql(
     if needs_token:
         lines.append(f"CREATE SECRET (TYPE airport, AUTH_TOKEN '…', SCOPE '{location}');")
     for name, lake in lakes.items():
-        attached = name or default_name(lake.uri)
-        lines.append(
-            f"ATTACH {_literal(attached)} AS {_identifier(attached)} "
-            f"(TYPE airport, LOCATION '{location}');"
-        )
+        lines.append(attach_statement(name or default_name(lake.uri), location))
     return lines
 
 
@@ -69,12 +66,3 @@ def _name_of_main(catalog: Catalog) -> str | None:
 def _count_functions(schema: Schema) -> int:
     kinds = schema.scalar_functions, schema.table_functions, schema.table_functions_in_out
     return sum(len(functions()) for functions in kinds)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _identifier(text: str) -> str:
-    is_plain = text.isidentifier() and text.isascii()
-    return text if is_plain else '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,119 @@
+"""Batches from outside, checked before anybody reads them.
+
+Arrow trusts the offsets, sizes, indices and counts inside a batch: wrong ones make it read memory
+that belongs to somebody else, or crash the process.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from lakeport.errors import InvalidArgumentError
+
+__all__ = ["ContentCheck", "check_layout", "is_compressed"]
+
+
+def check_layout(batch: pa.RecordBatch) -> None:
+    """Refuse a batch whose buffers are too short for its rows. Costs next to nothing."""
+    try:
+        batch.validate()
+    except pa.ArrowException as error:
+        raise InvalidArgumentError(f"a batch is damaged: {_reason(error)}") from None
+
+
+class ContentCheck:
+    """Refuses batches with a value that lies elsewhere, or is none of its type."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._columns = [
+            (field.name, None if (view := _bare(field.type)) == field.type else view)
+            for field in schema
+        ]
+
+    def __call__(self, batch: pa.RecordBatch) -> None:
+        """Check every value of a batch whose layout is right."""
+        for (name, view), column in zip(self._columns, batch.columns, strict=True):
+            try:
+                (column if view is None else column.view(view)).validate(full=True)
+            except pa.ArrowException as error:
+                raise InvalidArgumentError(
+                    f"column {name!r} of a batch is damaged: {_reason(error)}"
+                ) from None
+
+
+def is_compressed(stream: pa.Buffer) -> bool:
+    """Whether a message of an IPC stream would unfold to something larger when it is read."""
+    return any(
+        _has_compression(message.metadata.to_pybytes(), is_dictionary=message.type == "dictionary")
+        for message in pa.ipc.MessageReader.open_stream(stream)
+        if message.type in {"record batch", "dictionary"}
+    )
+
+
+def _has_compression(metadata: bytes, *, is_dictionary: bool) -> bool:
+    # Arrow has verified the flatbuffer but does not tell this field of it: Message.header[.data]
+    # .compression, by the numbers that they have in Arrow's format/Message.fbs.
+    table = _table(metadata, 0)
+    for field in (2, 1) if is_dictionary else (2,):
+        offset = _offset(metadata, table, field)
+        if not offset:
+            return False
+        table = _table(metadata, table + offset)
+    return _offset(metadata, table, 3) > 0
+
+
+def _table(metadata: bytes, position: int) -> int:
+    (offset,) = struct.unpack_from("<I", metadata, position)
+    return position + int(offset)
+
+
+def _offset(metadata: bytes, table: int, field: int) -> int:
+    """How far a field is from the beginning of its table; 0 when it is absent."""
+    (back,) = struct.unpack_from("<i", metadata, table)
+    size, slot = struct.unpack_from("<H", metadata, table - back)[0], 4 + 2 * field
+    return int(struct.unpack_from("<H", metadata, table - back + slot)[0]) if slot < size else 0
+
+
+def _bare(type: pa.DataType) -> pa.DataType:
+    """The same layout without types whose values Arrow checks more narrowly than DuckDB does.
+
+    DuckDB has a time 24:00, and sends a HUGEINT as a decimal of 38 digits that may have 39.
+    """
+    if pt.is_time(type) or pt.is_date64(type):
+        return pa.int32() if type.bit_width == 32 else pa.int64()
+    if pt.is_decimal(type):
+        return pa.binary(type.byte_width)
+    if pt.is_dictionary(type):
+        return pa.dictionary(type.index_type, _bare(type.value_type), type.ordered)
+    if pt.is_map(type):
+        return pa.map_(_field(type.key_field), _field(type.item_field), type.keys_sorted)
+    if pt.is_struct(type):
+        return pa.struct([_field(field) for field in type])
+    if pt.is_union(type):
+        fields = [_field(type.field(index)) for index in range(type.num_fields)]
+        return pa.union(fields, mode=type.mode, type_codes=type.type_codes)
+    if pt.is_fixed_size_list(type):
+        return pa.list_(_field(type.value_field), type.list_size)
+    for is_kind, kind in _LISTS:
+        if is_kind(type):
+            return kind(_field(type.value_field))
+    return type
+
+
+_LISTS = (
+    (pt.is_list, pa.list_),
+    (pt.is_large_list, pa.large_list),
+    (pt.is_list_view, pa.list_view),
+    (pt.is_large_list_view, pa.large_list_view),
+)
+
+
+def _field(field: pa.Field) -> pa.Field:
+    return field.with_type(_bare(field.type))
+
+
+def _reason(error: Exception) -> str:
+    return str(error).partition("\n")[0]
