@@ -251,11 +251,11 @@ def ipc(batch: pa.RecordBatch) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def opening(arguments: bytes) -> bytes:
+def opening(arguments: bytes, *, filters: str = "") -> bytes:
     """The metadata with which the client begins an in-out call."""
     packed: bytes = msgpack.packb(
         {
-            "json_filters": "",
+            "json_filters": filters,
             "column_ids": [],
             "parameters": arguments,
             "at_unit": "",

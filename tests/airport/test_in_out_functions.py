@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from lakeport.airport.limits import DEFAULT_LIMITS
 from lakeport.catalog import CatalogBuilder, ScanOptions, StaticCatalog, current_request
 from tests.airport.rig import (
     CHUNK_CONTINUES,
@@ -116,13 +117,15 @@ def talk(
     *,
     arguments: bytes | None = None,
     schema: pa.Schema = COLUMNS,
+    filters: str = "",
 ) -> tuple[list[list[list[int]]], list[list[int]]]:
     """The answers to each batch, and the rows after the last one."""
     with wire.open_exchange(path("s", name), "table_function_in_out", return_chunks="1") as (
         writer,
         reader,
     ):
-        writer.write_metadata(opening(one_row() if arguments is None else arguments))
+        given = one_row() if arguments is None else arguments
+        writer.write_metadata(opening(given, filters=filters))
         conversation = Conversation(writer, reader, schema)
         answers = [conversation.send(batch) for batch in batches]
         trailing = conversation.finish()
@@ -167,6 +170,12 @@ def test_a_function_that_stops_early_answers_the_rest_with_nothing(wire: Wire) -
 
     assert answers == [[[1]], [], []]
     assert trailing == []
+
+
+def test_a_filter_beyond_the_bounds_is_left_out(wire: Wire) -> None:
+    filters = " " * (DEFAULT_LIMITS.json_bytes + 1)
+
+    assert talk(wire, "echo", [[1]], filters=filters) == ([[[1]]], [])
 
 
 def test_no_input_at_all_has_an_answer(wire: Wire) -> None:

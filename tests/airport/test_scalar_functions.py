@@ -18,6 +18,7 @@ from lakeport.catalog import (
     StaticCatalog,
     current_request,
 )
+from lakeport.catalog.layouts import conform
 from tests.airport.rig import Serving, Wire, path
 
 
@@ -127,19 +128,36 @@ def test_an_overload_for_any_type_is_told_from_one_for_texts(serving: Serving) -
     assert number.column(0).to_pylist() == ["any"]
 
 
-def test_a_dictionary_is_decoded_since_the_client_would_read_its_numbers(serving: Serving) -> None:
-    type = pa.dictionary(pa.int32(), pa.string())
+COLOR = pa.dictionary(pa.int32(), pa.string())
+
+
+@pytest.mark.parametrize(
+    ("type", "plain", "value"),
+    [
+        (COLOR, pa.string(), "red"),
+        (pa.list_(COLOR), pa.list_(pa.string()), ["red", None]),
+        (pa.list_(COLOR, 2), pa.list_(pa.string(), 2), ["red", "blue"]),
+        (pa.struct([("c", COLOR)]), pa.struct([("c", pa.string())]), {"c": "red"}),
+        (pa.map_(pa.int64(), COLOR), pa.map_(pa.int64(), pa.string()), [(1, "red")]),
+    ],
+)
+def test_a_dictionary_is_decoded_since_the_client_would_read_its_numbers(
+    type: pa.DataType, plain: pa.DataType, value: object, serving: Serving
+) -> None:
     schema = CatalogBuilder().schema("s")
     schema.scalar_function(
-        "color", lambda x: pa.array(["red"]).cast(type), parameters={"x": pa.int64()}, returns=type
+        "color",
+        lambda x: conform(pa.array([value], plain), type, "the color"),
+        parameters={"x": pa.int64()},
+        returns=type,
     )
     wire = serving(schema.build())
 
     published = wire.items("s")["color"].schema
     answered, (reply,) = wire.scalar(path("s", "color"), [numbers(x=[1])])
 
-    assert published.types == answered.types == [pa.string()]
-    assert reply.column(0).to_pylist() == ["red"]
+    assert published.types == answered.types == [plain]
+    assert reply.column(0).to_pylist() == [value]
 
 
 def test_an_ambiguous_name_is_refused(wire: Wire) -> None:

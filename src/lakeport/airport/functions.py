@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lakeport.airport.codec import decode_struct
 from lakeport.airport.exchange import Exchange
+from lakeport.airport.limits import Limits
 from lakeport.airport.signatures import (
     decode_arguments,
     input_schema,
@@ -17,8 +18,8 @@ from lakeport.airport.signatures import (
 from lakeport.airport.streams import Alignment, split
 from lakeport.catalog import AnyType, ScalarFunction, ScanOptions, TableFunctionInOut
 from lakeport.catalog.schemas import no_rows
-from lakeport.errors import InternalError, InvalidArgumentError
-from lakeport.filters import parse_filter
+from lakeport.errors import InternalError, InvalidArgumentError, MessageTooLargeError
+from lakeport.filters import Filter, parse_filter
 
 __all__ = ["call_in_out_function", "call_scalar_function"]
 
@@ -59,11 +60,7 @@ def call_in_out_function(exchange: Exchange) -> None:
 
     rows = _InputRows(exchange, schema)
     options = ScanOptions(
-        filter=parse_filter(
-            request.text("json_filters", ""),
-            max_bytes=limits.json_bytes,
-            max_depth=limits.json_depth,
-        ),
+        filter=_hint(request.text("json_filters", ""), limits),
         batch_size=exchange.host.batch_rows,
     )
     output = function.execute_in_out(
@@ -102,6 +99,14 @@ class _InputRows(Iterator[pa.RecordBatch]):
         batch = next(self._batches)
         self._unanswered = True
         return batch
+
+
+def _hint(filters: str, limits: Limits) -> Filter:
+    """What the client would keep of the result; beyond the bounds, everything."""
+    try:
+        return parse_filter(filters, max_bytes=limits.json_bytes, max_depth=limits.json_depth)
+    except MessageTooLargeError:
+        return Filter.always()
 
 
 def _execute(function: ScalarFunction, batch: pa.RecordBatch, returns: pa.DataType) -> pa.Array:

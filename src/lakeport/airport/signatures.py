@@ -55,11 +55,25 @@ def result_schema(columns: pa.Schema, what: str) -> pa.Schema:
 
 def _decoded(columns: pa.Schema) -> pa.Schema:
     """The columns without dictionaries, which the client misreads in the results of functions."""
-    fields = [
-        field.with_type(field.type.value_type) if pt.is_dictionary(field.type) else field
-        for field in columns
-    ]
-    return pa.schema(fields, metadata=columns.metadata)
+    return pa.schema([_decoded_field(field) for field in columns], metadata=columns.metadata)
+
+
+def _decoded_field(field: pa.Field) -> pa.Field:
+    type = field.type
+    if pt.is_dictionary(type):
+        return _decoded_field(field.with_type(type.value_type))
+    if pt.is_struct(type):
+        return field.with_type(pa.struct([_decoded_field(child) for child in type]))
+    if pt.is_map(type):
+        key, item = _decoded_field(type.key_field), _decoded_field(type.item_field)
+        return field.with_type(pa.map_(key, item, keys_sorted=type.keys_sorted))
+    if pt.is_list(type):
+        return field.with_type(pa.list_(_decoded_field(type.value_field)))
+    if pt.is_large_list(type):
+        return field.with_type(pa.large_list(_decoded_field(type.value_field)))
+    if pt.is_fixed_size_list(type):
+        return field.with_type(pa.list_(_decoded_field(type.value_field), type.list_size))
+    return field
 
 
 def decode_arguments(

@@ -9,7 +9,7 @@ meaning; the rest is put together here, or converted by DuckDB itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -61,7 +61,7 @@ def conform(values: pa.Array, type: pa.DataType, what: str) -> pa.Array:
         raise InvalidInputError(f"{what} cannot take these values: {reason}") from None
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _converter(source: pa.DataType, target: pa.DataType) -> Converter:
     if source == target:
         return lambda values: values
