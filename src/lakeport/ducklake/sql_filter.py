@@ -19,6 +19,7 @@ from lakeport.filters import (
     Case,
     CaseBranch,
     Cast,
+    Coalesce,
     ColumnRef,
     Comparison,
     ComparisonOp,
@@ -138,8 +139,18 @@ class _Translator:
                 return Not(children[0])
             case "OPERATOR_IS_NULL" | "OPERATOR_IS_NOT_NULL":
                 return IsNull(children[0], kind == "OPERATOR_IS_NOT_NULL")
+            case "OPERATOR_COALESCE":
+                return Coalesce(children)
+            case "ARRAY_EXTRACT" if self._is_map(children[0]):
+                return FunctionCall("map_extract_value", children, _UNKNOWN)
+            case "ARRAY_EXTRACT" | "STRUCT_EXTRACT":
+                return FunctionCall(kind.lower(), children, _UNKNOWN)
             case _:
                 return Unsupported(kind.lower())
+
+    def _is_map(self, node: Expression) -> bool:
+        column = self._columns.get(ascii_lower(node.name)) if isinstance(node, ColumnRef) else None
+        return column is not None and column.type == "map"
 
     def _column(self, names: Sequence[str]) -> Expression:
         """`column`, `column.field`, or either after the name of the table."""

@@ -20,6 +20,7 @@ __all__ = ["lit"]
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - DuckDB's TIMESTAMP has no zone
 _MICROSECOND = dt.timedelta(microseconds=1)
+_LITTLE_ENDIAN = frozenset({"HUGEINT", "UHUGEINT", "TIME WITH TIME ZONE"})
 _MOMENTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "INTERVAL"})
 
 
@@ -134,8 +135,7 @@ def _scalar_value(scalar: pa.Scalar) -> Any:
     if not scalar.is_valid:
         return None
     if isinstance(scalar, pa.ExtensionScalar):
-        value = scalar.as_py()
-        return bool(value) if scalar.type.extension_name == "arrow.bool8" else value
+        return _extension_value(scalar)
     if pa.types.is_date64(scalar.type):
         return scalar.value // 86_400_000
     if pa.types.is_time32(scalar.type):
@@ -164,3 +164,13 @@ def _scalar_value(scalar: pa.Scalar) -> Any:
     if pa.types.is_nested(scalar.type):
         return tuple(_scalar_value(item) for item in scalar)
     return scalar.as_py()
+
+
+def _extension_value(scalar: pa.ExtensionScalar) -> Any:
+    value = scalar.as_py()
+    if scalar.type.extension_name == "arrow.bool8":
+        return bool(value)
+    id = from_arrow_type(scalar.type).id
+    if id in _LITTLE_ENDIAN and isinstance(value, bytes):
+        return int.from_bytes(value, "little", signed=id == "HUGEINT")
+    return value
