@@ -141,6 +141,18 @@ SCENARIOS: dict[str, Scenario] = {
     "geometry": lake(
         "CREATE TABLE t(id INTEGER, g GEOMETRY)",
         "INSERT INTO t VALUES (1, 'POINT(1 2)'::GEOMETRY), (2, NULL), (3, 'LINESTRING(0 0, 1 1)'::GEOMETRY)",
+        "ALTER TABLE t ADD COLUMN h GEOMETRY DEFAULT 'POINT(1 2)'",
+    ),
+    "variants in nested columns": lake(
+        "CREATE TABLE t(id INTEGER, s STRUCT(my_variant INTEGER, v VARIANT), l VARIANT[], m MAP(VARCHAR, VARIANT))",
+        "INSERT INTO t VALUES (1, {'my_variant': 1, 'v': 2::VARIANT}, [3::VARIANT, NULL], MAP {'k': 4::VARIANT})",
+        "INSERT INTO t VALUES (2, {'my_variant': 2, 'v': NULL}, [], MAP {}), (3, NULL, NULL, NULL)",
+        servers=False,
+    ),
+    "variants beside a column named like a virtual one": lake(
+        "CREATE TABLE t(file_row_number INTEGER, v VARIANT)",
+        "INSERT INTO t SELECT i, i::VARIANT FROM range(20) r(i)",
+        options=NO_INLINING,
     ),
     "variants": lake(
         "CREATE TABLE t(id INTEGER, v VARIANT)",

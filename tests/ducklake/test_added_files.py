@@ -70,6 +70,22 @@ def test_values_come_from_hive_folders(
     lake.check()
 
 
+@pytest.mark.parametrize("type", ["VARCHAR", "INTEGER"])
+@pytest.mark.parametrize(
+    "folder", ["region=null", "region=NULL", "region=", "region=5", "region=5/region=6"]
+)
+def test_folders_without_a_value_and_twice_the_same(
+    folder: str, type: str, make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = write(tmp_path / folder / "f.parquet", {"id": [1, 2]})
+    lake = make_lake()
+    lake.execute(
+        f"CREATE TABLE t(id BIGINT, region {type})",
+        f"CALL ducklake_add_data_files('lake', 't', '{file}', hive_partitioning => true)",
+    )
+    lake.check()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_nested_columns_are_found_by_name_at_every_level(
     kind: str, make_lake: Callable[..., Any], tmp_path: Path

@@ -14,7 +14,7 @@ import pytest
 
 from lakeport.ducklake import Lake
 from lakeport.ducklake.filesystems import S3Secret, Storage
-from lakeport.ducklake.paths import hive_values, local_path, resolve
+from lakeport.ducklake.paths import hive_value, local_path, resolve
 from lakeport.errors import (
     CorruptLakeError,
     InvalidArgumentError,
@@ -130,10 +130,11 @@ def test_paths_are_taken_as_they_are() -> None:
     assert resolve("s3://b/p/", "t/x..y", relative=True) == "s3://b/p/t/x..y"
     assert local_path("file:///a/b%20c") == "/a/b%20c"
     assert local_path("file://localhost/a") == "/a"
-    assert hive_values("/x/K=a%2Fb/y=__HIVE_DEFAULT_PARTITION__/f=1.parquet") == {
-        "k": "a/b",
-        "y": None,
-    }
+    path = "/x/K=a%2Fb/y=__HIVE_DEFAULT_PARTITION__/f=1.parquet"
+    assert hive_value(path, "k", is_text=True) == "a/b"
+    assert hive_value(path, "Y", is_text=True) is None
+    with pytest.raises(CorruptLakeError, match="no folder f="):
+        hive_value(path, "f", is_text=True)
     with pytest.raises(UnsupportedError, match="ftp"):
         Storage().open("ftp://host/file")
 

@@ -21,6 +21,7 @@ from lakeport.ducklake.model import Column, InlinedTable
 from lakeport.ducklake.nested_text import parse_nested
 from lakeport.ducklake.queries import Catalog
 from lakeport.ducklake.types import arrow_type
+from lakeport.filters.types import quote_identifier
 
 __all__ = ["InlinedRows", "read_inlined", "with_field_ids"]
 
@@ -121,16 +122,21 @@ def _read_native(
     """One UNION ALL in which each inlined table fills its own struct."""
     branches = []
     for index, table in enumerate(tables):
-        system = [f"{_quote(name)} AS n{i}" for i, (name, _) in enumerate(table.physical[:3])]
+        system = [
+            f"{quote_identifier(name)} AS n{i}" for i, (name, _) in enumerate(table.physical[:3])
+        ]
         members = ", ".join(
-            f"c{i} := {_native(name, type)}" for i, (name, type) in enumerate(table.physical[3:])
+            f"c{i} := {kernel.shown(name, type)}"
+            for i, (name, type) in enumerate(table.physical[3:])
         )
         packed = [
             f"struct_pack({members}) AS v{i}" if i == index else f"NULL AS v{i}"
             for i in range(len(tables))
         ]
         where = _condition(table, snapshot, since).compile(compile_kwargs={"literal_binds": True})
-        source = f"{_quote(catalog.database.schema or 'main')}.{_quote(table.name)}"
+        source = (
+            f"{quote_identifier(catalog.database.schema or 'main')}.{quote_identifier(table.name)}"
+        )
         chosen = ", ".join([f"{index} AS part", *system, *packed])
         branches.append(f"SELECT {chosen} FROM {source} WHERE {where}")  # noqa: S608
     rows = catalog.database.read_arrow(connection, " UNION ALL ".join(branches))
@@ -147,15 +153,6 @@ def _read_native(
             [kernel.whole(chosen.column(f"n{i}")).cast(pa.int64()) for i in range(3)] + columns
         )
     return found
-
-
-def _native(name: str, type: str) -> str:
-    """Variants as JSON; everything else as it is."""
-    if type == "variant":
-        return kernel.variant_as_json(_quote(name))
-    if "variant" in type:
-        return f"CAST({_quote(name)} AS {type.upper().replace('VARIANT', 'JSON')})"
-    return _quote(name)
 
 
 def _read_text(
@@ -231,7 +228,3 @@ def _decode(values: list[str | None], column: Column, *, is_hex: bool) -> pa.Arr
     if column.type == "varchar":
         return texts
     return kernel.cast(texts, column)
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

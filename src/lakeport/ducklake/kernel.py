@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lakeport.ducklake.model import Column
 from lakeport.ducklake.types import arrow_type, duckdb_type
 from lakeport.errors import CorruptLakeError
+from lakeport.filters.types import quote_identifier
 
 __all__ = [
     "cast",
@@ -25,6 +26,7 @@ __all__ = [
     "rebuild_map",
     "rebuild_struct",
     "retype",
+    "shown",
     "variant_as_json",
     "whole",
 ]
@@ -70,15 +72,50 @@ def cast(array: pa.Array, column: Column) -> pa.Array:
 
 
 def _cast_sql(column: Column) -> str:
-    """A variant is shown as JSON, but text that becomes a variant is a string, not a document."""
+    """Text that becomes a variant is a string, not a document; a geometry is well-known text."""
     if column.type == "variant":
         return variant_as_json("CAST(v AS VARIANT)")
+    if column.type == "geometry":
+        return "CAST(v AS GEOMETRY)"
     return f"CAST(v AS {duckdb_type(column)})"
 
 
 def variant_as_json(sql: str) -> str:
     """A variant as JSON. To DuckDB a variant that holds null is NULL, but its cast is not."""
     return f"nullif(CAST({sql} AS JSON), 'null')"
+
+
+def shown(name: str, type: Any) -> str:
+    """A column of a DuckDB type (or its text) with variants as JSON, for which Arrow has a type."""
+    import duckdb
+
+    column = quote_identifier(name)
+    if "variant" not in str(type).lower():
+        return column
+    return _shown(column, duckdb.sqltype(type) if isinstance(type, str) else type, 0)
+
+
+def _shown(sql: str, type: Any, depth: int) -> str:
+    if "VARIANT" not in str(type):
+        return sql
+    item = f"x{depth}"
+    match type.id:
+        case "variant":
+            return variant_as_json(sql)
+        case "struct":
+            names = [(quote_identifier(name), child) for name, child in type.children]
+            fields = [f"{name} := {_shown(f'({sql}).{name}', c, depth + 1)}" for name, c in names]
+            made = f"struct_pack({', '.join(fields)})"
+        case "list":
+            element = _shown(item, type.children[0][1], depth + 1)
+            made = f"list_transform({sql}, lambda {item}: {element})"
+        case "map":
+            element = _shown(item, type.children[1][1], depth + 1)
+            values = f"list_transform(map_values({sql}), lambda {item}: {element})"
+            made = f"map(map_keys({sql}), {values})"
+        case _:
+            return sql
+    return f"CASE WHEN {sql} IS NOT NULL THEN {made} END"
 
 
 def literal(text: str | None, column: Column) -> pa.Array:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
+from lakeport.filters.types import quote_identifier
+
 __all__ = [
     "Column",
     "ColumnStats",
@@ -198,8 +200,7 @@ class View:
 
     def select(self, catalog: str) -> str:
         """The view's SELECT with the lake's name filled in."""
-        quoted = '"' + catalog.replace('"', '""') + '"'
-        return self.sql.replace("{DUCKLAKE_CATALOG}", quoted)
+        return self.sql.replace("{DUCKLAKE_CATALOG}", quote_identifier(catalog))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from lakeport.errors import CorruptLakeError
 
-__all__ = ["as_directory", "hive_values", "is_local", "local_path", "resolve"]
+__all__ = ["as_directory", "hive_value", "is_local", "local_path", "resolve"]
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -48,11 +48,21 @@ def local_path(path: str) -> str:
     return path[len("file:") :] if path.startswith("file:/") else path
 
 
-def hive_values(path: str) -> dict[str, str | None]:
-    """The `key=value` folders of a path, keys in lower case, values decoded."""
+def hive_value(path: str, name: str, *, is_text: bool) -> str | None:
+    """The value of a column that the folders of a path tell; an empty one is NULL but for text."""
+    values = _hive_values(path)
+    if name.lower() not in values:
+        raise CorruptLakeError(f"the path {path!r} has no folder {name}=")
+    value = values[name.lower()]
+    return None if value == "" and not is_text else value
+
+
+def _hive_values(path: str) -> dict[str, str | None]:
+    """The `key=value` folders of a path, keys in lower case, values decoded; the first of a key."""
     found: dict[str, str | None] = {}
     for part in re.split(r"[/\\]", path)[:-1]:
         key, equals, value = part.partition("=")
         if equals and key:
-            found[unquote(key).lower()] = None if value == _HIVE_NULL else unquote(value)
+            is_null = value == _HIVE_NULL or value.lower() == "null"
+            found.setdefault(unquote(key).lower(), None if is_null else unquote(value))
     return found

@@ -17,7 +17,7 @@ from lakeport.ducklake.align import aligner, constant, field_id, find_child
 from lakeport.ducklake.deletes import INTERNAL_SNAPSHOT, Positions
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.model import Column, DataFile, NameMapping
-from lakeport.ducklake.paths import hive_values
+from lakeport.ducklake.paths import hive_value
 from lakeport.ducklake.row_groups import row_group_filter
 from lakeport.ducklake.sources import Source, open_source
 from lakeport.errors import CorruptLakeError
@@ -184,13 +184,8 @@ class _Reader:
         entry = (self._request.names or {}).get(column.id)
         if entry is None or not entry.is_partition:
             return column.initial_default
-        values = hive_values(self._request.file.path)
-        key = entry.source_name.lower()
-        if key not in values:
-            raise CorruptLakeError(
-                f"the path {self._request.file.path!r} has no folder {entry.source_name}="
-            )
-        return values[key]
+        is_text = column.type == "varchar"
+        return hive_value(self._request.file.path, entry.source_name, is_text=is_text)
 
     def _virtual(self, name: str) -> Maker:
         file = self._request.file

@@ -154,8 +154,8 @@ class _DuckDBSource:
         self._duck.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
         described = self._select(["*"]).description
         self._expressions = [
-            _expression(field.name, str(duckdb_type))
-            for field, (_, duckdb_type, *_) in zip(schema, described, strict=False)
+            kernel.shown(field.name, duckdb_type)
+            for field, (_, duckdb_type, *_) in zip(schema, described, strict=True)
         ]
         delivered = self._select(self._expressions, "LIMIT 0").to_arrow_table()
         self.schema = pa.schema(
@@ -174,7 +174,8 @@ class _DuckDBSource:
         if start or end is not None:
             raise InternalError("a file that DuckDB reads cannot be divided into row groups")
         chosen = [self._expressions[i] for i in fields]
-        reader = self._select([*chosen, "file_row_number"]).to_arrow_reader(batch_rows)
+        # The last one is there for a scan of no columns, which still counts rows.
+        reader = self._select([*chosen, "true"]).to_arrow_reader(batch_rows)
         position = 0
         for batch in reader:
             yield position, batch.select(list(range(len(fields))))
@@ -182,7 +183,7 @@ class _DuckDBSource:
 
     def _select(self, expressions: Sequence[str], limit: str = "") -> Any:
         # The folders of a path are no columns, and a file name is no pattern.
-        options = "file_row_number = true, hive_partitioning = false"
+        options = "hive_partitioning = false"
         parameters = ["".join(f"[{c}]" if c in "*?[" else c for c in self._path)]
         if self._key is not None:
             options += ", encryption_config = {footer_key_value: from_base64($2)}"
@@ -194,16 +195,6 @@ class _DuckDBSource:
         self._duck.close()
         if self._copy is not None:
             self._copy.unlink(missing_ok=True)
-
-
-def _expression(name: str, duckdb_type: str) -> str:
-    """A column of the file; variants as JSON, for which Arrow has a type."""
-    quoted = '"' + name.replace('"', '""') + '"'
-    if duckdb_type == "VARIANT":
-        return f"{kernel.variant_as_json(quoted)} AS {quoted}"
-    if "VARIANT" in duckdb_type:
-        return f"CAST({quoted} AS {duckdb_type.replace('VARIANT', 'JSON')}) AS {quoted}"
-    return quoted
 
 
 def _with_ids(field: pa.Field, given: pa.DataType) -> pa.Field:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakeport.ducklake.model import Column
 from lakeport.errors import UnsupportedError
+from lakeport.filters.types import quote_identifier
 
 __all__ = [
     "HUGEINT",
@@ -159,7 +160,7 @@ def duckdb_type(column: Column) -> str:
     if column.type == "struct":
         return (
             "STRUCT("
-            + ", ".join(f"{_quote(c.name)} {duckdb_type(c)}" for c in column.children)
+            + ", ".join(f"{quote_identifier(c.name)} {duckdb_type(c)}" for c in column.children)
             + ")"
         )
     if column.type == "list":
@@ -208,7 +209,3 @@ def _only(column: Column, count: int) -> tuple[Column, ...]:
             f"the {column.type} {column.name!r} has {len(column.children)} children"
         )
     return column.children
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -15,7 +15,7 @@ from typing import Final
 
 from lakeport.ducklake import Column
 from lakeport.ducklake.deletes import INTERNAL_SNAPSHOT
-from lakeport.ducklake.paths import hive_values, is_local
+from lakeport.ducklake.paths import hive_value, is_local
 from lakeport.ducklake.plan import FileTask
 from lakeport.ducklake.read import (
     INTERNAL_ROW_ID,
@@ -185,9 +185,8 @@ def _column(
     entry = (task.names or {}).get(column.id)
     if entry is None or not entry.is_partition:
         return literal(column, column.initial_default)
-    values = hive_values(task.file.path)
-    key = entry.source_name.lower()
-    return literal(column, values[key]) if key in values else None
+    is_text = column.type == "varchar"
+    return literal(column, hive_value(task.file.path, entry.source_name, is_text=is_text))
 
 
 def _internal(fields: Sequence[Node], name: str, number: int) -> Node | None:
