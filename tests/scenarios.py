@@ -148,6 +148,7 @@ SCENARIOS: dict[str, Scenario] = {
         "INSERT INTO t VALUES (1, {'my_variant': 1, 'v': 2::VARIANT}, [3::VARIANT, NULL], MAP {'k': 4::VARIANT})",
         "INSERT INTO t VALUES (2, {'my_variant': 2, 'v': NULL}, [], MAP {}), (3, NULL, NULL, NULL)",
         servers=False,
+        text=False,
     ),
     "variants beside a column named like a virtual one": lake(
         "CREATE TABLE t(file_row_number INTEGER, v VARIANT)",
