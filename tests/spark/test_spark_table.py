@@ -148,6 +148,14 @@ def test_filters_mean_the_same_in_spark(client: lakeport.Client, where: Any, cou
     assert abs(client.table("s.frame").scan(["id"], where=where).to_arrow().num_rows - count) <= 1
 
 
+def test_a_void_in_a_struct_is_read_whatever_the_names_are(own_spark: Any) -> None:
+    frame = own_spark.sql("SELECT named_struct('a b', NULL, 'x{}y', array(NULL)) AS `s{}`")
+
+    rows = SparkTable(frame, name="t").scan(ScanOptions()).read_all()
+
+    assert rows.to_pylist() == [{"s{}": {"a b": None, "x{}y": [None]}}]
+
+
 def test_filters_and_columns_are_pushed_into_catalyst(own_spark: Any) -> None:
     table = SparkTable(own_spark.table("numbers"), name="t")
     where = Filter.of(col("id") < 5)

@@ -64,6 +64,7 @@ class PublishedView:
 
     def _frame(self, snapshot: int) -> DataFrame:
         """The view over a session of its own, which knows the tables that the view reads."""
+        from lakeport.spark.quoting import quoted
         from lakeport.spark.register import register
 
         contents = self._access.contents(self._access.snapshot(snapshot))
@@ -74,4 +75,4 @@ class PublishedView:
         if name is None:
             reason = known.refused[self._view.schema, self._view.name]
             raise UnsupportedError(f"the view {self.name!r} cannot be run on Spark: {reason}")
-        return session.table("`" + name.replace("`", "``") + "`")
+        return session.table(quoted(name))

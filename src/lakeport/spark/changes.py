@@ -17,6 +17,7 @@ import pyarrow as pa
 from lakeport.ducklake import ChangeFeed, ScanTask
 from lakeport.ducklake.plan import InlinedTask
 from lakeport.errors import UnsupportedError
+from lakeport.spark.quoting import quoted
 from lakeport.spark.scan import Scan
 from lakeport.spark.session import session
 from lakeport.spark.stream import MAX_BYTES, stream
@@ -215,11 +216,11 @@ def _matched(rows: DataFrame, others: DataFrame, types: tuple[str, str]) -> Data
     ).distinct()
     both = (f.col("r.snapshot_id") == f.col("k._snapshot")) & (f.col("r.rowid") == f.col("k._row"))
     change_type = f.when(f.col("k._row").isNull(), types[0]).otherwise(types[1])
-    quoted = ["r.`" + name.replace("`", "``") + "`" for name in columns]
+    chosen = [f"r.{quoted(name)}" for name in columns]
     return (
         rows.alias("r")
         .join(keys.alias("k"), both, "left")
-        .select("r.snapshot_id", "r.rowid", change_type, *quoted)
+        .select("r.snapshot_id", "r.rowid", change_type, *chosen)
     )
 
 

@@ -9,9 +9,10 @@ from lakeport.ducklake import ScanPlan
 from lakeport.ducklake.plan import FileTask, InlinedTask, ScanContext
 from lakeport.filters import SparkEncoder
 from lakeport.spark.arrow_frames import carried_frame, task_frame
-from lakeport.spark.native import native_frame, quoted
+from lakeport.spark.native import native_frame
 from lakeport.spark.native_files import native_scans
 from lakeport.spark.native_schema import unambiguous
+from lakeport.spark.quoting import quoted
 from lakeport.spark.values import spark_schema
 
 if TYPE_CHECKING:

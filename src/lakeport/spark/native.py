@@ -15,12 +15,13 @@ from lakeport.ducklake.paths import local_path
 from lakeport.spark.footers import in_threads
 from lakeport.spark.native_files import POSITION_BITS, NativeScan, Shape
 from lakeport.spark.native_schema import FileColumn, Literal
+from lakeport.spark.quoting import quoted, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["native_frame", "quoted"]
+__all__ = ["native_frame"]
 
 # Every executor holds the bitmaps of a scan; more than that are joined row by row.
 MAX_BITMAP_BYTES: Final = 64 * 1024 * 1024
@@ -172,23 +173,4 @@ def _without(
 
 
 def _cast(sql: str, target: DataType) -> str:
-    return f"CAST({sql} AS {_sql_type(target)})"
-
-
-def _sql_type(type: DataType) -> str:
-    """A type as SQL; Spark's own text does not quote the names of fields."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(type, StructType):
-        fields = [f"{quoted(field.name)}: {_sql_type(field.dataType)}" for field in type]
-        return f"STRUCT<{', '.join(fields)}>"
-    if isinstance(type, ArrayType):
-        return f"ARRAY<{_sql_type(type.elementType)}>"
-    if isinstance(type, MapType):
-        return f"MAP<{_sql_type(type.keyType)}, {_sql_type(type.valueType)}>"
-    return str(type.simpleString())
-
-
-def quoted(name: str) -> str:
-    """A name that Spark does not take apart."""
-    return "`" + name.replace("`", "``") + "`"
+    return f"CAST({sql} AS {sql_type(target)})"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lakeport.ducklake import Column, View
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError, LakeportError, UnsupportedError
+from lakeport.spark.quoting import quoted
 from lakeport.spark.registration import Registration
 from lakeport.spark.view_columns import ViewColumns
 from lakeport.spark.views import DEFAULT_SCHEMA, Key, key_of, references, translate
@@ -132,7 +133,7 @@ class _Work:
 
         called = self._wanted[key_of(schema, name)]
         try:
-            frame().createOrReplaceTempView(_quote(called))
+            frame().createOrReplaceTempView(quoted(called))
         except (LakeportError, PySparkException) as error:
             self.refused[schema, name] = str(error).strip().partition("\n")[0]
         else:
@@ -150,7 +151,7 @@ def _as_in_duckdb(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
             f"its columns are called {', '.join(found)} in Spark, {', '.join(wanted)} in DuckDB"
         )
     shaped = [
-        frame[_quote(column.name)].cast(spark_data_type(column)).alias(column.name)
+        frame[quoted(column.name)].cast(spark_data_type(column)).alias(column.name)
         for column in columns
     ]
     return frame.select(*shaped)
@@ -158,7 +159,3 @@ def _as_in_duckdb(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 def _key(view: View) -> Key:
     return key_of(view.schema, view.name)
-
-
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
