@@ -105,6 +105,17 @@ def test_a_view_that_spark_cannot_run_says_why_when_it_is_read(lake: Any, serve:
         view.scan().to_arrow()
 
 
+def test_a_view_does_not_see_the_environment_of_the_server(lake: Any, serve: Serve) -> None:
+    lake.execute(
+        "CREATE VIEW text AS SELECT '${env:PATH}' AS v FROM t LIMIT 1",
+        'CREATE VIEW alias AS SELECT id AS "${env:PATH}" FROM t WHERE id = 3',
+    )
+    client = serve(lake).client
+
+    assert client.table("public.text").scan().to_arrow().to_pylist() == [{"v": "${env:PATH}"}]
+    assert client.table("public.alias").scan().to_arrow().to_pylist() == [{"${env:PATH}": 3}]
+
+
 def test_a_view_over_a_table_that_is_gone_does_not_hide_the_others(
     lake: Any, serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,6 +8,7 @@ from lakeport.catalog import Arguments, ScanOptions, TableFunction
 from lakeport.ducklake import SnapshotCache
 from lakeport.lakehouse.access import LakeAccess
 from lakeport.spark import spark_sql_function
+from lakeport.spark.queries import safe_session
 
 __all__ = ["LakeSqlFunction"]
 
@@ -39,7 +40,7 @@ class LakeSqlFunction:
         snapshot = self._access.newest().id
 
         def make() -> TableFunction:
-            session = self._access.session().newSession()
+            session = safe_session(self._access.session())
             self._access.lake.register(session, version=snapshot)
             return spark_sql_function(session)
 

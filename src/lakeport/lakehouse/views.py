@@ -64,11 +64,12 @@ class PublishedView:
 
     def _frame(self, snapshot: int) -> DataFrame:
         """The view over a session of its own, which knows the tables that the view reads."""
+        from lakeport.spark.queries import safe_session
         from lakeport.spark.quoting import quoted
         from lakeport.spark.register import register
 
         contents = self._access.contents(self._access.snapshot(snapshot))
-        session = self._access.session().newSession()
+        session = safe_session(self._access.session())
         needed = reads_of(self._view, contents).keys()
         known = register(self._access.lake, session, version=snapshot, only=needed)
         name = known.names.get((self._view.schema, self._view.name))

@@ -8,7 +8,7 @@ spelled differently would come back. So two files of one size are in two scans.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
@@ -22,6 +22,7 @@ from lakeport.ducklake.read import (
     INTERNAL_ROW_ID_FIELD,
     INTERNAL_SNAPSHOT_FIELD,
 )
+from lakeport.filters.spark_literals import spark_identifier
 from lakeport.spark.footers import Footer, Node, in_threads, read_footer
 from lakeport.spark.native_schema import (
     FileColumn,
@@ -143,6 +144,8 @@ def _shape(task: FileTask, footer: Footer) -> Shape | None:
     has_ids = any(node.id is not None for node in fields)
     if file.partial_rows or not unambiguous([node.name for node in fields]):
         return None
+    if not all(_can_be_written(name) for name in _names(task, fields)):
+        return None
     # Spark keeps what it knows of a file under that name.
     if any(node.name.lower() == "_metadata" for node in fields):
         return None
@@ -172,6 +175,20 @@ def _shape(task: FileTask, footer: Footer) -> Shape | None:
         last_snapshot=last,
         has_deletes=_deletes(task) > 0,
     )
+
+
+def _names(task: FileTask, fields: Sequence[Node]) -> Iterator[str]:
+    """All names of a file's fields and of the plan's columns, nested ones included."""
+    waiting: list[Node | Column] = list(fields)
+    waiting += [column for column in task.context.read_columns if isinstance(column, Column)]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.children
+        yield node.name
+
+
+def _can_be_written(name: str) -> bool:
+    return spark_identifier(name) is not None
 
 
 def _column(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lakeport.ducklake import Column, View
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError, LakeportError, UnsupportedError
+from lakeport.spark.queries import replaces_variables
 from lakeport.spark.quoting import quoted
 from lakeport.spark.registration import Registration
 from lakeport.spark.view_columns import ViewColumns
@@ -74,6 +75,7 @@ class _Work:
         self.names: dict[tuple[str, str], str] = {}
         self.refused: dict[tuple[str, str], str] = {}
         self._lake, self._spark, self._snapshot = lake, spark, snapshot
+        self._replaces_variables = replaces_variables(spark)
         self._wanted = wanted
         self._reads: dict[Key, set[Key]] = {}
         self._columns: dict[Key, Sequence[Column]] = {}
@@ -123,6 +125,7 @@ class _Work:
                 columns=[column.name for column in columns],
                 inputs=[column for key in reads for column in self._columns[key]],
             )
+            self._refuse_variables(sql, "its SQL")
             self._columns[_key(view)] = columns
             return _as_in_duckdb(self._spark.sql(sql), columns)
 
@@ -133,11 +136,17 @@ class _Work:
 
         called = self._wanted[key_of(schema, name)]
         try:
+            self._refuse_variables(called, "its name")
             frame().createOrReplaceTempView(quoted(called))
         except (LakeportError, PySparkException) as error:
             self.refused[schema, name] = str(error).strip().partition("\n")[0]
         else:
             self.names[schema, name] = called
+
+    def _refuse_variables(self, text: str, what: str) -> None:
+        """The lake's own text must not show the environment of whoever reads it."""
+        if self._replaces_variables and "${" in text:
+            raise UnsupportedError(f"{what} contains '${{', a part that Spark would replace")
 
 
 def _as_in_duckdb(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
