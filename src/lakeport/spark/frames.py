@@ -50,7 +50,8 @@ def _native_frames(
     scans, left = native_scans(tasks)
     frames = [native_frame(spark, scan, names) for scan in scans]
     if condition:
-        frames = [frame.where(condition) for frame in frames]
+        # A constant need not be a truth value, as NULL.
+        frames = [frame.where(f"CAST(({condition}) AS BOOLEAN)") for frame in frames]
     if len(names) > len(context.columns):
         # The columns of the plan come first; the others were only for the filter.
         chosen = [quoted(name) for name in names[: len(context.columns)]]

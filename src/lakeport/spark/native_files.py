@@ -99,7 +99,7 @@ def native_scans(tasks: Sequence[FileTask]) -> tuple[list[NativeScan], list[File
     for task in tasks:
         pieces[task.file.id].append(task)
     wholes = [parts[0] for parts in pieces.values() if _is_whole(parts) and _is_reachable(parts[0])]
-    footers = in_threads(lambda task: read_footer(task.context.storage, task.file.path), wholes)
+    footers = in_threads(_footer, wholes)
     groups: dict[Shape, list[NativeFile]] = defaultdict(list)
     room = MAX_DELETES
     for task, footer in zip(wholes, footers, strict=True):
@@ -114,6 +114,10 @@ def native_scans(tasks: Sequence[FileTask]) -> tuple[list[NativeScan], list[File
     scans = scans[:MAX_SCANS]
     native = {file.task.file.id for scan in scans for file in scan.files}
     return scans, [task for task in tasks if task.file.id not in native]
+
+
+def _footer(task: FileTask) -> Footer | None:
+    return read_footer(task.context.storage, task.file.path, task.file.file_size_bytes)
 
 
 def _is_whole(pieces: Sequence[FileTask]) -> bool:
@@ -131,7 +135,7 @@ def _is_reachable(task: FileTask) -> bool:
 
 
 def _deletes(task: FileTask) -> int:
-    """An upper bound of the file's deleted positions."""
+    """About how many positions of the file are deleted."""
     if not task.apply_deletes:
         return 0
     listed = sum(delete.delete_count for delete in task.file.deletes)
@@ -173,7 +177,8 @@ def _shape(task: FileTask, footer: Footer) -> Shape | None:
         snapshot=snapshot.name if snapshot and (is_mixed or "snapshot_id" in made) else None,
         first_snapshot=first,
         last_snapshot=last,
-        has_deletes=_deletes(task) > 0,
+        # Whatever the catalog counts: its numbers of deletes may be wrong.
+        has_deletes=task.apply_deletes and bool(file.deletes or task.inlined_deletes),
     )
 
 
