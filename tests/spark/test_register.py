@@ -140,12 +140,10 @@ def test_two_things_of_one_name_are_an_error_before_anything_is_registered(
     assert "twice_alone" not in {table.name for table in spark.catalog.listTables()}
 
 
-def test_a_lake_cannot_read_the_environment_of_its_reader(
-    spark: Any, make_lake: LakeMaker
-) -> None:
+def test_a_lake_cannot_read_the_environment_of_its_reader(spark: Any, make_lake: LakeMaker) -> None:
     lake = make_lake(options="DATA_INLINING_ROW_LIMIT 0")
     lake.execute(
-        'CREATE TABLE t AS SELECT 1 AS "${env:PATH}", {\'a ${env:PATH}\': 2} AS s',
+        "CREATE TABLE t AS SELECT 1 AS \"${env:PATH}\", {'a ${env:PATH}': 2} AS s",
         'CREATE TABLE "${env:PATH}" AS SELECT 1 AS id',
         "CREATE VIEW text AS SELECT '${env:PATH}' AS v FROM t",
         'CREATE VIEW alias AS SELECT s AS "${env:PATH}" FROM t',
