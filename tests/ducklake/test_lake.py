@@ -254,6 +254,9 @@ def test_a_scan_may_ask_for_any_columns_in_any_order(make_lake: LakeMaker) -> No
         assert table.scan(["V", "id"]).to_table().column_names == ["v", "id"]
         assert table.scan(["d"]).to_table()["d"].to_pylist() == [4] * 20
         assert table.scan([]).to_table().num_rows == 20
+        assert table.scan([], "1 = 0").to_table().num_rows == 0
+        assert table.scan([], "NULL").to_table().num_rows == 0
+        assert table.scan([], "1 = 1").to_table().num_rows == 20
         assert (
             table.scan(["filename"])
             .to_table()["filename"]

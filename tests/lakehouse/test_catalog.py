@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport import LakeportError
+from lakeport import Lake, LakeportError
 from lakeport.catalog import TransactionManager, VersionedCatalog
 from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.lakehouse import LakeCatalog
@@ -196,10 +196,21 @@ def test_a_lake_catalog_has_the_capabilities_that_the_server_asks_for(
 
 
 def test_closing_the_catalog_closes_a_lake_that_was_given(
-    make_lake: MakeLake, serve: Serve
+    make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = make_lake()
+    lake, close = make_lake(), Lake.close
     lake.execute("CREATE TABLE t(id INTEGER)")
-    with lake.open() as ours, LakeCatalog(ours, name="shop", comment="a lake") as catalog:
+    ours = lake.open()
+    closed: list[Lake] = []
+
+    def closing(lake: Lake) -> None:
+        closed.append(lake)
+        close(lake)
+
+    monkeypatch.setattr(Lake, "close", closing)
+    with LakeCatalog(ours, name="shop", comment="a lake") as catalog:
         assert (catalog.name, catalog.comment) == ("shop", "a lake")
         assert [schema.name for schema in catalog.schemas()] == ["public", "lakeport"]
+        assert closed == []
+
+    assert closed == [ours]

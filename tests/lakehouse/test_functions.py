@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.errors import InvalidArgumentError, NotFoundError
+from lakeport.errors import InvalidArgumentError, InvalidInputError, NotFoundError
 from tests.lakehouse.conftest import Serve, Served
 
 MakeLake = Callable[..., Any]
@@ -140,3 +140,17 @@ def test_the_name_of_a_table_that_is_not_there_is_a_clear_error(lake: Any, serve
         called(served, "list_files", "a.b.c")
     with pytest.raises(NotFoundError, match="no snapshot 99"):
         called(served, "table_changes", "t", 1, 99)
+
+
+def test_a_null_argument_is_a_clear_error(lake: Any, serve: Serve) -> None:
+    served = serve(lake)
+    no_name, no_bound = pa.scalar(None, pa.string()), pa.scalar(None, pa.int64())
+
+    with pytest.raises(InvalidInputError, match="the name of the table is NULL"):
+        called(served, "list_files", no_name)
+    # The client asks for the columns first, which has no word for the other kind of error.
+    with pytest.raises(InvalidArgumentError, match="the name of the table is NULL"):
+        called(served, "table_changes", no_name, 1, 2)
+    for bounds in ((no_bound, 2), (1, no_bound)):
+        with pytest.raises(InvalidArgumentError, match="needs two bounds, which are not NULL"):
+            called(served, "table_insertions", "t", *bounds)

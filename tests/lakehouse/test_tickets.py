@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -15,6 +16,7 @@ from lakeport.catalog import EndpointTable, TimePoint, TimeUnit
 from lakeport.errors import InvalidArgumentError, LakeportError, UnavailableError
 from lakeport.filters import Filter
 from lakeport.lakehouse import LakeCatalog
+from lakeport.lakehouse.parts import divide
 from tests.lakehouse.conftest import Serve
 
 MakeLake = Callable[..., Any]
@@ -185,6 +187,28 @@ def test_a_forged_token_reads_nothing_but_the_table_it_is_presented_for(
         except LakeportError:
             continue
         assert set(found) <= allowed, fields
+
+
+@dataclass(frozen=True)
+class Sized:
+    estimated_bytes: int
+
+
+@pytest.mark.parametrize(("parts", "loads"), [(3, [9, 11, 11]), (2**62, [2, 3, 4, 5, 8, 9])])
+def test_parts_have_about_the_same_size_and_are_no_more_than_files(
+    parts: int, loads: list[int]
+) -> None:
+    tasks: list[Any] = [Sized(size) for size in (3, 9, 2, 8, 5, 4)]
+
+    found = divide(tasks, parts)
+
+    assert sorted(sum(task.estimated_bytes for task in part) for part in found) == loads
+
+
+def test_a_forged_number_of_parts_costs_no_more_than_any_other() -> None:
+    tasks: list[Any] = [Sized(size % 7) for size in range(100_000)]
+
+    assert len(divide(tasks, 2**62)) == len(tasks)
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from lakeport import ScanOptions, col
+from lakeport import Client, ScanOptions, col
 from lakeport.catalog import EndpointTable, Partition
 from lakeport.errors import (
-    InvalidInputError,
-    LakeportError,
+    InvalidArgumentError,
     NotFoundError,
     UnavailableError,
     UnsupportedError,
 )
+from lakeport.spark.register import register_as
 from tests.lakehouse.conftest import Serve
 
 MakeLake = Callable[..., Any]
@@ -105,6 +106,17 @@ def test_a_view_that_spark_cannot_run_says_why_when_it_is_read(lake: Any, serve:
         view.scan().to_arrow()
 
 
+def test_a_view_does_not_see_the_environment_of_the_server(lake: Any, serve: Serve) -> None:
+    lake.execute(
+        "CREATE VIEW text AS SELECT '${env:PATH}' AS v FROM t LIMIT 1",
+        'CREATE VIEW alias AS SELECT id AS "${env:PATH}" FROM t WHERE id = 3',
+    )
+    client = serve(lake).client
+
+    assert client.table("public.text").scan().to_arrow().to_pylist() == [{"v": "${env:PATH}"}]
+    assert client.table("public.alias").scan().to_arrow().to_pylist() == [{"${env:PATH}": 3}]
+
+
 def test_a_view_over_a_table_that_is_gone_does_not_hide_the_others(
     lake: Any, serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -130,8 +142,74 @@ def test_spark_sql_reads_the_whole_lake_where_it_is_allowed(lake: Any, serve: Se
     lake.detach()
     counted = client.call_table("lakeport.spark_sql", "SELECT min(id) AS least FROM t").to_arrow()
     assert counted.to_pylist() == [{"least": -2}]
-    with pytest.raises((InvalidInputError, LakeportError)):
+    with pytest.raises(InvalidArgumentError, match="not one query that Spark understands"):
         client.call_table("lakeport.spark_sql", "DROP VIEW t").to_arrow()
+
+
+def queried(client: Client, query: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]]
+    rows = client.call_table("lakeport.spark_sql", query).to_arrow().to_pylist()
+    return rows
+
+
+@pytest.fixture
+def clashing(make_lake: MakeLake) -> Any:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE sales_events AS SELECT 1 AS id",
+        "CREATE SCHEMA sales",
+        "CREATE TABLE sales.events AS SELECT 1 AS id, 2 AS w",
+        "CREATE VIEW pairs AS SELECT a.id, b.w FROM sales_events a JOIN sales.events b USING (id)",
+        "CREATE TABLE other AS SELECT 3 AS id",
+    )
+    return lake
+
+
+def test_a_view_reads_tables_that_would_have_one_name_in_spark(clashing: Any, serve: Serve) -> None:
+    view = serve(clashing).client.table("public.pairs")
+
+    assert view.scan().to_arrow().to_pylist() == [{"id": 1, "w": 2}]
+
+
+def test_tables_that_would_have_one_name_are_missing_in_spark_sql_for_that_reason(
+    clashing: Any, serve: Serve
+) -> None:
+    client = serve(clashing, spark_sql=True).client
+
+    assert queried(client, "SELECT * FROM other") == [{"id": 3}]
+    with pytest.raises(InvalidArgumentError, match="would both be called sales_events in Spark"):
+        queried(client, "SELECT * FROM Sales_Events")
+    with pytest.raises(InvalidArgumentError, match=r"`pairs` cannot be found.* which is refused"):
+        queried(client, "SELECT * FROM pairs")
+    with pytest.raises(InvalidArgumentError, match="cannot be found") as unknown:
+        queried(client, "SELECT * FROM nowhere")
+    assert "because" not in str(unknown.value)
+
+
+def test_spark_sql_registers_what_queries_name_once(
+    lake: Any, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.execute('CREATE TABLE "odd `name`" AS SELECT 5 AS id', "CREATE TABLE unused(id INTEGER)")
+    client = serve(lake, spark_sql=True).client
+    registered: list[set[str]] = []
+
+    def counted(lake: Any, spark: Any, names: Any, **options: Any) -> Any:
+        registered.append(set(names.values()))
+        return register_as(lake, spark, names, **options)
+
+    monkeypatch.setattr("lakeport.spark.register.register_as", counted)
+
+    with ThreadPoolExecutor(3) as pool:
+        same = list(pool.map(queried, [client] * 3, ["SELECT rows FROM s_counted"] * 3))
+
+    assert same == [[{"rows": 9}]] * 3
+    assert registered == [{"t", "s_small", "s_counted"}]
+    assert queried(client, "SELECT count(*) AS n FROM T") == [{"n": 99}]
+    assert len(registered) == 1
+    assert queried(client, "SELECT id FROM `odd ``name```") == [{"id": 5}]
+    assert registered[1:] == [{"odd `name`"}]
+    assert queried(client, "SELECT count(*) AS n FROM IDENTIFIER('un' || 'used')") == [{"n": 0}]
+    assert "unused" in registered[2]
 
 
 def test_spark_sql_is_not_there_unless_it_is_allowed(lake: Any, serve: Serve) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from lakeport.errors import UnsupportedError
+from lakeport.errors import LakeportError, UnsupportedError
+from lakeport.spark.packing import packed
+from lakeport.spark.stream import stream
 
 ROWS = "SELECT i::INTEGER AS id, 'v' || i AS v FROM range({}) r(i)"
 LIVES: dict[str, tuple[str, ...]] = {
@@ -112,6 +115,44 @@ def test_a_feed_without_row_ids_of_its_own_is_refused(
 
     with lake.open() as ours, pytest.raises(UnsupportedError, match="called rowid or snapshot_id"):
         ours.table("t").changes(1).to_batches(spark)
+
+
+def test_a_file_that_is_missing_is_an_error_in_the_words_of_its_task(
+    make_lake: Callable[..., Any], spark: Any
+) -> None:
+    lake = make_lake(options="DATA_INLINING_ROW_LIMIT 0")
+    lake.execute("CREATE TABLE t AS " + ROWS.format(1000), "UPDATE t SET v = 'u' WHERE id < 3")
+    with lake.open() as ours:
+        changes = ours.table("t").changes(1)
+        for plan in (changes.insertions, changes.deletions):
+            path = Path(max(plan.tasks, key=lambda task: task.estimated_rows).file.path)
+            hidden = path.rename(path.with_suffix(".gone"))
+            with pytest.raises(LakeportError) as failure:
+                changes.to_arrow(spark)
+            hidden.rename(path)
+            assert path.name in str(failure.value)
+            assert "\n" not in str(failure.value)
+            assert "Traceback" not in str(failure.value)
+
+
+def test_small_files_of_a_feed_share_spark_tasks(
+    make_lake: Callable[..., Any], spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = make_lake(options="DATA_INLINING_ROW_LIMIT 0")
+    lake.execute("CREATE TABLE t(id INTEGER, v VARCHAR)")
+    lake.execute(*("INSERT INTO t " + ROWS.format(3) for _ in range(6)), "DELETE FROM t")
+    groups = []
+
+    def streamed(spark: Any, tasks: Any, *arguments: Any, **options: Any) -> Any:
+        groups.append(len(packed(list(enumerate(tasks)), 2)))
+        return stream(spark, tasks, *arguments, **options)
+
+    monkeypatch.setattr("lakeport.spark.changes.stream", streamed)
+    with lake.open() as ours:
+        assert ours.table("t").changes(1).to_arrow(spark).num_rows == 36
+
+    # The keys of both sides, then the rows.
+    assert groups == [1, 1, 2]
 
 
 def ranges(lake: Any, life: str) -> list[tuple[int, int]]:

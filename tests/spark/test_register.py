@@ -138,3 +138,30 @@ def test_two_things_of_one_name_are_an_error_before_anything_is_registered(
         ours.register(spark, "twice")
 
     assert "twice_alone" not in {table.name for table in spark.catalog.listTables()}
+
+
+def test_a_lake_cannot_read_the_environment_of_its_reader(spark: Any, make_lake: LakeMaker) -> None:
+    lake = make_lake(options="DATA_INLINING_ROW_LIMIT 0")
+    lake.execute(
+        "CREATE TABLE t AS SELECT 1 AS \"${env:PATH}\", {'a ${env:PATH}': 2} AS s",
+        'CREATE TABLE "${env:PATH}" AS SELECT 1 AS id',
+        "CREATE VIEW text AS SELECT '${env:PATH}' AS v FROM t",
+        'CREATE VIEW alias AS SELECT s AS "${env:PATH}" FROM t',
+        "CREATE VIEW all_of_it AS SELECT * FROM t",
+    )
+    safe = spark.newSession()
+    safe.conf.set("spark.sql.variable.substitute", "false")
+    with lake.open() as ours:
+        registration = ours.register(spark, "secret")
+        complete = ours.register(safe)
+
+    row = {"${env:PATH}": 1, "s": {"a ${env:PATH}": 2}}
+    for name in ("secret_t", "secret_all_of_it"):
+        assert spark.table(name).toArrow().to_pylist() == [row]
+    refused = {name: reason for (_, name), reason in registration.refused.items()}
+    assert refused.keys() == {"${env:PATH}", "text", "alias"}
+    assert all("'${', a part that Spark would replace" in reason for reason in refused.values())
+    assert not complete.refused
+    assert safe.sql("SELECT v FROM text").collect() == [("${env:PATH}",)]
+    assert safe.table("alias").columns == ["${env:PATH}"]
+    registration.unregister()

@@ -138,14 +138,22 @@ def test_a_query_keeps_its_order_and_a_callable_is_asked(client: lakeport.Client
     ("where", "count"),
     [
         (col("id") < 10, 10),
-        ((col("seven") == 3) & col("text").starts_with("t1"), ROWS // 70),
+        ((col("seven") == 3) & col("text").starts_with("t1"), len(range(31, ROWS, 70))),
         (col("half").is_null(), len(range(0, ROWS, 3))),
         (col("at") >= dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=ROWS - 2), 2),
     ],
     ids=["number", "text", "null", "moment"],
 )
 def test_filters_mean_the_same_in_spark(client: lakeport.Client, where: Any, count: int) -> None:
-    assert abs(client.table("s.frame").scan(["id"], where=where).to_arrow().num_rows - count) <= 1
+    assert client.table("s.frame").scan(["id"], where=where).to_arrow().num_rows == count
+
+
+def test_a_void_in_a_struct_is_read_whatever_the_names_are(own_spark: Any) -> None:
+    frame = own_spark.sql("SELECT named_struct('a b', NULL, 'x{}y', array(NULL)) AS `s{}`")
+
+    rows = SparkTable(frame, name="t").scan(ScanOptions()).read_all()
+
+    assert rows.to_pylist() == [{"s{}": {"a b": None, "x{}y": [None]}}]
 
 
 def test_filters_and_columns_are_pushed_into_catalyst(own_spark: Any) -> None:

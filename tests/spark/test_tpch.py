@@ -109,7 +109,7 @@ def test_spark_gives_the_answer_that_duckdb_gives(
 
 
 def comparable(value: Any) -> Any:
-    """Numbers to nine digits: sums of floats depend on their order, averages on their type."""
+    """Numbers to six digits: sums of floats depend on their order, averages on their type."""
     if isinstance(value, Decimal | float | int) and not isinstance(value, bool):
         number = float(value)
         return pytest.approx(number, rel=1e-6, abs=1e-4) if math.isfinite(number) else str(number)

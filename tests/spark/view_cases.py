@@ -47,6 +47,10 @@ SAME = {
         big // -2
         id % 3
         big % 0
+        -id % 3
+        (id + 1) % 2
+        price % 0.3
+        price % 0
         id // 0
         id / 2
         price / 3
@@ -138,6 +142,10 @@ SAME = {
         regexp_extract(name, '(a)(n*)', 2)
         regexp_extract(name, 'n+')
         regexp_replace(name, '[n_]', '-', 'g')
+        regexp_full_match(name, '[^\s_]*(?:\W.*)?')
+        regexp_full_match(E'x\r', 'x.')
+        regexp_matches(E'\x0b', '\s')
+        regexp_matches('a$', '[$]')
         lpad(name, 6, '*')
         rpad(name, 3, '*')
         reverse(name)
@@ -203,6 +211,7 @@ SAME = {
         [y * 2 FOR y IN l]
         list_filter(l, x -> x > 1)
         list_contains(l, 3)
+        list_contains(l, nullif(id, 1))
         array_length(l)
         list_sort(l)
         list_max(l)
@@ -293,6 +302,15 @@ REFUSED = (
     ("SELECT id FROM t WHERE name LIKE name", "constant patterns alone"),
     ("SELECT substring(name, id) FROM t", "constant positive places alone"),
     ("SELECT regexp_replace(name, 'a', 'b') FROM t", "option 'g' alone"),
+    ("SELECT regexp_matches(name, '[[:digit:]]') FROM t", "the regular expression has ["),
+    ("SELECT regexp_matches(name, 'a$') FROM t", "the regular expression has $"),
+    ("SELECT regexp_extract(name, '[a&&b]') FROM t", "the regular expression has &&"),
+    ("SELECT regexp_full_match(name, '(?P<n>a)') FROM t", "the regular expression has (?"),
+    ("SELECT regexp_replace(name, '\\b', '|', 'g') FROM t", "the regular expression has \\b"),
+    ("SELECT regexp_matches(name, name) FROM t", "constant patterns alone"),
+    ("SELECT concat_ws('/', name, l) FROM t", "DATATYPE_MISMATCH"),
+    ("SELECT x % 2 AS n FROM t", "DATATYPE_MISMATCH"),
+    ("SELECT (f + 1) % id AS n FROM t", "DATATYPE_MISMATCH"),
     ("SELECT id::UTINYINT FROM t", "a cast to UTINYINT has no translation"),
     ("SELECT list(id) FROM t", "has no translation"),
     ("SELECT median(price) AS n FROM t", "quantiles of decimals have no translation"),

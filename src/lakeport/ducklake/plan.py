@@ -51,17 +51,20 @@ class ScanContext:
 
         The filter is translated once for all batches; None stands for a batch without any row left.
         """
-        passing = row_filter(self.filter, self.read_schema, exact=self.exact)
+        # Rows without columns get one, so that a filter of constants has rows to pass.
+        schema = self.read_schema if self.read_columns else _PLACEHOLDER
+        passing = row_filter(self.filter, schema, exact=self.exact)
         kept = list(range(len(self.columns)))
 
         def finish(count: int, arrays: Sequence[pa.Array]) -> pa.RecordBatch | None:
-            if not arrays:
-                return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
-            batch = pa.RecordBatch.from_arrays(list(arrays), schema=self.read_schema)
-            batch = passing(batch)
+            values = list(arrays) if self.read_columns else [pa.nulls(count)]
+            batch = passing(pa.RecordBatch.from_arrays(values, schema=schema))
             return batch.select(kept) if batch.num_rows else None
 
         return finish
+
+
+_PLACEHOLDER = pa.schema([("row", pa.null())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from lakeport.catalog import (
 )
 from lakeport.catalog.callables import CallableTableFunction
 from lakeport.ducklake import Snapshot
-from lakeport.errors import UnsupportedError
+from lakeport.errors import InvalidInputError, UnsupportedError
 from lakeport.lakehouse import information
 from lakeport.lakehouse.access import LakeAccess
 from lakeport.lakehouse.naming import Names, find_table
@@ -30,6 +30,7 @@ _COMMENT: Final = "Functions and tables about the lake itself"
 _TABLE: Final = Parameter("table_name", pa.string())
 _BOUNDS: Final = (pa.int64(), pa.timestamp("us", "UTC"))
 """The bounds of a change feed are snapshots, or moments."""
+Bound: TypeAlias = int | datetime | None
 
 
 def functions_schema(
@@ -114,7 +115,7 @@ class _Functions:
     def _snapshots(self) -> pa.Table:
         return information.snapshots(self._access.lake.snapshots())
 
-    def _list_files(self, table_name: str, snapshot_version: int | None) -> pa.Table:
+    def _list_files(self, table_name: str | None, snapshot_version: int | None) -> pa.Table:
         return information.files_of_table(self._table(table_name, snapshot_version))
 
     def _feed(
@@ -126,19 +127,23 @@ class _Functions:
     ) -> TableFunction:
         """A function of a table and two snapshots or moments, both included."""
 
-        def schema(table_name: str, start: int | datetime, end: int | datetime) -> pa.Schema:
-            return _snapshot_first(read(self._table(table_name).changes(start, end)).schema)
+        def found(table_name: str | None, start: Bound, end: Bound) -> Changes | Scan:
+            if start is None or end is None:
+                raise InvalidInputError(f"{name} needs two bounds, which are not NULL")
+            return read(self._table(table_name).changes(start, end))
 
-        def rows(
-            table_name: str, start: int | datetime, end: int | datetime
-        ) -> pa.RecordBatchReader:
-            found = read(self._table(table_name).changes(start, end))
-            return found.to_batches(self._access.session())
+        def schema(table_name: str | None, start: Bound, end: Bound) -> pa.Schema:
+            return _snapshot_first(found(table_name, start, end).schema)
+
+        def rows(table_name: str | None, start: Bound, end: Bound) -> pa.RecordBatchReader:
+            return found(table_name, start, end).to_batches(self._access.session())
 
         parameters = (_TABLE, Parameter("start", bound), Parameter("end", bound))
         return CallableTableFunction(name, rows, parameters, schema, comment=comment)
 
-    def _table(self, name: str, version: int | None = None) -> LakeTable:
+    def _table(self, name: str | None, version: int | None = None) -> LakeTable:
+        if name is None:
+            raise InvalidInputError("the name of the table is NULL")
         snapshot = self._snapshot if version is None else self._access.snapshot(version)
         table = find_table(self._access.contents(snapshot), self._names, name)
         return self._access.table(table.schema, table.name, snapshot.id)

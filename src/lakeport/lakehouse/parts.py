@@ -9,6 +9,7 @@ replica can answer it, and a forged one reads no more than the table.
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,13 +94,13 @@ def divide(tasks: Sequence[ScanTask], parts: int) -> list[tuple[ScanTask, ...]]:
     pieces: list[list[Any]] = [*files, inlined] if inlined else list(files)
     count = min(parts, len(pieces))
     chosen: list[list[ScanTask]] = [[] for _ in range(count)]
-    load = [0] * count
+    loads = [(0, part) for part in range(count)]
     # The largest first, each to the part that has least.
     for piece in sorted(pieces, key=_bytes, reverse=True):
-        lightest = min(range(count), key=load.__getitem__)
+        load, lightest = loads[0]
         chosen[lightest] += piece
         # A task costs something even if it is empty.
-        load[lightest] += _bytes(piece) + 1
+        heapq.heapreplace(loads, (load + _bytes(piece) + 1, lightest))
     return [tuple(part) for part in chosen]
 
 

@@ -64,14 +64,17 @@ class PublishedView:
 
     def _frame(self, snapshot: int) -> DataFrame:
         """The view over a session of its own, which knows the tables that the view reads."""
-        from lakeport.spark.register import register
+        from lakeport.spark.queries import safe_session
+        from lakeport.spark.quoting import quoted
+        from lakeport.spark.register import register_as
 
         contents = self._access.contents(self._access.snapshot(snapshot))
-        session = self._access.session().newSession()
-        needed = reads_of(self._view, contents).keys()
-        known = register(self._access.lake, session, version=snapshot, only=needed)
+        session = safe_session(self._access.session())
+        # Nobody sees these names, and no two tables get the same.
+        names = {key: f"read_{i}" for i, key in enumerate(reads_of(self._view, contents))}
+        known = register_as(self._access.lake, session, names, version=snapshot)
         name = known.names.get((self._view.schema, self._view.name))
         if name is None:
             reason = known.refused[self._view.schema, self._view.name]
             raise UnsupportedError(f"the view {self.name!r} cannot be run on Spark: {reason}")
-        return session.table("`" + name.replace("`", "``") + "`")
+        return session.table(quoted(name))

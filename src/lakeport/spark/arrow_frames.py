@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from lakeport.ducklake import Column, ScanTask
 from lakeport.spark.arrow_map import map_in_arrow
+from lakeport.spark.packing import packed
+from lakeport.spark.queries import is_connect
 from lakeport.spark.values import spark_arrow_schema, spark_batch, spark_schema
 
 if TYPE_CHECKING:
@@ -17,14 +20,28 @@ if TYPE_CHECKING:
 
 __all__ = ["carried_frame", "task_frame"]
 
+# A Connect session does not say how many there are.
+_UNKNOWN_CORES: Final = 64
+
 
 def task_frame(
     spark: SparkSession, tasks: Sequence[ScanTask], columns: Sequence[Column | str]
 ) -> DataFrame:
-    """Tasks that Python workers read: one partition each."""
-    numbers = spark.range(0, len(tasks), 1, len(tasks))
-    read = _ReadTasks(tuple(tasks), tuple(columns))
-    return map_in_arrow(numbers, read, spark_schema(columns))
+    """Tasks that Python workers read: each large one is a partition, small ones share some."""
+    from pyspark.sql.functions import broadcast
+
+    groups = packed(list(enumerate(tasks)), _cores(spark))
+    # As rows: every partition unpickles the whole function, and so all that is in it.
+    pickled = pa.array([pickle.dumps(group) for group in groups], pa.binary())
+    rows = pa.table({"number": pa.array(range(len(groups)), pa.int64()), "tasks": pickled})
+    known = broadcast(spark.createDataFrame(rows))
+    numbers = spark.range(0, len(groups), 1, len(groups)).withColumnRenamed("id", "number")
+    chosen = numbers.join(known, "number").select("tasks")
+    return map_in_arrow(chosen, _ReadTasks(tuple(columns)), spark_schema(columns))
+
+
+def _cores(spark: SparkSession) -> int:
+    return _UNKNOWN_CORES if is_connect(spark) else int(spark.sparkContext.defaultParallelism)
 
 
 def carried_frame(
@@ -38,13 +55,13 @@ def carried_frame(
 
 @dataclass(frozen=True, slots=True)
 class _ReadTasks:
-    """Reads the tasks whose numbers Spark hands to a worker."""
+    """Reads the tasks that Spark hands to a worker."""
 
-    tasks: tuple[ScanTask, ...]
     columns: tuple[Column | str, ...]
 
-    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                for rows in self.tasks[number].read():
-                    yield spark_batch(rows, self.columns)
+    def __call__(self, groups: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in groups:
+            for pickled in batch.column(0).to_pylist():
+                for _, task in pickle.loads(pickled):  # noqa: S301
+                    for rows in task.read():
+                        yield spark_batch(rows, self.columns)

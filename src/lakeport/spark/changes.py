@@ -8,16 +8,16 @@ stream past them. Then every task that reads rows knows which of them belong to 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from lakeport.ducklake import ChangeFeed, ScanTask
-from lakeport.ducklake.plan import InlinedTask
 from lakeport.errors import UnsupportedError
-from lakeport.spark.scan import Scan
+from lakeport.spark.quoting import quoted
+from lakeport.spark.scan import Scan, narrowed
 from lakeport.spark.session import session
 from lakeport.spark.stream import MAX_BYTES, stream
 
@@ -124,6 +124,11 @@ class _TaggedTask:
     types: tuple[str, str]
     schema: pa.Schema
 
+    @property
+    def estimated_bytes(self) -> int:
+        """What is read at most."""
+        return self.task.estimated_bytes
+
     def read(self) -> Iterator[pa.RecordBatch]:
         types = pa.array(self.types)
         for batch in self.task.read():
@@ -142,8 +147,13 @@ class _KeyTask:
     number: int
     task: ScanTask
 
+    @property
+    def estimated_bytes(self) -> int:
+        """What is read at most."""
+        return self.task.estimated_bytes
+
     def read(self) -> Iterator[pa.RecordBatch]:
-        for batch in _without_columns(self.task).read():
+        for batch in narrowed(self.task, ("rowid", "snapshot_id")).read():
             number = pa.array(np.full(batch.num_rows, self.number))
             yield pa.RecordBatch.from_arrays([number, *batch.columns[-2:]], schema=_KEYS)
 
@@ -159,11 +169,31 @@ def _common_keys(spark: SparkSession, smaller: Scan, larger: Scan) -> pa.Table:
     """The keys that both scans have, with the number of the task that has them in each."""
     import duckdb
 
+    failures: list[Exception] = []
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute("PRAGMA disable_optimizer")
         connection.register("smaller", _keys(spark, smaller).read_all())
-        connection.register("larger", _keys(spark, larger))
-        return connection.execute(_JOIN).to_arrow_table()
+        connection.register("larger", _watched(_keys(spark, larger), failures))
+        try:
+            return connection.execute(_JOIN).to_arrow_table()
+        except duckdb.Error:
+            # DuckDB makes one of its own of an error of the stream, traceback and all.
+            if failures:
+                raise failures[0] from None
+            raise
+
+
+def _watched(reader: pa.RecordBatchReader, failures: list[Exception]) -> pa.RecordBatchReader:
+    """The same batches; an error on the way is kept."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 def _keys(spark: SparkSession, scan: Scan) -> pa.RecordBatchReader:
@@ -194,17 +224,6 @@ def _contains(keys: Keys, snapshots: Numbers, rowids: Numbers) -> np.ndarray[Any
     return found
 
 
-def _without_columns(task: ScanTask) -> ScanTask:
-    if isinstance(task, InlinedTask):
-        return task  # its rows are in the task already
-    context = task.context
-    columns, schema = context.columns[-2:], pa.schema(list(context.schema)[-2:])
-    narrow = replace(
-        context, columns=columns, schema=schema, read_columns=columns, read_schema=schema
-    )
-    return replace(task, context=narrow)
-
-
 def _matched(rows: DataFrame, others: DataFrame, types: tuple[str, str]) -> DataFrame:
     """The rows with the types of their changes: the second where the other side has their key."""
     from pyspark.sql import functions as f
@@ -215,11 +234,11 @@ def _matched(rows: DataFrame, others: DataFrame, types: tuple[str, str]) -> Data
     ).distinct()
     both = (f.col("r.snapshot_id") == f.col("k._snapshot")) & (f.col("r.rowid") == f.col("k._row"))
     change_type = f.when(f.col("k._row").isNull(), types[0]).otherwise(types[1])
-    quoted = ["r.`" + name.replace("`", "``") + "`" for name in columns]
+    chosen = [f"r.{quoted(name)}" for name in columns]
     return (
         rows.alias("r")
         .join(keys.alias("k"), both, "left")
-        .select("r.snapshot_id", "r.rowid", change_type, *quoted)
+        .select("r.snapshot_id", "r.rowid", change_type, *chosen)
     )
 
 

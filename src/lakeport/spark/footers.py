@@ -1,6 +1,6 @@
 """What a Parquet file holds, as its footer says: names, field ids and types, in DuckLake's words.
 
-Files of a lake never change, so a footer is read once. Types that Spark's reader does not read as
+A footer is read once, as long as the file is the same. Types that Spark's reader does not read as
 DuckDB does have no name here.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 
 from lakeport.ducklake import Storage
 from lakeport.ducklake.align import field_id
+from lakeport.ducklake.paths import local_path
 
 __all__ = ["Footer", "Node", "in_threads", "read_footer"]
 
@@ -54,19 +56,33 @@ def in_threads(work: Callable[[S], T], items: Iterable[S]) -> list[T]:
         return list(pool.map(work, items))
 
 
+def read_footer(storage: Storage, path: str, size: int) -> Footer | None:
+    """The footer of a local file of a size; None if there is no such file that pyarrow can read."""
+    try:
+        status = Path(local_path(path)).stat()
+        if status.st_size != size:
+            return None
+        return _remembered_footer(storage, path, size, status.st_mtime_ns)
+    except (_UnreadableError, OSError):
+        return None
+
+
+class _UnreadableError(Exception):
+    """Nothing that would be remembered: the next attempt may find another file."""
+
+
 @lru_cache(maxsize=16_384)
-def read_footer(storage: Storage, path: str) -> Footer | None:
-    """The footer of a file; None if pyarrow cannot read it."""
+def _remembered_footer(storage: Storage, path: str, size: int, written: int) -> Footer:  # noqa: ARG001
     with storage.open(path) as handle:
         try:
             file = pq.ParquetFile(handle)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
-            return None
+            raise _UnreadableError from None
         leaves = iter([file.schema.column(i) for i in range(len(file.schema.names))])
         fields = tuple(_node(field, leaves) for field in file.schema_arrow)
         if next(leaves, None) is not None:
-            return None
-        return Footer(handle.size(), file.metadata.num_rows, fields)
+            raise _UnreadableError
+        return Footer(size, file.metadata.num_rows, fields)
 
 
 def _node(field: pa.Field, leaves: Iterator[Any]) -> Node:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from lakeport.errors import InvalidArgumentError, UnsupportedError
+from lakeport.spark.quoting import quoted, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,7 +44,7 @@ class FrameColumn:
     """The name, unique whatever the case."""
     type: pa.DataType
     expression: str
-    """Spark SQL that gives the values in a type that Arrow has; `{}` stands for the column."""
+    """Spark SQL that gives the values in a type that Arrow has; the first `{}` is the column."""
     can_be_filtered: bool
     """Whether a comparison in Spark means what it means in DuckDB."""
 
@@ -71,10 +72,10 @@ def select(frame: DataFrame, columns: Sequence[FrameColumn]) -> DataFrame:
 def _selected(column: FrameColumn) -> Column:
     from pyspark.sql import functions as f
 
-    quoted = "`" + column.name.replace("`", "``") + "`"
+    value = quoted(column.name)
     if column.expression == "{}":
-        return f.col(quoted)
-    return f.expr(column.expression.format(quoted)).alias(column.name)
+        return f.col(value)
+    return f.expr(column.expression.replace("{}", value, 1)).alias(column.name)
 
 
 def _unique(names: Sequence[str]) -> list[str]:
@@ -107,7 +108,7 @@ def _column(name: str, type: DataType) -> FrameColumn:
             "cast it to another type in the query"
         )
     stored = _without_void(type)
-    cast = "{}" if stored is type else f"CAST({{}} AS {stored.simpleString()})"
+    cast = "{}" if stored is type else f"CAST({{}} AS {sql_type(stored)})"
     is_collated = isinstance(type, t.StringType) and type.collation != _BINARY_ORDER
     return FrameColumn(name, arrow, cast, can_be_filtered=stored is type and not is_collated)
 

@@ -9,9 +9,10 @@ from lakeport.ducklake import ScanPlan
 from lakeport.ducklake.plan import FileTask, InlinedTask, ScanContext
 from lakeport.filters import SparkEncoder
 from lakeport.spark.arrow_frames import carried_frame, task_frame
-from lakeport.spark.native import native_frame, quoted
+from lakeport.spark.native import native_frame
 from lakeport.spark.native_files import native_scans
 from lakeport.spark.native_schema import unambiguous
+from lakeport.spark.quoting import quoted
 from lakeport.spark.values import spark_schema
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def _native_frames(
     scans, left = native_scans(tasks)
     frames = [native_frame(spark, scan, names) for scan in scans]
     if condition:
-        frames = [frame.where(condition) for frame in frames]
+        # A constant need not be a truth value, as NULL.
+        frames = [frame.where(f"CAST(({condition}) AS BOOLEAN)") for frame in frames]
     if len(names) > len(context.columns):
         # The columns of the plan come first; the others were only for the filter.
         chosen = [quoted(name) for name in names[: len(context.columns)]]

@@ -5,6 +5,7 @@ Expressions are written as SQL: every step of Spark's Column API is a call into 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,14 +14,15 @@ import pyarrow as pa
 from lakeport.ducklake.deletes import Positions
 from lakeport.ducklake.paths import local_path
 from lakeport.spark.footers import in_threads
-from lakeport.spark.native_files import POSITION_BITS, NativeScan, Shape
+from lakeport.spark.native_files import POSITION_BITS, NativeFile, NativeScan, Shape
 from lakeport.spark.native_schema import FileColumn, Literal
+from lakeport.spark.quoting import quoted, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["native_frame", "quoted"]
+__all__ = ["native_frame"]
 
 # Every executor holds the bitmaps of a scan; more than that are joined row by row.
 MAX_BITMAP_BYTES: Final = 64 * 1024 * 1024
@@ -45,7 +47,7 @@ def native_frame(spark: SparkSession, scan: NativeScan, names: list[str]) -> Dat
     """The rows of a scan's files under the names of the plan's columns."""
     shape = scan.shape
     reader = spark.read.format("parquet").options(**_OPTIONS).schema(_schema(shape))
-    frame = reader.load([f"file:{local_path(file.task.file.path)}" for file in scan.files])
+    frame = reader.load([_url(file) for file in scan.files])
     frame = frame.selectExpr(*_numbered(shape))
     if shape.first_snapshot is not None:
         frame = frame.where(f"snapshot >= {shape.first_snapshot}")
@@ -55,6 +57,10 @@ def native_frame(spark: SparkSession, scan: NativeScan, names: list[str]) -> Dat
     return frame.selectExpr(
         *[f"{_column(shape, i)} AS {quoted(name)}" for i, name in enumerate(names)]
     )
+
+
+def _url(file: NativeFile) -> str:
+    return f"file:{Path(local_path(file.task.file.path)).absolute()}"
 
 
 def _schema(shape: Shape) -> StructType:
@@ -172,23 +178,4 @@ def _without(
 
 
 def _cast(sql: str, target: DataType) -> str:
-    return f"CAST({sql} AS {_sql_type(target)})"
-
-
-def _sql_type(type: DataType) -> str:
-    """A type as SQL; Spark's own text does not quote the names of fields."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(type, StructType):
-        fields = [f"{quoted(field.name)}: {_sql_type(field.dataType)}" for field in type]
-        return f"STRUCT<{', '.join(fields)}>"
-    if isinstance(type, ArrayType):
-        return f"ARRAY<{_sql_type(type.elementType)}>"
-    if isinstance(type, MapType):
-        return f"MAP<{_sql_type(type.keyType)}, {_sql_type(type.valueType)}>"
-    return str(type.simpleString())
-
-
-def quoted(name: str) -> str:
-    """A name that Spark does not take apart."""
-    return "`" + name.replace("`", "``") + "`"
+    return f"CAST({sql} AS {sql_type(target)})"

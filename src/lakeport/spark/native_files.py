@@ -8,7 +8,7 @@ spelled differently would come back. So two files of one size are in two scans.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
@@ -22,6 +22,7 @@ from lakeport.ducklake.read import (
     INTERNAL_ROW_ID_FIELD,
     INTERNAL_SNAPSHOT_FIELD,
 )
+from lakeport.filters.spark_literals import spark_identifier
 from lakeport.spark.footers import Footer, Node, in_threads, read_footer
 from lakeport.spark.native_schema import (
     FileColumn,
@@ -98,7 +99,7 @@ def native_scans(tasks: Sequence[FileTask]) -> tuple[list[NativeScan], list[File
     for task in tasks:
         pieces[task.file.id].append(task)
     wholes = [parts[0] for parts in pieces.values() if _is_whole(parts) and _is_reachable(parts[0])]
-    footers = in_threads(lambda task: read_footer(task.context.storage, task.file.path), wholes)
+    footers = in_threads(_footer, wholes)
     groups: dict[Shape, list[NativeFile]] = defaultdict(list)
     room = MAX_DELETES
     for task, footer in zip(wholes, footers, strict=True):
@@ -113,6 +114,10 @@ def native_scans(tasks: Sequence[FileTask]) -> tuple[list[NativeScan], list[File
     scans = scans[:MAX_SCANS]
     native = {file.task.file.id for scan in scans for file in scan.files}
     return scans, [task for task in tasks if task.file.id not in native]
+
+
+def _footer(task: FileTask) -> Footer | None:
+    return read_footer(task.context.storage, task.file.path, task.file.file_size_bytes)
 
 
 def _is_whole(pieces: Sequence[FileTask]) -> bool:
@@ -130,7 +135,7 @@ def _is_reachable(task: FileTask) -> bool:
 
 
 def _deletes(task: FileTask) -> int:
-    """An upper bound of the file's deleted positions."""
+    """About how many positions of the file are deleted."""
     if not task.apply_deletes:
         return 0
     listed = sum(delete.delete_count for delete in task.file.deletes)
@@ -142,6 +147,8 @@ def _shape(task: FileTask, footer: Footer) -> Shape | None:
     file, fields = task.file, footer.fields
     has_ids = any(node.id is not None for node in fields)
     if file.partial_rows or not unambiguous([node.name for node in fields]):
+        return None
+    if not all(_can_be_written(name) for name in _names(task, fields)):
         return None
     # Spark keeps what it knows of a file under that name.
     if any(node.name.lower() == "_metadata" for node in fields):
@@ -170,8 +177,23 @@ def _shape(task: FileTask, footer: Footer) -> Shape | None:
         snapshot=snapshot.name if snapshot and (is_mixed or "snapshot_id" in made) else None,
         first_snapshot=first,
         last_snapshot=last,
-        has_deletes=_deletes(task) > 0,
+        # Whatever the catalog counts: its numbers of deletes may be wrong.
+        has_deletes=task.apply_deletes and bool(file.deletes or task.inlined_deletes),
     )
+
+
+def _names(task: FileTask, fields: Sequence[Node]) -> Iterator[str]:
+    """All names of a file's fields and of the plan's columns, nested ones included."""
+    waiting: list[Node | Column] = list(fields)
+    waiting += [column for column in task.context.read_columns if isinstance(column, Column)]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.children
+        yield node.name
+
+
+def _can_be_written(name: str) -> bool:
+    return spark_identifier(name) is not None
 
 
 def _column(

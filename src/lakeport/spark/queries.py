@@ -14,7 +14,7 @@ from lakeport.spark.query_errors import query_error
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["is_connect", "query", "untrusted_query"]
+__all__ = ["is_connect", "query", "replaces_variables", "safe_session", "untrusted_query"]
 
 # What a query of a stranger must not contain: each runs code that it names.
 _CATALYST: Final = "org.apache.spark.sql.catalyst"
@@ -23,9 +23,10 @@ _FORBIDDEN: Final = {
     f"{_CATALYST}.plans.logical.ScriptTransformation": "run scripts",
 }
 
+_SUBSTITUTE: Final = "spark.sql.variable.substitute"
 _SAFE_SETTINGS: Final = {
     # ${env:SECRET} would be replaced by the server's own environment.
-    "spark.sql.variable.substitute": "false",
+    _SUBSTITUTE: "false",
     # parquet.`/any/path` would be read with the server's own rights.
     "spark.sql.runSQLOnFiles": "false",
 }
@@ -50,10 +51,7 @@ def untrusted_query(spark: SparkSession, text: str) -> DataFrame:
             "on a Spark Connect session it cannot be told what a query would run: only trusted "
             "queries are possible there"
         )
-    copy = _copy_of(spark)
-    for name, value in _SAFE_SETTINGS.items():
-        copy.conf.set(name, value)
-    frame = query(copy, text)
+    frame = query(_made_safe(_copy_of(spark)), text)
     jvm_frame: Any = frame._jdf  # noqa: SLF001
     plan = jvm_frame.queryExecution().analyzed().toJSON()
     for name, deed in _FORBIDDEN.items():
@@ -62,9 +60,25 @@ def untrusted_query(spark: SparkSession, text: str) -> DataFrame:
     return frame
 
 
+def safe_session(spark: SparkSession) -> SparkSession:
+    """A new session for SQL of a stranger: it reaches no files by their paths, no environment."""
+    return _made_safe(spark.newSession())
+
+
+def replaces_variables(spark: SparkSession) -> bool:
+    """Whether Spark replaces `${env:NAME}` and the like in the text of a query, names included."""
+    return str(spark.conf.get(_SUBSTITUTE, "true")).lower() != "false"
+
+
 def is_connect(spark: SparkSession) -> bool:
     """Whether Spark is behind a Connect server."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _made_safe(spark: SparkSession) -> SparkSession:
+    for name, value in _SAFE_SETTINGS.items():
+        spark.conf.set(name, value)
+    return spark
 
 
 def _copy_of(spark: SparkSession) -> SparkSession:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lakeport.ducklake import Column, View
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError, LakeportError, UnsupportedError
+from lakeport.spark.queries import replaces_variables
+from lakeport.spark.quoting import quoted
 from lakeport.spark.registration import Registration
 from lakeport.spark.view_columns import ViewColumns
 from lakeport.spark.views import DEFAULT_SCHEMA, Key, key_of, references, translate
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from lakeport.spark.lake import Lake
 
-__all__ = ["Registration", "register"]
+__all__ = ["Registration", "register", "register_as", "view_name", "view_names"]
 
 
 def register(
@@ -29,50 +31,80 @@ def register(
     *,
     version: int | None = None,
     timestamp: datetime | str | None = None,
-    only: AbstractSet[Key] | None = None,
 ) -> Registration:
-    """Make every table and view of a lake, or only some, a temporary view of a Spark session."""
+    """Make every table and view of a lake a temporary view of a Spark session."""
     snapshot = lake.snapshot(version=version, timestamp=timestamp).id
-    tables = lake.tables(version=snapshot)
-    views = lake.views(version=snapshot)
-    if only is not None:
-        tables = [table for table in tables if key_of(*table) in only]
-        views = [view for view in views if _key(view) in only]
-    wanted = _view_names([*tables, *((view.schema, view.name) for view in views)], name)
-    work = _Work(lake, spark, snapshot, wanted)
+    views = [(view.schema, view.name) for view in lake.views(version=snapshot)]
+    names, clashes = view_names([*lake.tables(version=snapshot), *views], name)
+    for reason in clashes.values():
+        raise DefinitionError(reason)
+    return register_as(lake, spark, names, version=snapshot)
+
+
+def register_as(
+    lake: Lake,
+    spark: SparkSession,
+    names: Mapping[Key, str],
+    *,
+    version: int,
+    refused: Mapping[tuple[str, str], str] = MappingProxyType({}),
+) -> Registration:
+    """Make some tables and views of a snapshot temporary views of a session, under given names.
+
+    What they read must be among them, or be `refused`, for the reason that is given.
+    """
+    tables = [table for table in lake.tables(version=version) if key_of(*table) in names]
+    views = [view for view in lake.views(version=version) if _key(view) in names]
+    work = _Work(lake, spark, version, names, refused)
     with ViewColumns() as shapes:
         for schema, table in tables:
             work.add_table(schema, table, shapes)
         for view in work.in_order(views):
             work.add_view(view, shapes)
-    return Registration(snapshot=snapshot, names=work.names, refused=work.refused, spark=spark)
+    return Registration(snapshot=version, names=work.names, refused=work.refused, spark=spark)
 
 
-def _view_names(objects: Sequence[tuple[str, str]], prefix: str | None) -> dict[Key, str]:
-    """What everything is going to be called; a name for two things is an error."""
-    names: dict[Key, str] = {}
-    owners: dict[str, str] = {}
+def view_names(
+    objects: Iterable[tuple[str, str]], prefix: str | None = None
+) -> tuple[dict[Key, str], dict[tuple[str, str], str]]:
+    """What tables and views are called in Spark, and why some are called nothing."""
+    owners: dict[str, list[tuple[str, str]]] = {}
     for schema, name in objects:
-        parts = [prefix, None if key_of(schema, "")[0] == DEFAULT_SCHEMA else schema, name]
-        called = "_".join(part for part in parts if part)
-        other = owners.setdefault(called.lower(), f"{schema}.{name}")
-        if other != f"{schema}.{name}":
-            raise DefinitionError(
-                f"{other} and {schema}.{name} would both be called {called} in Spark"
-            )
-        names[key_of(schema, name)] = called
-    return names
+        owners.setdefault(view_name(schema, name, prefix).lower(), []).append((schema, name))
+    names: dict[Key, str] = {}
+    clashes: dict[tuple[str, str], str] = {}
+    for found in owners.values():
+        called = view_name(*found[0], prefix)
+        if len(found) == 1:
+            names[key_of(*found[0])] = called
+            continue
+        all_of_them = " and ".join(".".join(parts) for parts in found)
+        reason = f"{all_of_them} would both be called {called} in Spark"
+        clashes |= dict.fromkeys(found, reason)
+    return names, clashes
+
+
+def view_name(schema: str, name: str, prefix: str | None = None) -> str:
+    """What a table or view is called in Spark: those of the default schema without it."""
+    parts = [prefix, None if key_of(schema, "")[0] == DEFAULT_SCHEMA else schema, name]
+    return "_".join(part for part in parts if part)
 
 
 class _Work:
     """One registration while it is being made."""
 
     def __init__(
-        self, lake: Lake, spark: SparkSession, snapshot: int, wanted: Mapping[Key, str]
+        self,
+        lake: Lake,
+        spark: SparkSession,
+        snapshot: int,
+        wanted: Mapping[Key, str],
+        refused: Mapping[tuple[str, str], str],
     ) -> None:
         self.names: dict[tuple[str, str], str] = {}
-        self.refused: dict[tuple[str, str], str] = {}
+        self.refused = dict(refused)
         self._lake, self._spark, self._snapshot = lake, spark, snapshot
+        self._replaces_variables = replaces_variables(spark)
         self._wanted = wanted
         self._reads: dict[Key, set[Key]] = {}
         self._columns: dict[Key, Sequence[Column]] = {}
@@ -91,9 +123,10 @@ class _Work:
     def in_order(self, views: Sequence[View]) -> list[View]:
         """Views after the views that they read; those that cannot be placed are refused."""
         waiting: dict[Key, View] = {}
+        known = {*self._wanted, *(key_of(*name) for name in self.refused)}
         for view in views:
             try:
-                self._reads[_key(view)] = references(view, self._wanted.keys())
+                self._reads[_key(view)] = references(view, known)
                 waiting[_key(view)] = view
             except UnsupportedError as error:
                 self.refused[view.schema, view.name] = str(error)
@@ -122,6 +155,7 @@ class _Work:
                 columns=[column.name for column in columns],
                 inputs=[column for key in reads for column in self._columns[key]],
             )
+            self._refuse_variables(sql, "its SQL")
             self._columns[_key(view)] = columns
             return _as_in_duckdb(self._spark.sql(sql), columns)
 
@@ -132,11 +166,17 @@ class _Work:
 
         called = self._wanted[key_of(schema, name)]
         try:
-            frame().createOrReplaceTempView(_quote(called))
+            self._refuse_variables(called, "its name")
+            frame().createOrReplaceTempView(quoted(called))
         except (LakeportError, PySparkException) as error:
             self.refused[schema, name] = str(error).strip().partition("\n")[0]
         else:
             self.names[schema, name] = called
+
+    def _refuse_variables(self, text: str, what: str) -> None:
+        """The lake's own text must not show the environment of whoever reads it."""
+        if self._replaces_variables and "${" in text:
+            raise UnsupportedError(f"{what} contains '${{', a part that Spark would replace")
 
 
 def _as_in_duckdb(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
@@ -150,7 +190,7 @@ def _as_in_duckdb(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
             f"its columns are called {', '.join(found)} in Spark, {', '.join(wanted)} in DuckDB"
         )
     shaped = [
-        frame[_quote(column.name)].cast(spark_data_type(column)).alias(column.name)
+        frame[quoted(column.name)].cast(spark_data_type(column)).alias(column.name)
         for column in columns
     ]
     return frame.select(*shaped)
@@ -158,7 +198,3 @@ def _as_in_duckdb(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 def _key(view: View) -> Key:
     return key_of(view.schema, view.name)
-
-
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.ducklake import ScanPlan, ScanTask
-from lakeport.ducklake.plan import FileTask
+from lakeport.ducklake.plan import InlinedTask
 from lakeport.errors import UnavailableError
 from lakeport.spark.session import session
 from lakeport.spark.stream import MAX_BYTES, stream
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Scan"]
+__all__ = ["Scan", "narrowed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,23 +88,23 @@ class _Count:
         return self.task.estimated_bytes
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        rows = sum(batch.num_rows for batch in _without_columns(self.task).read())
+        # The filter needs no answer columns, so whatever it reads is the answer.
+        needed = narrowed(self.task, self.task.context.filter.columns)
+        rows = sum(batch.num_rows for batch in needed.read())
         yield pa.record_batch([[rows]], schema=_COUNT)
 
 
-def _without_columns(task: ScanTask) -> ScanTask:
-    """The same rows of a file, with the columns of the filter alone."""
-    context = task.context
-    needed = context.filter.columns
-    if not isinstance(task, FileTask):
+def narrowed(task: ScanTask, names: Collection[str]) -> ScanTask:
+    """A task that reads only some columns; one that brings its rows along stays as it is."""
+    if isinstance(task, InlinedTask):
         return task
+    context = task.context
     kept: list[tuple[Any, pa.Field]] = [
         (column, field)
         for column, field in zip(context.read_columns, context.read_schema, strict=True)
-        if field.name in needed
+        if field.name in names
     ]
     read = tuple(column for column, _ in kept)
     schema = pa.schema([field for _, field in kept])
-    # The filter needs no answer columns, so whatever it reads is the answer.
-    counting = replace(context, schema=schema, columns=read, read_columns=read, read_schema=schema)
-    return replace(task, context=counting)
+    narrow = replace(context, schema=schema, columns=read, read_columns=read, read_schema=schema)
+    return replace(task, context=narrow)

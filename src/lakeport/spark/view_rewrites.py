@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from lakeport.errors import UnsupportedError
+from lakeport.spark.view_patterns import java_pattern
 
 __all__ = ["CALLS", "REWRITES", "is_text"]
 
@@ -95,8 +96,26 @@ def _whole_division(node: exp.Expr) -> exp.Expr:
 
 
 def _remainder(node: exp.Expr) -> exp.Expr:
-    divisor = exp.Nullif(this=node.expression.copy(), expression=exp.Literal.number(0))
-    return exp.Mod(this=node.this, expression=divisor)
+    """Of zero it is NULL for exact numbers, and NaN for floating-point ones in DuckDB alone."""
+    value, by = (_exact_only(side) for side in (node.this, node.expression))
+    return exp.Mod(this=value, expression=exp.Nullif(this=by, expression=exp.Literal.number(0)))
+
+
+def _exact_only(node: exp.Expr) -> exp.Expr:
+    """A value that is known to be whole or decimal, or that Spark refuses if it is not whole."""
+    inner = node.unnest()
+    is_decimal = inner.is_type("decimal") or (
+        isinstance(inner, exp.Literal) and not inner.is_string and "e" not in inner.name.lower()
+    )
+    return node.copy() if is_decimal or _is_whole(inner) else _whole_only(node)
+
+
+def _joined(node: exp.Expr) -> exp.Expr:
+    """DuckDB joins lists as texts, Spark their elements: adding nothing is refused for lists."""
+    separator, *values = node.expressions
+    nothing = exp.Literal.string("")
+    texts = [_function("concat", value.copy(), nothing.copy()) for value in values]
+    return exp.ConcatWs(**{**node.args, "expressions": [separator.copy(), *texts]})
 
 
 def _sum(node: exp.Expr) -> exp.Expr:
@@ -202,6 +221,17 @@ def _formatted(node: exp.Expr) -> exp.Expr:
     return _function("date_format", moment.copy(), exp.Literal.string("".join(parts)))
 
 
+def _matched(node: exp.Expr) -> exp.Expr:
+    return exp.RegexpLike(this=node.this.copy(), expression=_pattern(node.expression))
+
+
+def _pattern(node: exp.Expr, around: str = "{}") -> exp.Expr:
+    """A constant pattern for Java, in the middle of another."""
+    if not node.is_string:
+        raise UnsupportedError("regular expressions are translated with constant patterns alone")
+    return exp.Literal.string(around.replace("{}", java_pattern(node.name)))
+
+
 def _extracted(node: exp.Expr) -> exp.Expr:
     if not is_text(node.args.get("group") or exp.Literal.string("0")) and (
         _whole(node.args.get("group")) is None
@@ -210,7 +240,8 @@ def _extracted(node: exp.Expr) -> exp.Expr:
     if node.args.get("parameters"):
         raise UnsupportedError("regexp_extract with options has no translation")
     group = node.args.get("group") or exp.Literal.number(0)
-    return _function("regexp_extract", node.this.copy(), node.expression.copy(), group.copy())
+    pattern = _pattern(node.expression)
+    return _function("regexp_extract", node.this.copy(), pattern, group.copy())
 
 
 def _replaced(node: exp.Expr) -> exp.Expr:
@@ -219,13 +250,14 @@ def _replaced(node: exp.Expr) -> exp.Expr:
         raise UnsupportedError("regexp_replace is translated with the option 'g' alone")
     if not replacement.is_string or set(replacement.name) & {"\\", "$"}:
         raise UnsupportedError("regexp_replace is translated with plain replacements alone")
-    return _function("regexp_replace", node.this.copy(), node.expression.copy(), replacement.copy())
+    pattern = _pattern(node.expression)
+    return _function("regexp_replace", node.this.copy(), pattern, replacement.copy())
 
 
 def _full_match(node: exp.Expr) -> exp.Expr:
-    if not node.expression.is_string or node.args.get("options"):
-        raise UnsupportedError("regexp_full_match is translated with constant patterns alone")
-    whole = exp.Literal.string(f"^(?:{node.expression.name})\\z")
+    if node.args.get("options"):
+        raise UnsupportedError("regexp_full_match with options has no translation")
+    whole = _pattern(node.expression, "^(?:{})\\z")
     return exp.RegexpLike(this=node.this.copy(), expression=whole)
 
 
@@ -239,11 +271,12 @@ def _struct(node: exp.Expr) -> exp.Expr:
 
 
 def _contained(node: exp.Expr) -> exp.Expr:
-    """NULL elements are no match, instead of an unknown answer."""
+    """NULL elements are no match, instead of an unknown answer; nobody knows who contains NULL."""
     element = exp.to_identifier("element")
     same = exp.NullSafeEQ(this=element, expression=node.expression.copy())
     test = exp.Lambda(this=same, expressions=[element.copy()])
-    return _function("exists", node.this.copy(), test)
+    unknown = exp.Is(this=node.expression.copy(), expression=exp.Null())
+    return _function("if", unknown, exp.Null(), _function("exists", node.this.copy(), test))
 
 
 def _quantile(node: exp.Expr) -> exp.Expr:
@@ -283,9 +316,11 @@ REWRITES: Final[dict[type[exp.Expr], Rewrite]] = {
     exp.DateTrunc: _truncated,
     exp.DateDiff: _difference,
     exp.TimeToStr: _formatted,
+    exp.RegexpLike: _matched,
     exp.RegexpExtract: _extracted,
     exp.RegexpReplace: _replaced,
     exp.RegexpFullMatch: _full_match,
+    exp.ConcatWs: _joined,
     exp.Struct: _struct,
     exp.PropertyEQ: _kept,
     exp.ArrayContains: _contained,

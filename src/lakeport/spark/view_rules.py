@@ -57,7 +57,7 @@ _SAME: Final[frozenset[type[exp.Expr]]] = frozenset(
         exp.Escape, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.DPipe, exp.Interval,
         exp.BitwiseAnd, exp.BitwiseOr, exp.Abs, exp.Ceil, exp.Floor, exp.Round, exp.Sqrt,
         exp.Exp, exp.Ln, exp.Pow, exp.Sign, exp.Lower, exp.Upper, exp.Trim, exp.Length,
-        exp.Replace, exp.Concat, exp.ConcatWs, exp.StartsWith, exp.EndsWith, exp.Contains,
+        exp.Replace, exp.Concat, exp.StartsWith, exp.EndsWith, exp.Contains,
         exp.StrPosition, exp.Pad, exp.Reverse, exp.Split, exp.Coalesce, exp.Nullif, exp.Greatest,
         exp.Least, exp.Count, exp.Sum, exp.Min, exp.Max, exp.Stddev, exp.StddevPop,
         exp.StddevSamp, exp.Variance, exp.VariancePop, exp.LogicalAnd, exp.LogicalOr,
