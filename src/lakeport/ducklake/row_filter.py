@@ -45,7 +45,13 @@ def row_filter(filter: Filter, schema: pa.Schema, *, exact: bool) -> RowFilter:
 def _by_arrow(condition: pc.Expression | None) -> RowFilter:
     if condition is None:
         return lambda batch: batch
-    return lambda batch: batch.filter(condition)
+
+    def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
+        # As a table: of no rows pyarrow cannot make a batch with a UUID in a list, among others.
+        rows = pa.Table.from_batches([batch]).filter(condition)
+        return rows.combine_chunks().to_batches()[0] if rows.num_rows else batch.slice(0, 0)
+
+    return apply
 
 
 def _by_duckdb(condition: str) -> RowFilter:

@@ -173,8 +173,9 @@ def _arrow_evaluator(filter: Filter, schema: pa.Schema) -> Evaluator:
 
     def evaluate(tested: pa.RecordBatch) -> pa.Array:
         numbers = pa.array(range(tested.num_rows), pa.uint64())
-        numbered = tested.append_column(_ROW_NUMBER, numbers)
-        return numbered.filter(condition).column(_ROW_NUMBER)
+        # As a table: of no rows pyarrow cannot make a batch with a UUID in a list, among others.
+        numbered = pa.Table.from_batches([tested.append_column(_ROW_NUMBER, numbers)])
+        return numbered.filter(condition).column(_ROW_NUMBER).combine_chunks()
 
     return evaluate
 
