@@ -14,7 +14,7 @@ from pyarrow import flight
 
 from lakeport.errors import CancelledError, InternalError, LakeportError, UnavailableError
 from lakeport.spark.inlet import Inlet, PausedError
-from lakeport.spark.push import DONE, FAILED, PAUSED, PLACE, SHARED, WANT
+from lakeport.spark.push import BACK, DONE, FAILED, PAUSED, PLACE, SHARED, WANT
 from lakeport.spark.segments import Segment, Segments
 
 if TYPE_CHECKING:
@@ -121,7 +121,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class _Delivery:
-    """What one Spark task sends: the batches of its scan tasks, one after the other."""
+    """What one Spark task sends: the batches of its scan tasks, one after the other.
+
+    The messages and what they mean for the memory that is lent are told in `push`.
+    """
 
     def __init__(self, inlet: Inlet, shared: Segments, writer: Any) -> None:
         self._inlet = inlet
@@ -137,13 +140,13 @@ class _Delivery:
                 chunk = reader.read_chunk()
                 metadata = b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
                 if chunk.data is not None:
-                    self._take_back()
                     self._offer(metadata, chunk.data)
                 else:
                     self._hear(metadata)
         except StopIteration:
             return
         finally:
+            # Also when the stream seems to have ended well: a task that died looks the same.
             if self._lent is not None:
                 self._shared.discard(self._lent)
 
@@ -153,8 +156,9 @@ class _Delivery:
         elif metadata.startswith(SHARED):
             self._offer(metadata[len(SHARED) : -8], self._unpack(metadata[-8:]))
             self._lend()
-        elif metadata.startswith(DONE):
+        elif metadata == BACK:
             self._take_back()
+        elif metadata.startswith(DONE):
             self._inlet.complete(*PLACE.unpack(metadata[len(DONE) :]))
         elif metadata.startswith(FAILED):
             task, _ = PLACE.unpack_from(metadata, len(FAILED))
@@ -166,7 +170,8 @@ class _Delivery:
         self._inlet.offer(task, number, batch, patience=self._inlet.patience)
 
     def _lend(self) -> None:
-        self._take_back()
+        if self._lent is not None:
+            raise InternalError("a scan task asks for memory and was given some already")
         self._lent = self._shared.take()
         self._writer.write(b"" if self._lent is None else self._lent.name.encode())
 
@@ -177,7 +182,7 @@ class _Delivery:
         return self._shared.batch(lent, int.from_bytes(length, "big"))
 
     def _take_back(self) -> None:
-        """The task goes on without the segment that it was given."""
+        """The task will not write to the segment that it was given."""
         if self._lent is not None:
             self._shared.give_back(self._lent)
             self._lent = None

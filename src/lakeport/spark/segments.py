@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["SEGMENT_BYTES", "Segment", "Segments", "write_segment"]
+__all__ = ["SEGMENT_BYTES", "Segment", "Segments", "forget_segments", "write_segment"]
 
 SEGMENT_BYTES: Final = 16 * 1024 * 1024
 
@@ -91,6 +91,11 @@ def write_segment(name: str, batch: pa.RecordBatch) -> int | None:
         return None
     length: int = sink.tell()
     return length
+
+
+def forget_segments() -> None:
+    """Close the driver's segments in this process; those that it lends again are opened again."""
+    _open.cache_clear()
 
 
 def _create() -> Segment:
