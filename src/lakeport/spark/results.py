@@ -141,9 +141,7 @@ class _CollectFrameJob(CollectJob):
 
     def start(self) -> None:
         """Fetch the chunks in a thread."""
-        from pyspark import InheritableThread
-
-        InheritableThread(target=self._run, name=self.tag, daemon=True, session=self.spark).start()
+        self._start_thread(self.tag)
 
     def _run(self) -> None:
         number = -1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from lakeport.errors import InvalidArgumentError
-from lakeport.spark.collect import CollectJob, ConnectJob
+from lakeport.spark.collect import GRACE, CollectJob, ConnectJob
 from lakeport.spark.failures import scan_error
 from lakeport.spark.inlet import Inlet
 from lakeport.spark.job import Job
@@ -31,7 +31,6 @@ __all__ = ["MAX_BYTES", "stream"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 PATIENCE: Final = 2.0
-GRACE: Final = 0.5
 
 ROUTE: Final = "spark.lakeport.route"
 """The setting that chooses how batches travel: `push` (the default) or `collect`."""
@@ -105,9 +104,10 @@ class PushJob(Job):
     def cancel(self) -> None:
         """Cancel the job, if its tasks do not end by themselves when nobody listens.
 
-        A task that is cancelled costs its Python worker, and the next one a second.
+        A task that is cancelled costs its Python worker, and the next one a second. Told again
+        until it has ended: a job that was about to start is not known to Spark yet.
         """
-        if not self._ended.wait(GRACE):
+        while not self._ended.wait(GRACE):
             self.spark.sparkContext.cancelJobsWithTag(self.tag)
 
     def _run(self) -> None:
@@ -130,7 +130,10 @@ class PushJob(Job):
         context = self.spark.sparkContext
         numbered = [(number, self.tasks[number]) for number in numbers]
         groups = packed(numbered, context.defaultParallelism)
-        context.parallelize(groups, len(groups)).mapPartitions(push).collect()
+        sending = context.parallelize(groups, len(groups)).mapPartitions(push)
+        # Nobody has told Spark to cancel what it had not begun.
+        if not self.inlet.cancelled:
+            sending.collect()
 
 
 _ROUTES: Final[dict[str, type[Job]]] = {"push": PushJob, "collect": CollectJob}
