@@ -24,8 +24,10 @@ from lakeport.errors import (
     UnavailableError,
 )
 from lakeport.spark import session, stream
+from lakeport.spark.job import activity
 from lakeport.spark.receiver import receiver_of
 from lakeport.spark.segments import SEGMENT_BYTES, Segment, Segments, write_segment
+from tests.waiting import wait_until
 
 MIB = 1024 * 1024
 
@@ -47,21 +49,11 @@ def expected(tasks: int, *, rows: int = 30) -> Counter[tuple[int, int]]:
     return Counter((task, row) for task in range(tasks) for row in range(rows))
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 60.0) -> bool:
-    """Ask until the condition holds; an event nobody sets serves as the clock."""
-    clock = threading.Event()
-    for _ in range(int(seconds * 20)):
-        if condition():
-            return True
-        clock.wait(0.05)
-    return condition()
-
-
 def is_quiet(spark: Any) -> bool:
-    """Whether nothing is left of any scan: no job, no inlet, no thread."""
+    """Whether nothing is left of any scan: no job, no scan, no thread."""
     return (
         not spark.sparkContext.statusTracker().getActiveJobsIds()
-        and receiver_of(spark.sparkContext).scans() == 0
+        and activity().scans == 0
         and not [thread for thread in threading.enumerate() if "lakeport-scan" in thread.name]
     )
 

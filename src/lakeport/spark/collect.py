@@ -25,7 +25,7 @@ from lakeport.spark.push import ReadTask
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CollectJob", "ConnectJob"]
+__all__ = ["GRACE", "CollectJob", "ConnectJob", "to_chunks"]
 
 CHUNK_BYTES: Final = 1536 * 1024
 GROUP_BYTES: Final = 64 * 1024 * 1024
@@ -144,29 +144,25 @@ class _ChunksInArrow:
 
 
 def _chunks(tasks: Iterable[Numbered]) -> Iterator[Chunk]:
-    """The rows of tasks as chunks: each an IPC stream of one batch."""
+    """The rows of tasks as chunks."""
     for number, task in tasks:
         count = 0
         for batch in task.read():
-            for piece in _split(batch):
-                yield number, count, _to_bytes(piece)
+            for chunk in to_chunks(batch):
+                yield number, count, chunk
                 count += 1
         yield number, count, None
 
 
-def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def to_chunks(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """A batch as pieces that Spark can carry: each an IPC stream of one batch."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
     rows = max(1, batch.num_rows * CHUNK_BYTES // max(1, batch.nbytes))
     for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
-
-
-def _to_bytes(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+            writer.write_batch(batch.slice(start, rows))
+        yield sink.getvalue().to_pybytes()
 
 
 def _groups(tasks: Sequence[ReadTask]) -> Iterator[list[Numbered]]:

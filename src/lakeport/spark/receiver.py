@@ -12,10 +12,17 @@ import msgpack
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.errors import CancelledError, InternalError, LakeportError, UnavailableError
+from lakeport.errors import (
+    CancelledError,
+    InternalError,
+    InvalidArgumentError,
+    LakeportError,
+    UnavailableError,
+)
 from lakeport.spark.inlet import Inlet, PausedError
 from lakeport.spark.push import BACK, DONE, FAILED, PAUSED, PLACE, SHARED, WANT
 from lakeport.spark.segments import Segment, Segments
+from lakeport.spark.session import check_running
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -26,35 +33,60 @@ PORT: Final = "spark.lakeport.port"
 """The setting for the port that executors send to; any free one without it."""
 
 _MAX_SEGMENTS: Final = 32
+_MAX_PORT: Final = 65535
+
+# How many seconds streams that are still open have to end when the endpoint stops.
+_PATIENCE: Final = 5.0
 
 _lock = threading.Lock()
-_current: tuple[str, Receiver] | None = None
+_current: tuple[SparkContext, Receiver] | None = None
 
 
 def receiver_of(context: SparkContext) -> Receiver:
-    """The endpoint of a driver, started when it is first needed.
-
-    A process has one Spark context at a time: the endpoint of the one before is stopped.
-    """
+    """The endpoint of a driver, started when it is first needed, stopped with its context."""
     global _current  # noqa: PLW0603
-    try:
-        application = context.applicationId
-    except AttributeError:
-        raise UnavailableError(
-            "the Spark session was stopped: get another one from lakeport.spark.session()"
-        ) from None
+    check_running(context)
     with _lock:
-        if _current is not None and _current[0] != application:
-            _current[1].stop()
-            _current = None
-        if _current is None:
-            conf = context.getConf()
-            # Spark fills in the host; on Kubernetes it is a service, and not an address here.
-            host = conf.get("spark.driver.host") or "127.0.0.1"
-            bind = conf.get("spark.driver.bindAddress") or host
-            shared = Segments(min(4 + 2 * context.defaultParallelism, _MAX_SEGMENTS))
-            _current = application, Receiver(bind, host, int(conf.get(PORT) or 0), shared=shared)
+        # A process has one Spark context at a time.
+        if _current is None or _current[0] is not context:
+            receiver = _start(context)
+            _current = context, receiver
+            _stop_with(context, receiver)
         return _current[1]
+
+
+def _start(context: SparkContext) -> Receiver:
+    conf = context.getConf()
+    # Spark fills in the host; on Kubernetes it is a service, and not an address here.
+    host = conf.get("spark.driver.host") or "127.0.0.1"
+    bind = conf.get("spark.driver.bindAddress") or host
+    shared = Segments(min(4 + 2 * context.defaultParallelism, _MAX_SEGMENTS))
+    return Receiver(bind, host, _port(conf.get(PORT)), shared=shared)
+
+
+def _port(setting: str | None) -> int:
+    if not setting:
+        return 0
+    if not setting.isdecimal() or int(setting) > _MAX_PORT:
+        raise InvalidArgumentError(f"{PORT} is the number of a port, not {setting!r}")
+    return int(setting)
+
+
+def _stop_with(context: SparkContext, receiver: Receiver) -> None:
+    """Stop the endpoint when its context was stopped: Spark tells nobody in Python."""
+    stop = context.stop
+
+    def stop_both() -> None:
+        global _current  # noqa: PLW0603
+        try:
+            stop()
+        finally:
+            with _lock:
+                if _current is not None and _current[0] is context:
+                    _current = None
+            receiver.stop()
+
+    context.stop = stop_both
 
 
 class Receiver:
@@ -64,7 +96,13 @@ class Receiver:
         # Only single operations, which are atomic: the garbage collector may end a scan anywhere.
         self._inlets: dict[str, Inlet] = {}
         self.shared = shared
-        self._service = _Service(self, _location(bind, port))
+        try:
+            self._service = _Service(self, _location(bind, port))
+        except (OSError, pa.ArrowException):
+            raise UnavailableError(
+                f"the driver cannot listen for its tasks on {bind}, port {port or 'any'}: is the "
+                f"port of {PORT} taken, or spark.driver.bindAddress no address of this machine?"
+            ) from None
         self.location = _location(host, self._service.port)
 
     def open(self, scan: str, inlet: Inlet) -> None:
@@ -82,15 +120,15 @@ class Receiver:
             raise flight.FlightUnauthenticatedError("no such scan")
         return inlet
 
-    def scans(self) -> int:
-        """How many scans are running."""
-        return len(self._inlets)
-
     def stop(self) -> None:
-        """Stop listening; scans that still run are over."""
+        """Stop listening, and free the memory; scans that still run are over."""
         for inlet in list(self._inlets.values()):
             inlet.cancel()
-        self._service.shutdown()
+        self.shared.close()
+        # Nothing is listened to from the first moment; a task that was lost may never hang up.
+        ending = threading.Thread(target=self._service.shutdown, daemon=True)
+        ending.start()
+        ending.join(_PATIENCE)
 
 
 def _location(host: str, port: int) -> str:
