@@ -185,8 +185,9 @@ class _Delivery:
             return
         finally:
             # Also when the stream seems to have ended well: a task that died looks the same.
-            if self._lent is not None:
-                self._shared.discard(self._lent)
+            lent, self._lent = self._lent, None
+            if lent is not None:
+                self._shared.discard(lent)
 
     def _hear(self, metadata: bytes) -> None:
         if metadata == WANT:
