@@ -51,7 +51,7 @@ def environment(spark_home: Path, tmp_path: Path) -> dict[str, str]:
         **os.environ,
         "JAVA_HOME": str(java_home()),
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(PROGRAM.parent),
+        "PYTHONPATH": os.pathsep.join([str(PROGRAM.parent), os.environ.get("PYTHONPATH", "")]),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_HOME": str(spark_home),
         "SPARK_WORKER_DIR": str(tmp_path / "work"),
@@ -212,8 +212,10 @@ def test_a_connect_session_reads_a_lake(
         "a broken task",
         "a lake",
         "closing",
+        "another server",
         SPARK_REMOTE=f"sc://{address}",
     )
+    other = answers.pop("another server")
 
     assert answers == {
         "every row": ROWS,
@@ -225,6 +227,12 @@ def test_a_connect_session_reads_a_lake(
         "a lake": [LAKE_ROWS, 99],
         "closing": ROWS,
     }
+    running = "a Spark session on the server 127.0.0.1 is running: stop it before one on "
+    asked = ["sc://127.0.0.1:1/", f"sc://{address}/", "local[2]"]
+    assert other == [
+        True,
+        *(["InvalidArgumentError", f"{running}{master} is asked for"] for master in asked),
+    ]
 
 
 def test_a_process_can_stop_its_session_and_start_another(run: Callable[..., Answers]) -> None:
@@ -234,10 +242,25 @@ def test_a_process_can_stop_its_session_and_start_another(run: Callable[..., Ans
         "every row": ROWS,
         "another session": {
             "rows": ROWS,
-            "stopped": "UnavailableError",
-            "old receiver listens": False,
+            "stopped": [
+                "UnavailableError",
+                "the Spark session was stopped: get another one from lakeport.spark.session()",
+            ],
+            "segments before": True,
+            # A batch that somebody keeps keeps its memory, and nothing else does.
+            "held": sum(range(100_000)),
+            "left": {"listens": False, "segments": 1, "segments of batches": 0},
         },
     }
+
+
+def test_a_java_that_died_is_replaced(run: Callable[..., Answers]) -> None:
+    answers = run("local[2,4]", "a lost Java")
+
+    before, (kind, sentence), after, rows = answers["a lost Java"]
+    assert (before, after, rows) == (99, 99, ROWS)
+    assert kind == "UnavailableError"
+    assert sentence.startswith("the Java process of the Spark session has ended")
 
 
 def test_missing_packages_for_connect_are_one_sentence(

@@ -65,3 +65,5 @@ def test_a_runtime_without_the_vector_module_is_started_without_it(tmp_path: Pat
     ]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "-cp a b Main"
+    # As the next session of the process finds it.
+    assert java_home({"JAVA_HOME": str(wrapped), "PATH": ""}) == wrapped

@@ -7,8 +7,7 @@ import gc
 import json
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -29,6 +28,7 @@ from lakeport.filters import Filter, col
 from lakeport.spark import SparkTable, spark_sql_function
 from lakeport.spark.arrow_map import map_in_arrow
 from lakeport.spark.results import stream_frame
+from tests.waiting import wait_until
 
 ROWS = 20_000
 NUMBERS = f"""
@@ -96,16 +96,6 @@ def client(own_spark: Any) -> Iterator[lakeport.Client]:
 
 def active_jobs(spark: Any) -> bool:
     return bool(spark.sparkContext.statusTracker().getActiveJobsIds())
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float = 60.0) -> bool:
-    """Ask until the condition holds; an event nobody sets serves as the clock."""
-    clock = threading.Event()
-    for _ in range(int(seconds * 20)):
-        if condition():
-            return True
-        clock.wait(0.05)
-    return condition()
 
 
 def test_a_client_reads_every_row_of_a_frame(client: lakeport.Client) -> None:
@@ -331,6 +321,14 @@ def test_a_frame_streams_in_order_and_can_be_closed(own_spark: Any, route: str) 
     with stream_frame(routed.range(0, 10**8, 1, 10_000), IDS) as reader:
         reader.read_next_batch()
     assert wait_until(lambda: not active_jobs(routed))
+
+
+def test_a_route_that_does_not_exist_is_refused(own_spark: Any) -> None:
+    routed = own_spark.newSession()
+    routed.conf.set("spark.lakeport.route", "pigeon")
+
+    with pytest.raises(InvalidArgumentError, match="'push' or 'collect', not 'pigeon'"):
+        stream_frame(routed.range(1), IDS)
 
 
 @pytest.mark.timeout(300)

@@ -15,7 +15,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from scan_tasks import SCHEMA, Breaks, Endless, FailsAtFirst, Rows
+from scan_tasks import SCHEMA, Breaks, Endless, FailsAtFirst, Rows, Silent
 
 from lakeport.errors import (
     CancelledError,
@@ -24,8 +24,10 @@ from lakeport.errors import (
     UnavailableError,
 )
 from lakeport.spark import session, stream
+from lakeport.spark.job import activity
 from lakeport.spark.receiver import receiver_of
 from lakeport.spark.segments import SEGMENT_BYTES, Segment, Segments, write_segment
+from tests.waiting import wait_until
 
 MIB = 1024 * 1024
 
@@ -47,21 +49,11 @@ def expected(tasks: int, *, rows: int = 30) -> Counter[tuple[int, int]]:
     return Counter((task, row) for task in range(tasks) for row in range(rows))
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 60.0) -> bool:
-    """Ask until the condition holds; an event nobody sets serves as the clock."""
-    clock = threading.Event()
-    for _ in range(int(seconds * 20)):
-        if condition():
-            return True
-        clock.wait(0.05)
-    return condition()
-
-
 def is_quiet(spark: Any) -> bool:
-    """Whether nothing is left of any scan: no job, no inlet, no thread."""
+    """Whether nothing is left of any scan: no job, no scan, no thread."""
     return (
         not spark.sparkContext.statusTracker().getActiveJobsIds()
-        and receiver_of(spark.sparkContext).scans() == 0
+        and activity().scans == 0
         and not [thread for thread in threading.enumerate() if "lakeport-scan" in thread.name]
     )
 
@@ -226,6 +218,48 @@ def test_a_reader_that_waits_can_be_closed_from_another_thread(spark: Any, tmp_p
         assert wait_until(lambda: any(tmp_path.iterdir()))
 
         reader.close()
+
+        assert isinstance(waiting.exception(timeout=60), CancelledError | InvalidArgumentError)
+    assert wait_until(lambda: is_quiet(spark))
+
+
+class HeldUp:
+    """A task that is sent to Spark only when it is told to, and never ends there."""
+
+    def __init__(self) -> None:
+        self.is_on_the_way = threading.Event()
+        self.go_on = threading.Event()
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        return iter(())
+
+    def __reduce__(self) -> Any:
+        self.is_on_the_way.set()
+        self.go_on.wait(60)
+        return Silent, ()
+
+
+@pytest.mark.usefixtures("route")
+def test_a_reader_that_is_closed_before_its_job_begins_leaves_no_job(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, was_cancelled = spark.sparkContext, threading.Event()
+    cancel = context.cancelJobsWithTag
+
+    def cancelled(tag: str) -> None:
+        cancel(tag)
+        was_cancelled.set()
+
+    monkeypatch.setattr(context, "cancelJobsWithTag", cancelled)
+    task = HeldUp()
+    reader = stream(spark, [task], SCHEMA)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: [None for _ in reader])
+        assert task.is_on_the_way.wait(60)
+
+        reader.close()
+        assert was_cancelled.wait(60)
+        task.go_on.set()
 
         assert isinstance(waiting.exception(timeout=60), CancelledError | InvalidArgumentError)
     assert wait_until(lambda: is_quiet(spark))

@@ -15,6 +15,8 @@ from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError
 from lakeport.lakehouse.plans import PlanCache
 from lakeport.spark import Lake, LakeTable, session
+from lakeport.spark.queries import is_connect
+from lakeport.spark.session import is_running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +40,7 @@ class LakeAccess:
         # Guards the session, which is started when the first scan needs it.
         self._lock = threading.Lock()
         self._spark = spark
+        self._is_own = spark is None
         self._endpoints = endpoints
 
     def newest(self) -> Snapshot:
@@ -63,9 +66,9 @@ class LakeAccess:
         )
 
     def session(self) -> SparkSession:
-        """The Spark session, started now if it is not running yet."""
+        """The Spark session: the caller's, or one that is started now if none is running."""
         with self._lock:
-            if self._spark is None:
+            if self._spark is None or (self._is_own and not is_running(self._spark)):
                 self._spark = session()
             return self._spark
 
@@ -78,6 +81,6 @@ class LakeAccess:
 
 
 def _cores(spark: SparkSession | None) -> int:
-    if spark is not None and hasattr(spark, "_jsparkSession"):
+    if spark is not None and not is_connect(spark):
         return max(1, int(spark.sparkContext.defaultParallelism))
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

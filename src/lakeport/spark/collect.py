@@ -9,23 +9,31 @@ few of them at a time.
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from lakeport.errors import CancelledError, InternalError
 from lakeport.spark.failures import scan_error
+from lakeport.spark.inlet import Inlet
 from lakeport.spark.job import Job
 from lakeport.spark.push import ReadTask
 
-__all__ = ["CollectJob", "ConnectJob"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["GRACE", "CollectJob", "ConnectJob", "to_chunks"]
 
 CHUNK_BYTES: Final = 1536 * 1024
 GROUP_BYTES: Final = 64 * 1024 * 1024
 GROUP_TASKS: Final = 32
 LANES: Final = 4
+
+GRACE: Final = 0.5
+"""How many seconds a job has to end by itself, before it is cancelled, once more."""
 
 Numbered: TypeAlias = tuple[int, ReadTask]
 Chunk: TypeAlias = tuple[int, int, bytes | None]
@@ -37,19 +45,34 @@ none: what its number is tells how many there were.
 class CollectJob(Job):
     """Small Spark jobs whose results are chunks of Arrow."""
 
+    def __init__(
+        self, spark: SparkSession, tasks: Sequence[ReadTask], schema: pa.Schema, inlet: Inlet
+    ) -> None:
+        super().__init__(spark, tasks, schema, inlet)
+        self._threads: list[threading.Thread] = []
+
     def start(self) -> None:
         """Fetch groups of tasks in a few threads."""
-        from pyspark import InheritableThread
-
         self._groups: queue.SimpleQueue[list[Numbered]] = queue.SimpleQueue()
         for group in _groups(self.tasks):
             self._groups.put(group)
         for lane in range(min(LANES, self._groups.qsize())):
-            name = f"{self.tag}-{lane}"
-            InheritableThread(target=self._run, name=name, daemon=True, session=self.spark).start()
+            self._start_thread(f"{self.tag}-{lane}")
 
     def cancel(self) -> None:
-        """Cancel the jobs that run."""
+        """Cancel the jobs that run, and those that were about to."""
+        while running := [thread for thread in self._threads if thread.is_alive()]:
+            self._interrupt()
+            running[0].join(GRACE)
+
+    def _start_thread(self, name: str) -> None:
+        from pyspark import InheritableThread
+
+        thread = InheritableThread(target=self._run, name=name, daemon=True, session=self.spark)
+        self._threads.append(thread)
+        thread.start()
+
+    def _interrupt(self) -> None:
         self.spark.sparkContext.cancelJobsWithTag(self.tag)
 
     def _run(self) -> None:
@@ -89,8 +112,7 @@ class CollectJob(Job):
 class ConnectJob(CollectJob):
     """The same with a Connect session, which has DataFrames only."""
 
-    def cancel(self) -> None:
-        """Interrupt the queries that run."""
+    def _interrupt(self) -> None:
         self.spark.interruptTag(self.tag)
 
     def _tag_thread(self) -> None:
@@ -122,29 +144,25 @@ class _ChunksInArrow:
 
 
 def _chunks(tasks: Iterable[Numbered]) -> Iterator[Chunk]:
-    """The rows of tasks as chunks: each an IPC stream of one batch."""
+    """The rows of tasks as chunks."""
     for number, task in tasks:
         count = 0
         for batch in task.read():
-            for piece in _split(batch):
-                yield number, count, _to_bytes(piece)
+            for chunk in to_chunks(batch):
+                yield number, count, chunk
                 count += 1
         yield number, count, None
 
 
-def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def to_chunks(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """A batch as pieces that Spark can carry: each an IPC stream of one batch."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
     rows = max(1, batch.num_rows * CHUNK_BYTES // max(1, batch.nbytes))
     for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
-
-
-def _to_bytes(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+            writer.write_batch(batch.slice(start, rows))
+        yield sink.getvalue().to_pybytes()
 
 
 def _groups(tasks: Sequence[ReadTask]) -> Iterator[list[Numbered]]:

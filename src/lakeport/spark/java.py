@@ -23,9 +23,10 @@ _OPTIONAL_MODULE: Final = "jdk.incubator.vector"
 
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
-_WRAPPER = """#!/bin/sh
-# Drops the one module that this runtime lacks.
-for argument do
+_WRAPPER_HEAD: Final = """#!/bin/sh
+# Lakeport: drops the one module that this runtime lacks.
+"""
+_WRAPPER: Final = """for argument do
   shift
   [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
 done
@@ -45,7 +46,7 @@ def java_home(environment: Mapping[str, str] | None = None) -> Path:
             too_old.append(f"{java} is Java {version}")
             continue
         home = java.resolve().parent.parent
-        return home if _has_module(java) else _wrapped(java)
+        return home if _is_wrapper(java) or _has_module(java) else _wrapped(java)
     found = f"; {', '.join(too_old)}" if too_old else ""
     raise UnavailableError(
         f"Spark needs Java {MINIMUM_JAVA} or newer and none was found{found}: install one, set "
@@ -89,12 +90,18 @@ def _has_module(java: Path) -> bool:
     return _OPTIONAL_MODULE in answer.stdout
 
 
+def _is_wrapper(java: Path) -> bool:
+    """Whether this is one of ours: the home of a session before, or of the process above."""
+    with java.open("rb") as file:
+        return file.read(len(_WRAPPER_HEAD)) == _WRAPPER_HEAD.encode()
+
+
 def _wrapped(java: Path) -> Path:
     """A Java home whose `java` starts the given one without the module it lacks."""
     folder = Path(tempfile.mkdtemp(prefix="lakeport-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     wrapper = folder / "bin" / "java"
     wrapper.parent.mkdir()
-    wrapper.write_text(_WRAPPER.format(module=_OPTIONAL_MODULE, java=java))
+    wrapper.write_text(_WRAPPER_HEAD + _WRAPPER.format(module=_OPTIONAL_MODULE, java=java))
     wrapper.chmod(0o700)
     return folder

@@ -3,6 +3,18 @@
 Batches go by Flight, or, where driver and task share a machine, through memory that they share;
 the driver is told of each by Flight either way. This module is imported by executors: it knows
 pyarrow, not the rest of the pipeline.
+
+Who may write to a segment, in each state of a stream:
+
+* None is lent. `WANT` is answered by the name of one, or by nothing when all are in use.
+* One is lent, its name on the way or here. Small batches, ends of tasks and batches that do not fit
+  change nothing: the segment stays the stream's for its next batch.
+* `SHARED` hands the segment over with its batch, and is answered like `WANT`.
+* `BACK` gives a segment back that was not used, its name read or not. It ends every stream that
+  ends well.
+
+A stream that ends in any other way may leave somebody behind who still writes: the driver never
+lends that segment again.
 """
 
 from __future__ import annotations
@@ -19,7 +31,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lakeport.errors import UnavailableError
-from lakeport.spark.segments import write_segment
+from lakeport.spark.segments import forget_segments, write_segment
 
 __all__ = ["PushTasks", "ReadTask"]
 
@@ -28,6 +40,7 @@ FAILED: Final = b"failed"
 PAUSED: Final = b"paused"
 WANT: Final = b"want"
 SHARED: Final = b"shared"
+BACK: Final = b"back"
 
 PLACE: Final = struct.Struct(">QQ")
 """The number of a task, and the number of a batch in it."""
@@ -84,7 +97,14 @@ class PushTasks:
         writer, answers = _client(self.location).do_put(descriptor, self.schema)
         with writer:
             courier = _Courier(self.location, writer, answers)
-            return sum(courier.run(number, task) for number, task in group)
+            try:
+                sent = sum(courier.run(number, task) for number, task in group)
+                courier.give_back()
+            except BaseException:
+                # The driver gives up what it had lent: nobody may keep that memory from here.
+                forget_segments()
+                raise
+            return sent
 
 
 class _Courier:
@@ -94,8 +114,10 @@ class _Courier:
         self._location = location
         self._writer = writer
         self._answers = answers
-        self._asked = False
-        """Whether the driver owes the name of a segment; it gives one for each that was used."""
+        self._is_owed = False
+        """Whether the answer of the driver is still to be read: the name of a segment, or none."""
+        self._name = ""
+        """The segment that is lent to this stream, once its name is read."""
 
     def run(self, number: int, task: ReadTask) -> int:
         """Send the batches of a task; how many there were. If it fails, the driver hears why."""
@@ -119,24 +141,36 @@ class _Courier:
             self._writer.write_with_metadata(batch, place)
         else:
             self._writer.write_metadata(SHARED + place + length.to_bytes(8, "big"))
-            self._asked = True
+            self._name, self._is_owed = "", True
 
     def _share(self, batch: pa.RecordBatch) -> int | None:
         """Write a large batch to a segment, if the driver has one; its length there."""
         if batch.nbytes < _SMALL or self._location in _unshared:
             return None
-        if not self._asked:
-            self._writer.write_metadata(WANT)
-        self._asked = False
-        name = self._answers.read()
+        name = self._name or self._next_name()
         if not name:
             # All are in use, or the scan is over: then the next write says why.
             return None
         try:
-            return write_segment(name.to_pybytes().decode(), batch)
+            return write_segment(name, batch)
         except OSError:
             _unshared.add(self._location)
+            self.give_back()
             return None
+
+    def _next_name(self) -> str:
+        if not self._is_owed:
+            self._writer.write_metadata(WANT)
+        self._is_owed = False
+        answer = self._answers.read()
+        self._name = answer.to_pybytes().decode() if answer else ""
+        return self._name
+
+    def give_back(self) -> None:
+        """Leave the segment that is lent to this stream, if there is one, to others."""
+        if self._name or self._is_owed:
+            self._writer.write_metadata(BACK)
+            self._name, self._is_owed = "", False
 
 
 # Drivers whose memory cannot be reached from here.

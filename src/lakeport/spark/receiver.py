@@ -12,10 +12,17 @@ import msgpack
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.errors import CancelledError, InternalError, LakeportError, UnavailableError
+from lakeport.errors import (
+    CancelledError,
+    InternalError,
+    InvalidArgumentError,
+    LakeportError,
+    UnavailableError,
+)
 from lakeport.spark.inlet import Inlet, PausedError
-from lakeport.spark.push import DONE, FAILED, PAUSED, PLACE, SHARED, WANT
+from lakeport.spark.push import BACK, DONE, FAILED, PAUSED, PLACE, SHARED, WANT
 from lakeport.spark.segments import Segment, Segments
+from lakeport.spark.session import check_running
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -26,35 +33,60 @@ PORT: Final = "spark.lakeport.port"
 """The setting for the port that executors send to; any free one without it."""
 
 _MAX_SEGMENTS: Final = 32
+_MAX_PORT: Final = 65535
+
+# How many seconds streams that are still open have to end when the endpoint stops.
+_PATIENCE: Final = 5.0
 
 _lock = threading.Lock()
-_current: tuple[str, Receiver] | None = None
+_current: tuple[SparkContext, Receiver] | None = None
 
 
 def receiver_of(context: SparkContext) -> Receiver:
-    """The endpoint of a driver, started when it is first needed.
-
-    A process has one Spark context at a time: the endpoint of the one before is stopped.
-    """
+    """The endpoint of a driver, started when it is first needed, stopped with its context."""
     global _current  # noqa: PLW0603
-    try:
-        application = context.applicationId
-    except AttributeError:
-        raise UnavailableError(
-            "the Spark session was stopped: get another one from lakeport.spark.session()"
-        ) from None
+    check_running(context)
     with _lock:
-        if _current is not None and _current[0] != application:
-            _current[1].stop()
-            _current = None
-        if _current is None:
-            conf = context.getConf()
-            # Spark fills in the host; on Kubernetes it is a service, and not an address here.
-            host = conf.get("spark.driver.host") or "127.0.0.1"
-            bind = conf.get("spark.driver.bindAddress") or host
-            shared = Segments(min(4 + 2 * context.defaultParallelism, _MAX_SEGMENTS))
-            _current = application, Receiver(bind, host, int(conf.get(PORT) or 0), shared=shared)
+        # A process has one Spark context at a time.
+        if _current is None or _current[0] is not context:
+            receiver = _start(context)
+            _current = context, receiver
+            _stop_with(context, receiver)
         return _current[1]
+
+
+def _start(context: SparkContext) -> Receiver:
+    conf = context.getConf()
+    # Spark fills in the host; on Kubernetes it is a service, and not an address here.
+    host = conf.get("spark.driver.host") or "127.0.0.1"
+    bind = conf.get("spark.driver.bindAddress") or host
+    shared = Segments(min(4 + 2 * context.defaultParallelism, _MAX_SEGMENTS))
+    return Receiver(bind, host, _port(conf.get(PORT)), shared=shared)
+
+
+def _port(setting: str | None) -> int:
+    if not setting:
+        return 0
+    if not setting.isdecimal() or int(setting) > _MAX_PORT:
+        raise InvalidArgumentError(f"{PORT} is the number of a port, not {setting!r}")
+    return int(setting)
+
+
+def _stop_with(context: SparkContext, receiver: Receiver) -> None:
+    """Stop the endpoint when its context was stopped: Spark tells nobody in Python."""
+    stop = context.stop
+
+    def stop_both() -> None:
+        global _current  # noqa: PLW0603
+        try:
+            stop()
+        finally:
+            with _lock:
+                if _current is not None and _current[0] is context:
+                    _current = None
+            receiver.stop()
+
+    context.stop = stop_both
 
 
 class Receiver:
@@ -64,7 +96,13 @@ class Receiver:
         # Only single operations, which are atomic: the garbage collector may end a scan anywhere.
         self._inlets: dict[str, Inlet] = {}
         self.shared = shared
-        self._service = _Service(self, _location(bind, port))
+        try:
+            self._service = _Service(self, _location(bind, port))
+        except (OSError, pa.ArrowException):
+            raise UnavailableError(
+                f"the driver cannot listen for its tasks on {bind}, port {port or 'any'}: is the "
+                f"port of {PORT} taken, or spark.driver.bindAddress no address of this machine?"
+            ) from None
         self.location = _location(host, self._service.port)
 
     def open(self, scan: str, inlet: Inlet) -> None:
@@ -82,15 +120,15 @@ class Receiver:
             raise flight.FlightUnauthenticatedError("no such scan")
         return inlet
 
-    def scans(self) -> int:
-        """How many scans are running."""
-        return len(self._inlets)
-
     def stop(self) -> None:
-        """Stop listening; scans that still run are over."""
+        """Stop listening, and free the memory; scans that still run are over."""
         for inlet in list(self._inlets.values()):
             inlet.cancel()
-        self._service.shutdown()
+        self.shared.close()
+        # Nothing is listened to from the first moment; a task that was lost may never hang up.
+        ending = threading.Thread(target=self._service.shutdown, daemon=True)
+        ending.start()
+        ending.join(_PATIENCE)
 
 
 def _location(host: str, port: int) -> str:
@@ -121,7 +159,10 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class _Delivery:
-    """What one Spark task sends: the batches of its scan tasks, one after the other."""
+    """What one Spark task sends: the batches of its scan tasks, one after the other.
+
+    The messages and what they mean for the memory that is lent are told in `push`.
+    """
 
     def __init__(self, inlet: Inlet, shared: Segments, writer: Any) -> None:
         self._inlet = inlet
@@ -137,15 +178,16 @@ class _Delivery:
                 chunk = reader.read_chunk()
                 metadata = b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
                 if chunk.data is not None:
-                    self._take_back()
                     self._offer(metadata, chunk.data)
                 else:
                     self._hear(metadata)
         except StopIteration:
             return
         finally:
-            if self._lent is not None:
-                self._shared.discard(self._lent)
+            # Also when the stream seems to have ended well: a task that died looks the same.
+            lent, self._lent = self._lent, None
+            if lent is not None:
+                self._shared.discard(lent)
 
     def _hear(self, metadata: bytes) -> None:
         if metadata == WANT:
@@ -153,8 +195,9 @@ class _Delivery:
         elif metadata.startswith(SHARED):
             self._offer(metadata[len(SHARED) : -8], self._unpack(metadata[-8:]))
             self._lend()
-        elif metadata.startswith(DONE):
+        elif metadata == BACK:
             self._take_back()
+        elif metadata.startswith(DONE):
             self._inlet.complete(*PLACE.unpack(metadata[len(DONE) :]))
         elif metadata.startswith(FAILED):
             task, _ = PLACE.unpack_from(metadata, len(FAILED))
@@ -166,7 +209,8 @@ class _Delivery:
         self._inlet.offer(task, number, batch, patience=self._inlet.patience)
 
     def _lend(self) -> None:
-        self._take_back()
+        if self._lent is not None:
+            raise InternalError("a scan task asks for memory and was given some already")
         self._lent = self._shared.take()
         self._writer.write(b"" if self._lent is None else self._lent.name.encode())
 
@@ -177,7 +221,7 @@ class _Delivery:
         return self._shared.batch(lent, int.from_bytes(length, "big"))
 
     def _take_back(self) -> None:
-        """The task goes on without the segment that it was given."""
+        """The task will not write to the segment that it was given."""
         if self._lent is not None:
             self._shared.give_back(self._lent)
             self._lent = None

@@ -17,14 +17,14 @@ import pyarrow as pa
 from lakeport.catalog.layouts import LayoutCast
 from lakeport.errors import CancelledError
 from lakeport.spark.arrow_map import map_in_arrow
-from lakeport.spark.collect import CollectJob, ConnectJob
+from lakeport.spark.collect import CollectJob, ConnectJob, to_chunks
 from lakeport.spark.inlet import Inlet
 from lakeport.spark.job import Job
 from lakeport.spark.push import PushTasks
 from lakeport.spark.query_errors import query_error
 from lakeport.spark.reader import ScanReader
 from lakeport.spark.spool import Spool, sender
-from lakeport.spark.stream import MAX_BYTES, ROUTE, PushJob
+from lakeport.spark.stream import MAX_BYTES, PushJob, route
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["stream_frame"]
 
 MAX_DISK_BYTES: Final = 16 * 1024**3
-CHUNK_BYTES: Final = 1536 * 1024
 LANES: Final = 2
 
 
@@ -55,13 +54,14 @@ def stream_frame(
         max_disk_bytes: No more partitions are begun while more than this waits in temporary files.
     """
     job: Job
-    if type(frame).__module__.startswith("pyspark.sql.connect"):
-        job = _ConnectFrameJob(frame, schema, max_bytes)
-    elif frame.sparkSession.conf.get(ROUTE, "push") == "collect":
-        job = _CollectFrameJob(frame, schema, max_bytes)
-    else:
-        spool = Spool(max_bytes=max_bytes, max_disk_bytes=max_disk_bytes)
-        job = _PushFrameJob(frame, schema, spool)
+    match route(frame.sparkSession):
+        case "push":
+            spool = Spool(max_bytes=max_bytes, max_disk_bytes=max_disk_bytes)
+            job = _PushFrameJob(frame, schema, spool)
+        case "collect":
+            job = _CollectFrameJob(frame, schema, max_bytes)
+        case "connect":
+            job = _ConnectFrameJob(frame, schema, max_bytes)
     return ScanReader(schema, job.batches(), job.end)
 
 
@@ -141,9 +141,7 @@ class _CollectFrameJob(CollectJob):
 
     def start(self) -> None:
         """Fetch the chunks in a thread."""
-        from pyspark import InheritableThread
-
-        InheritableThread(target=self._run, name=self.tag, daemon=True, session=self.spark).start()
+        self._start_thread(self.tag)
 
     def _run(self) -> None:
         number = -1
@@ -190,14 +188,9 @@ class _Chunks:
     columns = "data binary"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
         for batch in _Rows(batches, self.schema).read():
-            rows = max(1, batch.num_rows * CHUNK_BYTES // max(1, batch.nbytes))
-            for start in range(0, batch.num_rows, rows):
-                sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-                    writer.write_batch(batch.slice(start, rows))
-                yield pa.RecordBatch.from_pydict({"data": [sink.getvalue().to_pybytes()]})
+            for chunk in to_chunks(batch):
+                yield pa.RecordBatch.from_pydict({"data": [chunk]})
 
 
 @dataclass(frozen=True, slots=True)

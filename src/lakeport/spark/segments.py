@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["SEGMENT_BYTES", "Segment", "Segments", "write_segment"]
+__all__ = ["SEGMENT_BYTES", "Segment", "Segments", "forget_segments", "write_segment"]
 
 SEGMENT_BYTES: Final = 16 * 1024 * 1024
 
@@ -43,6 +43,7 @@ class Segments:
         self._limit = limit if hasattr(os, "memfd_create") else 0
         self._lock = threading.Lock()
         self._count = 0  # guarded by the lock
+        self._is_closed = False
         # Only single operations, which are atomic: the garbage collector gives segments back.
         self._free: deque[Segment] = deque()
 
@@ -63,7 +64,8 @@ class Segments:
 
     def give_back(self, segment: Segment) -> None:
         """A segment that nobody writes to, to be used again."""
-        self._free.append(segment)
+        if not self._is_closed:
+            self._free.append(segment)
 
     def discard(self, segment: Segment) -> None:  # noqa: ARG002
         """A segment that a lost task may still write to: nobody may use it again."""
@@ -73,8 +75,13 @@ class Segments:
     def batch(self, segment: Segment, length: int) -> pa.RecordBatch:
         """The batch in a segment, which is given back when nobody holds any part of the batch."""
         view = np.frombuffer(segment.memory, np.uint8, length)
-        weakref.finalize(view, self._free.append, segment).atexit = False
+        weakref.finalize(view, self.give_back, segment).atexit = False
         return pa.ipc.open_stream(pa.py_buffer(view)).read_next_batch()
+
+    def close(self) -> None:
+        """Free the memory: at once where no batch is, else when nobody holds the batch."""
+        self._limit, self._is_closed = 0, True
+        self._free.clear()
 
 
 def write_segment(name: str, batch: pa.RecordBatch) -> int | None:
@@ -91,6 +98,11 @@ def write_segment(name: str, batch: pa.RecordBatch) -> int | None:
         return None
     length: int = sink.tell()
     return length
+
+
+def forget_segments() -> None:
+    """Close the driver's segments in this process; those that it lends again are opened again."""
+    _open.cache_clear()
 
 
 def _create() -> Segment:

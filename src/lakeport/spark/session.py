@@ -5,23 +5,24 @@ from __future__ import annotations
 import ipaddress
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import InvalidArgumentError, UnavailableError
 from lakeport.spark.java import java_home
+from lakeport.spark.queries import is_connect
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["session"]
+__all__ = ["check_running", "is_running", "session"]
 
 # All cores, and four attempts for each task, as on a cluster.
 _LOCAL: Final = "local[*,4]"
 
 _SQL_DEFAULTS: Final[dict[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.fieldId.read.enabled": "true",
-    "spark.sql.parquet.fieldId.read.ignoreMissing": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
@@ -46,6 +47,9 @@ _LOOPBACK: Final[dict[str, str]] = {
 
 _FEW_CORES: Final[dict[str, str]] = {"spark.sql.shuffle.partitions": "8"}
 
+# A process has one session at a time: two threads must not start one each.
+_lock = threading.Lock()
+
 
 def session(master: str | None = None, **conf: Any) -> SparkSession:
     """A Spark session for lakes.
@@ -61,13 +65,45 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
         raise UnavailableError("Spark is not installed: install lakeport[spark]") from None
 
     settings = {_setting(name): str(value) for name, value in conf.items()}
-    active = _active()
-    if active is not None:
-        return _reuse(active, master, settings)
-    remote = _remote(master)
-    if remote is not None:
-        return _connect(remote, settings)
-    return _classic(master or os.environ.get("MASTER") or _LOCAL, settings)
+    with _lock:
+        active = _active()
+        if active is not None:
+            return _reuse(active, master, settings)
+        remote = _remote(master)
+        if remote is not None:
+            return _connect(remote, settings)
+        return _classic(master or os.environ.get("MASTER") or _LOCAL, settings)
+
+
+def is_running(spark: SparkSession) -> bool:
+    """Whether a session can still be used: it was not stopped, and its Java has not ended."""
+    if is_connect(spark):
+        remote: Any = spark
+        return not remote.is_stopped
+    context = spark.sparkContext
+    return not _is_stopped(context) and not _has_lost_java(context)
+
+
+def check_running(context: SparkContext) -> None:
+    """Refuse a context that nothing can be run on."""
+    if _is_stopped(context):
+        raise UnavailableError(
+            "the Spark session was stopped: get another one from lakeport.spark.session()"
+        )
+    if _has_lost_java(context):
+        raise UnavailableError(
+            "the Java process of the Spark session has ended: get another session from "
+            "lakeport.spark.session()"
+        )
+
+
+def _is_stopped(context: SparkContext) -> bool:
+    return context._jsc is None  # noqa: SLF001
+
+
+def _has_lost_java(context: SparkContext) -> bool:
+    process = getattr(context._gateway, "proc", None)  # noqa: SLF001
+    return process is not None and process.poll() is not None
 
 
 def _setting(keyword: str) -> str:
@@ -77,29 +113,40 @@ def _setting(keyword: str) -> str:
 def _active() -> SparkSession | None:
     """The session of this thread or, in a thread that has none, of the process."""
     from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession, is_remote
+    from pyspark.sql import SparkSession
 
+    last: SparkSession | None = SparkSession._instantiatedSession  # noqa: SLF001
+    if last is not None and _has_lost_java(last.sparkContext):
+        _forget(last)
     try:
         found = SparkSession.active()
     except PySparkRuntimeError:
         return None
     # A session whose context was stopped on its own stays the default one.
-    is_stopped = not is_remote() and found.sparkContext._jsc is None  # noqa: SLF001
-    return None if is_stopped else found
+    return found if is_running(found) else None
+
+
+def _forget(lost: SparkSession) -> None:
+    """Let PySpark start another Java: by itself it talks to the first one for ever."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context: Any = lost.sparkContext
+    # There is nobody to be told of the stop.
+    context._jsc = None  # noqa: SLF001
+    context.stop()
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001
+    SparkSession._activeSession = None  # noqa: SLF001
 
 
 def _reuse(active: SparkSession, master: str | None, settings: dict[str, str]) -> SparkSession:
     """The active session with more settings, if it can have them."""
     from pyspark.errors import PySparkException
-    from pyspark.sql import is_remote
 
-    if master is not None and not is_remote():
-        running = active.sparkContext.master
-        if running != master:
-            raise InvalidArgumentError(
-                f"a Spark session on {running} is running: stop it before one on {master} is asked "
-                "for"
-            )
+    if master is not None:
+        _check_master(active, master)
     for name, value in settings.items():
         if active.conf.get(name, None) == value:
             continue
@@ -110,6 +157,40 @@ def _reuse(active: SparkSession, master: str | None, settings: dict[str, str]) -
                 f"{name} cannot be changed while a Spark session is running: stop it first"
             ) from None
     return active
+
+
+def _check_master(active: SparkSession, master: str) -> None:
+    """Refuse another master than that of the active session."""
+    if is_connect(active):
+        is_same = _is_remote_of(active, master)
+        remote: Any = active
+        # What follows in an address may be a token.
+        running, asked = f"the server {remote.client.host}", master.partition(";")[0]
+    else:
+        running, asked = active.sparkContext.master, master
+        is_same = running == asked
+    if not is_same:
+        raise InvalidArgumentError(
+            f"a Spark session on {running} is running: stop it before one on {asked} is asked for"
+        )
+
+
+def _is_remote_of(active: SparkSession, master: str) -> bool:
+    """Whether an address is that of a Connect session, with nothing in it that differs."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    opened: Any = active
+    channel = opened.client._builder  # noqa: SLF001
+    try:
+        asked: Any = DefaultChannelBuilder(master)
+    except PySparkException:
+        return False
+    return (
+        isinstance(channel, DefaultChannelBuilder)
+        and asked.endpoint == channel.endpoint
+        and asked._params.items() <= channel._params.items()  # noqa: SLF001
+    )
 
 
 def _remote(master: str | None) -> str | None:

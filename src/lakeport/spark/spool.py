@@ -3,23 +3,22 @@
 A scan task gives the same batches whenever it is read, a partition of a DataFrame need not: after a
 shuffle its rows come in any order. And the Python side of a task cannot tell the end of its rows
 from a failure before it. So each attempt of a Spark task is kept apart, until Spark itself says
-that it succeeded. What does not fit in memory waits in files that have no name.
+that it succeeded. What does not fit in memory waits on disk.
 """
 
 from __future__ import annotations
 
 import itertools
-import mmap
-import tempfile
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import IO, Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from lakeport.errors import InternalError
 from lakeport.spark.inlet import Inlet
+from lakeport.spark.spool_files import Spooled, SpoolFiles
 
 __all__ = ["Spool", "sender"]
 
@@ -41,6 +40,7 @@ class Spool(Inlet):
         super().__init__(1, max_bytes=max_bytes, patience=0)
         self._max_disk_bytes = max_disk_bytes
         self._disk_bytes = 0
+        self._files = SpoolFiles()
         self._partitions: int | None = None
         self._attempts: dict[int, _Attempt] = {}
         self._whole: dict[int, _Attempt] = {}
@@ -60,7 +60,7 @@ class Spool(Inlet):
         *,
         patience: float | None,  # noqa: ARG002
     ) -> None:
-        """Keep a batch of an attempt: in memory if there is room, else in a file."""
+        """Keep a batch of an attempt: in memory if there is room, else on disk."""
         size = max(1, batch.get_total_buffer_size())
         with self._changed:
             self._check_open()
@@ -75,7 +75,7 @@ class Spool(Inlet):
             self._disk_bytes += size
             attempt.disk_bytes += size
         # Only one task writes to an attempt, and nobody reads it before that is done.
-        attempt.write(batch)
+        attempt.spooled.append((self._files.write(batch), size))
 
     def complete(self, task: int, count: int) -> None:
         """An attempt believes that it has sent all of its batches."""
@@ -119,6 +119,7 @@ class Spool(Inlet):
                 self._drop(attempt)
             self._attempts.clear()
             self._whole.clear()
+            self._files.close()
             return super().cancel()
 
     def take_all(self) -> Iterator[pa.RecordBatch]:
@@ -133,7 +134,8 @@ class Spool(Inlet):
                     with self._changed:
                         self._bytes -= size
                     yield batch
-                yield from attempt.written()
+                while attempt.spooled:
+                    yield self._read(attempt)
             finally:
                 with self._changed:
                     self._drop(attempt)
@@ -152,46 +154,33 @@ class Spool(Inlet):
                 raise self._error
             return self._whole.pop(partition, None)
 
+    def _read(self, attempt: _Attempt) -> pa.RecordBatch:
+        """The next batch that an attempt has on disk."""
+        spooled, size = attempt.spooled.popleft()
+        with self._changed:
+            self._disk_bytes -= size
+            attempt.disk_bytes -= size
+            self._changed.notify_all()
+        return spooled.read()
+
     def _drop(self, attempt: _Attempt) -> None:
         self._bytes -= sum(size for _, size in attempt.batches)
         self._disk_bytes -= attempt.disk_bytes
-        attempt.clear()
+        attempt.batches.clear()
+        attempt.spooled.clear()
+        attempt.disk_bytes = 0
         self._changed.notify_all()
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """What one attempt of a task has sent: batches in memory, then those in a file."""
+    """What one attempt of a task has sent: batches in memory, then those on disk."""
 
     count: int = 0
     has_ended: bool = False
     batches: deque[tuple[pa.RecordBatch, int]] = field(default_factory=deque)
+    spooled: deque[tuple[Spooled, int]] = field(default_factory=deque)
     disk_bytes: int = 0
-    _file: IO[bytes] | None = None
-    _writer: Any = None
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch to the file."""
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="lakeport-")  # noqa: SIM115
-            self._writer = pa.ipc.new_stream(self._file, batch.schema)
-        self._writer.write_batch(batch)
-
-    def written(self) -> Iterator[pa.RecordBatch]:
-        """The batches of the file, as it is mapped into memory."""
-        if self._file is None:
-            return
-        self._writer.close()
-        self._file.flush()
-        mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        yield from pa.ipc.open_stream(pa.py_buffer(mapped))
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self.batches.clear()
-        self.disk_bytes = 0
-        if self._file is not None:
-            self._file.close()
 
 
 def _partition(task: int) -> int:

@@ -10,31 +10,34 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
 from lakeport.errors import InvalidArgumentError
-from lakeport.spark.collect import CollectJob, ConnectJob
+from lakeport.spark.collect import GRACE, CollectJob, ConnectJob
 from lakeport.spark.failures import scan_error
 from lakeport.spark.inlet import Inlet
 from lakeport.spark.job import Job
 from lakeport.spark.packing import packed
 from lakeport.spark.push import PushTasks, ReadTask
+from lakeport.spark.queries import is_connect
 from lakeport.spark.reader import ScanReader
 from lakeport.spark.receiver import receiver_of
+from lakeport.spark.session import check_running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["MAX_BYTES", "stream"]
+__all__ = ["MAX_BYTES", "PushJob", "route", "stream"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 PATIENCE: Final = 2.0
-GRACE: Final = 0.5
 
 ROUTE: Final = "spark.lakeport.route"
 """The setting that chooses how batches travel: `push` (the default) or `collect`."""
+
+Route: TypeAlias = Literal["push", "collect", "connect"]
 
 # Spark keeps a scheduler pool for every name it ever saw, so the names are few and reused.
 _POOLS: Final = itertools.cycle([f"lakeport-{number}" for number in range(64)])
@@ -65,20 +68,23 @@ def stream(
     if not tasks:
         return pa.RecordBatchReader.from_batches(schema, [])
     inlet = Inlet(len(tasks), max_bytes=max_bytes, patience=patience)
-    job = _route(spark)(spark, tasks, schema, inlet)
+    job = _JOBS[route(spark)](spark, tasks, schema, inlet)
     return ScanReader(schema, job.batches(), job.end)
 
 
-def _route(spark: SparkSession) -> type[Job]:
-    from pyspark.sql import is_remote
-
+def route(spark: SparkSession) -> Route:
+    """How the batches of a session travel."""
     # A remote session has no driver here that executors could send to.
-    if is_remote():
-        return ConnectJob
-    name = spark.conf.get(ROUTE, "push")
-    if name not in _ROUTES:
-        raise InvalidArgumentError(f"{ROUTE} is 'push' or 'collect', not {name!r}")
-    return _ROUTES[name]
+    if is_connect(spark):
+        return "connect"
+    check_running(spark.sparkContext)
+    match spark.conf.get(ROUTE, "push"):
+        case "push":
+            return "push"
+        case "collect":
+            return "collect"
+        case other:
+            raise InvalidArgumentError(f"{ROUTE} is 'push' or 'collect', not {other!r}")
 
 
 class PushJob(Job):
@@ -105,9 +111,10 @@ class PushJob(Job):
     def cancel(self) -> None:
         """Cancel the job, if its tasks do not end by themselves when nobody listens.
 
-        A task that is cancelled costs its Python worker, and the next one a second.
+        A task that is cancelled costs its Python worker, and the next one a second. Told again
+        until it has ended: a job that was about to start is not known to Spark yet.
         """
-        if not self._ended.wait(GRACE):
+        while not self._ended.wait(GRACE):
             self.spark.sparkContext.cancelJobsWithTag(self.tag)
 
     def _run(self) -> None:
@@ -130,7 +137,14 @@ class PushJob(Job):
         context = self.spark.sparkContext
         numbered = [(number, self.tasks[number]) for number in numbers]
         groups = packed(numbered, context.defaultParallelism)
-        context.parallelize(groups, len(groups)).mapPartitions(push).collect()
+        sending = context.parallelize(groups, len(groups)).mapPartitions(push)
+        # Nobody has told Spark to cancel what it had not begun.
+        if not self.inlet.cancelled:
+            sending.collect()
 
 
-_ROUTES: Final[dict[str, type[Job]]] = {"push": PushJob, "collect": CollectJob}
+_JOBS: Final[dict[Route, type[Job]]] = {
+    "push": PushJob,
+    "collect": CollectJob,
+    "connect": ConnectJob,
+}

@@ -6,7 +6,9 @@ JSON for each thing that it tried.
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import socket
 import sys
 import threading
@@ -16,9 +18,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pyarrow.compute
 from scan_tasks import SCHEMA, Breaks, Endless, FailsAtFirst, Rows
 
 from lakeport import Lake
+from lakeport.catalog import ScanOptions
+from lakeport.lakehouse import LakeCatalog
 from lakeport.spark import session, stream
 from lakeport.spark.receiver import receiver_of
 
@@ -50,10 +55,7 @@ def failing(victim: str) -> Try:
 
 
 def breaking(spark: Any, lake: str, folder: Path) -> Any:
-    try:
-        stream(spark, [Rows(0), Breaks()], SCHEMA).read_all()
-    except Exception as error:
-        return [type(error).__name__, str(error)]
+    return error_of(lambda: stream(spark, [Rows(0), Breaks()], SCHEMA).read_all())
 
 
 def reading_a_lake(spark: Any, lake: str, folder: Path) -> Any:
@@ -75,15 +77,62 @@ def closing(spark: Any, lake: str, folder: Path) -> Any:
 
 
 def another_session(spark: Any, lake: str, folder: Path) -> Any:
-    old = receiver_of(spark.sparkContext)
+    old = receiver_of(spark.sparkContext).location
+    held = list(stream(spark, [Rows(0, rows=100_000)], SCHEMA))
+    segments_before = segments()
+    del held[1:]
     master = spark.sparkContext.master
     spark.stop()
-    try:
-        stream(spark, [Rows(0)], SCHEMA).read_all()
-    except Exception as error:
-        stopped = type(error).__name__
+    left = {"listens": listens(old), "segments": segments()}
+    total = pa.compute.sum(held[0]["row"]).as_py()
+    del held
+    left["segments of batches"] = segments()
+    refused = error_of(lambda: stream(spark, [Rows(0)], SCHEMA))
     rows = every_row(session(master), lake, folder)
-    return {"rows": rows, "stopped": stopped, "old receiver listens": listens(old.location)}
+    return {
+        "rows": rows,
+        "stopped": refused,
+        "segments before": segments_before > 1,
+        "held": total,
+        "left": left,
+    }
+
+
+def lost_java(spark: Any, lake: str, folder: Path) -> Any:
+    catalog: Any = LakeCatalog(lake)
+    table = catalog.schema("public").table("t")
+    java = spark.sparkContext._gateway.proc
+    before = table.scan(ScanOptions()).read_all().num_rows
+    java.kill()
+    java.wait()
+    refused = error_of(lambda: stream(spark, [Rows(0)], SCHEMA))
+    after = table.scan(ScanOptions()).read_all().num_rows
+    return [before, refused, after, every_row(session(), lake, folder)]
+
+
+def another_server(spark: Any, lake: str, folder: Path) -> Any:
+    return [
+        session(os.environ["SPARK_REMOTE"]) is spark,
+        error_of(lambda: session("sc://127.0.0.1:1/;token=secret")),
+        error_of(lambda: session(os.environ["SPARK_REMOTE"] + "/;user_id=another")),
+        error_of(lambda: session("local[2]")),
+    ]
+
+
+def error_of(call: Callable[[], Any]) -> list[str]:
+    try:
+        call()
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+    return []
+
+
+def segments() -> int:
+    gc.collect()
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    # Python keeps a descriptor of its own for what it maps.
+    names = {str(link.readlink()) for link in links}
+    return sum("memfd:lakeport-" in name for name in names)
 
 
 def listens(location: str) -> bool:
@@ -101,6 +150,8 @@ TRIES: dict[str, Try] = {
     "a lake": reading_a_lake,
     "closing": closing,
     "another session": another_session,
+    "a lost Java": lost_java,
+    "another server": another_server,
 }
 
 
@@ -109,7 +160,7 @@ def main(master: str, lake: str, folder: str, *names: str) -> None:
     for name in names:
         answer = TRIES[name](spark, lake, Path(folder))
         sys.stdout.write(json.dumps([name, answer]) + "\n")
-    spark.stop()
+    session().stop()
 
 
 if __name__ == "__main__":

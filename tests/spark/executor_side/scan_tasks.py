@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,15 @@ class Breaks:
     def read(self) -> Iterator[pa.RecordBatch]:
         yield from Rows(0).read()
         raise ValueError("row 17 is not a number")
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A task that never ends, and never has a row."""
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        threading.Event().wait()
+        return iter(())
 
 
 @dataclass(frozen=True)
