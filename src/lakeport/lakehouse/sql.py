@@ -19,6 +19,8 @@ from lakeport.spark import spark_sql_function
 from lakeport.spark.queries import safe_session
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lakeport.spark.views import Key
 
 __all__ = ["LakeSqlFunction"]
@@ -54,23 +56,23 @@ class LakeSqlFunction:
             return session.function.execute_table(arguments, options)
 
     def _session(self) -> _LakeSession:
-        snapshot = self._access.newest()
+        snapshot, spark = self._access.newest(), self._access.session()
         # The lock makes one session for all who ask at once.
         with self._lock:
             return self._sessions.remembered(
-                snapshot.id, lambda: _LakeSession(self._access, snapshot)
+                (snapshot.id, spark), lambda: _LakeSession(self._access, snapshot, spark)
             )
 
 
 class _LakeSession:
     """A session that knows what the queries so far have named of the lake at a snapshot."""
 
-    def __init__(self, access: LakeAccess, snapshot: Snapshot) -> None:
+    def __init__(self, access: LakeAccess, snapshot: Snapshot, spark: SparkSession) -> None:
         from lakeport.spark.register import view_names
 
         self._access = access
         self._snapshot = snapshot
-        self._spark = safe_session(access.session())
+        self._spark = safe_session(spark)
         self.function = spark_sql_function(self._spark)
         contents = access.contents(snapshot)
         tables = [(table.schema, table.name) for table in contents.tables]
