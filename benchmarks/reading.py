@@ -26,6 +26,7 @@ def doget(*, rows: int, repeats: int) -> Iterator[Figure]:
                 "lakeport": lambda: _drain(ours, ticket),
             },
             repeats=repeats,
+            same=True,
         )
     yield Figure.throughput(
         f"DoGet, {rows:,} rows of 4 columns",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 
 from tests.airport.rig import Serving, started
@@ -18,13 +17,3 @@ def serving() -> Iterator[Serving]:
     """Start a server for catalogs with the given options; all are stopped after the test."""
     with started() as start:
         yield start
-
-
-@pytest.fixture
-def people() -> pa.Table:
-    return pa.table(
-        {
-            "id": pa.array([1, 2, 3], pa.int32()),
-            "name": pa.array(["Ada", None, "Grace"], pa.string()),
-        }
-    )

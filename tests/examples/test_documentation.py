@@ -30,13 +30,7 @@ def blocks(page: Path) -> list[str]:
 
 
 PAGES = [
-    page
-    for page in [
-        ROOT / "README.md",
-        *sorted((ROOT / "docs").glob("*.md")),
-        *sorted((ROOT / "docs" / "guides").glob("*.md")),
-    ]
-    if blocks(page)
+    page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if blocks(page)
 ]
 
 
