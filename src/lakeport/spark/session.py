@@ -231,7 +231,17 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
     builder = SparkSession.builder.master(master)
     for name, value in {**defaults, **settings}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    _quieten(spark)
+    return spark
+
+
+def _quieten(spark: SparkSession) -> None:
+    """Keep Spark from warning at every scan that its scheduler pool stands in no file."""
+    log4j = spark._jvm.org.apache.logging.log4j  # noqa: SLF001
+    log4j.core.config.Configurator.setLevel(
+        "org.apache.spark.scheduler.FairSchedulableBuilder", log4j.Level.ERROR
+    )
 
 
 def _is_here(master: str) -> bool:
