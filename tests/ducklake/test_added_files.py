@@ -134,12 +134,16 @@ def test_foreign_physical_types_are_cast(
             "ts": pa.array([dt.datetime(2024, 1, 2, 3, 4, 5), None], pa.timestamp("ms")),
             "d": pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)),
             "l": pa.array([[1], None], pa.large_list(pa.int16())),
+            "a": pa.array([[1, 2], None], pa.list_(pa.int32(), 2)),
+            "n": pa.array([1, None], pa.duration("us")),
+            "w": pa.array([Decimal("1.50"), None], pa.decimal256(38, 2)),
+            "sec": pa.array([dt.datetime(2024, 1, 2, 3, 4, 5), None], pa.timestamp("s")),
         }
     )
     file = write(tmp_path / "p.parquet", table)
     lake = make_lake(kind)
     lake.execute(
-        "CREATE TABLE t(i INTEGER, f DOUBLE, s VARCHAR, c VARCHAR, ts TIMESTAMP, d DECIMAL(18,4), l INTEGER[])",
+        "CREATE TABLE t(i INTEGER, f DOUBLE, s VARCHAR, c VARCHAR, ts TIMESTAMP, d DECIMAL(18,4), l INTEGER[], a INTEGER[], n BIGINT, w DECIMAL(38,2), sec TIMESTAMP_S)",
         f"CALL ducklake_add_data_files('lake', 't', '{file}')",
     )
     lake.check()

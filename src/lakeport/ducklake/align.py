@@ -23,6 +23,7 @@ __all__ = ["Aligner", "aligner", "constant", "field_id", "find_child"]
 Aligner = Callable[[pa.Array], pa.Array]
 
 _UTC_OFFSET = 57599  # DuckDB packs a zone as 15:59:59 minus its offset, below 24 bits of it
+_MOST_DIGITS = 38
 _SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 
@@ -52,6 +53,10 @@ def find_child(
 def aligner(field: pa.Field, column: Column, names: Mapping[int, NameMapping] | None) -> Aligner:
     """How to make a table's column from the file's field that holds it."""
     source, target = field.type, arrow_type(column)
+    plain = _plain(source)
+    if plain != source:
+        align = aligner(field.with_type(plain), column, names)
+        return lambda array: align(array.cast(plain))
     if column.type in ("struct", "list", "map"):
         return _nested(source, column, target, names)
     return _scalar(source, column, target)
@@ -63,6 +68,15 @@ def constant(column: Column, text: str | None) -> Callable[[int], pa.Array]:
     if text is None:
         return lambda length: pa.nulls(length, one.type)
     return lambda length: one.take(pa.array(np.zeros(length, np.int64)))
+
+
+def _plain(type: pa.DataType) -> pa.DataType:
+    """What a file holds where Arrow's own note in it makes another type of it."""
+    if pa.types.is_fixed_size_list(type):
+        return pa.list_(type.value_field)
+    if pa.types.is_decimal256(type) and type.precision <= _MOST_DIGITS:
+        return pa.decimal128(type.precision, type.scale)
+    return pa.int64() if pa.types.is_duration(type) else type
 
 
 def _nested(
@@ -153,6 +167,9 @@ def _scalar(source: pa.DataType, column: Column, target: pa.DataType) -> Aligner
         return lambda array: array.view(target)
     if isinstance(source, pa.BaseExtensionType) and column.type not in ("json", "variant"):
         return lambda array: kernel.cast(array.storage, column)
+    if column.type == "timestamp_s" and pa.types.is_timestamp(storage):
+        # DuckDB casts to seconds from microseconds only.
+        return lambda array: kernel.cast(array.cast(pa.timestamp("us", storage.tz)), column)
     return lambda array: kernel.cast(array, column)
 
 
