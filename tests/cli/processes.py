@@ -19,7 +19,8 @@ SERVED = str(Path(__file__).parent / "served")
 
 def environment(**variables: str) -> dict[str, str]:
     """The environment of a command that finds the catalogs of the tests."""
-    return {**os.environ, "PYTHONPATH": SERVED, **variables}
+    path = os.pathsep.join(filter(None, [SERVED, os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, **variables}
 
 
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
