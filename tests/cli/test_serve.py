@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -29,6 +30,8 @@ def test_serve_memory_serves_an_empty_catalog_that_can_be_filled() -> None:
         client.create_table_as("shop", "orders", pa.table({"id": [1, 2, 3]}))
 
         assert client.table("shop.orders").scan().count() == 3
+        # DuckDB has a database called memory, so that this name could not be attached.
+        server.out.wait_for("ATTACH 'lake' AS lake (TYPE airport")
 
 
 def test_serve_takes_several_catalogs_and_names_those_without_a_name() -> None:
@@ -37,7 +40,7 @@ def test_serve_takes_several_catalogs_and_names_those_without_a_name() -> None:
             names = [row["name"] for row in client.databases()]
         told = "\n".join(server.out.all)
 
-    assert names == ["one", "catalog", "memory"]
+    assert names == ["one", "catalog", "lake"]
     assert "ATTACH 'one' AS one (TYPE airport, LOCATION 'grpc://127.0.0.1:" in told
     assert "s  " in told
 
@@ -120,6 +123,31 @@ def test_a_wrong_call_is_one_sentence_and_exit_code_one(
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("def catalog(): raise ValueError('no water')", "cannot be loaded: ValueError: no water"),
+        ("def catalog(: pass", "cannot be loaded: SyntaxError: "),
+        ("raise RuntimeError", "cannot be loaded: RuntimeError\n"),
+    ],
+)
+def test_a_catalog_of_ones_own_that_fails_is_one_sentence(
+    lakeport_command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    sentence: str,
+) -> None:
+    (tmp_path / "leaking.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "leaking", raising=False)
+
+    result = lakeport_command("serve", "--listen", "127.0.0.1:0", "leaking:catalog")
+
+    assert result.exit_code == 1
+    assert sentence in result.stderr
+
+
 def test_a_password_on_the_command_line_is_warned_about_and_never_shown(
     lakeport_command: Command,
 ) -> None:
@@ -150,7 +178,9 @@ def test_the_help_of_every_command_has_examples(lakeport_command: Command, comma
     result = lakeport_command(command, "--help")
 
     assert result.exit_code == 0
-    assert f"lakeport {command} " in result.stdout
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    # The line of the usage begins with "Usage:".
+    assert any(line.startswith(f"lakeport {command}") for line in lines), lines
     assert command in lakeport_command("--help").stdout
 
 
@@ -253,13 +283,18 @@ def test_sighup_reads_the_lakes_again_and_a_broken_file_changes_nothing(tmp_path
 
             write("kept", more='[[lake]]\nname = "x"\nurl = "memory:"')
             server.send(signal.SIGHUP)
-            broken = json.loads(server.log.wait_for("stay as they are"))
+            broken = json.loads(server.log.wait_for("there is no such key"))
+
+            write("kept", more='[[lake]]\nname = "x"\nuri = "faulty:catalog"')
+            server.send(signal.SIGHUP)
+            faulty = json.loads(server.log.wait_for("the tank is dry"))
             still = [row["name"] for row in client.databases()]
 
     assert (entry["added"], entry["removed"], entry["changed"]) == (["new"], ["gone"], [])
     assert names == still == ["kept", "new", "fixed"]
     assert schemas == ["s"]
-    assert broken["level"] == "ERROR"
+    assert broken["level"] == faulty["level"] == "ERROR"
+    assert "the catalogs stay as they are" in faulty["message"]
     assert "lake.2.url: there is no such key" in broken["message"]
 
 

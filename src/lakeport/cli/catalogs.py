@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -62,24 +62,15 @@ class Catalogs:
 
         If one cannot be opened, nothing changes.
         """
-        kept = {name: c for name, c in self._opened.items() if lakes.get(name) == self._lakes[name]}
-        fresh: dict[str, Catalog] = {}
-        try:
-            for name, lake in lakes.items():
-                if name not in kept:
-                    fresh[name] = self._open(lake)
-        except Exception:
-            _close(fresh)
-            raise
-        self._lakes = dict(lakes)
-        self._opened = {name: (kept if name in kept else fresh)[name] for name in lakes}
-        return self._opened
+        with self._opening(lakes) as opened:
+            return opened
 
     def reload(self, server: Server, read: Callable[[], Mapping[str, LakeSettings]]) -> None:
         """Serve what the settings say now; if they are wrong, go on as before and say why."""
         before, were = self._lakes, self._opened
         try:
-            server.replace_catalogs(self.open(read()))
+            with self._opening(read()) as opened:
+                server.replace_catalogs(opened)
         except LakeportError as error:
             _log.error("the catalogs stay as they are: %s", error)
             return
@@ -96,6 +87,22 @@ class Catalogs:
                 ),
             },
         )
+
+    @contextmanager
+    def _opening(self, lakes: Mapping[str, LakeSettings]) -> Iterator[dict[str, Catalog]]:
+        """The catalogs of these settings; they become ours if nothing fails inside."""
+        kept = {name: c for name, c in self._opened.items() if lakes.get(name) == self._lakes[name]}
+        fresh: dict[str, Catalog] = {}
+        try:
+            for name, lake in lakes.items():
+                if name not in kept:
+                    fresh[name] = self._open(lake)
+            opened = {name: (kept if name in kept else fresh)[name] for name in lakes}
+            yield opened
+        except Exception:
+            _close(fresh)
+            raise
+        self._lakes, self._opened = dict(lakes), opened
 
     def _open(self, lake: LakeSettings) -> Catalog:
         place = resolve_uri(lake.uri)
