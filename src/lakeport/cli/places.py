@@ -126,7 +126,7 @@ def load_object(place: str) -> Catalog:
     try:
         found: Any = getattr(importlib.import_module(module_name), attribute)
         catalog = found() if callable(found) and not isinstance(found, Catalog) else found
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         # The code of a user may fail with anything, and only this catalog is at fault.
         reason = str(error).strip().partition("\n")[0]
         kind = "" if isinstance(error, (ImportError, AttributeError)) else type(error).__name__
