@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lakeport.airport.client import Client, connect
+from lakeport.cli.moments import is_version
 from lakeport.cli.output import (
     ROWS_SHOWN,
     cell,
@@ -106,7 +107,7 @@ def _scan(
     table = client.table(name)
     moment: dict[str, Any] = {}
     if at is not None:
-        moment = {"at_version": at} if at.isdigit() else {"at_timestamp": at}
+        moment = {"at_version": at} if is_version(at) else {"at_timestamp": at}
     scan = table.scan(columns, limit=limit, **moment)
     if where is not None:
         scan = scan.filter(_filter(where, table.scan(**moment).schema))
