@@ -17,7 +17,7 @@ import pytest
 import lakeport
 from lakeport.errors import NotFoundError, UnauthenticatedError, UnavailableError
 from tests.auth.certificates import Authority
-from tests.cli.processes import PATIENCE, run, serving
+from tests.cli.processes import PATIENCE, run, running, serving
 from tests.cli.served.tank import BATCHES, ROWS
 
 TANK = "tank:catalog"
@@ -214,6 +214,20 @@ def test_sigterm_lets_a_slow_reader_finish_and_refuses_others() -> None:
 
 def test_a_stream_beyond_the_limit_of_the_drain_fails_and_is_never_short() -> None:
     with serving(TANK, "--drain", "0.1") as server:
+        with lakeport.connect(server.location) as client:
+            reader = client.table("s.water").scan().to_reader()
+            reader.read_next_batch()
+
+            server.send(signal.SIGTERM)
+
+            assert server.wait() == 0
+            with pytest.raises(UnavailableError):
+                reader.read_all()
+
+
+def test_a_script_ends_after_the_drain_although_a_client_holds_a_stream() -> None:
+    script = "lakeport.serve(tank.catalog, location='grpc://127.0.0.1:0', drain=0.1)"
+    with running([sys.executable, "-c", f"import lakeport, tank; {script}"]) as server:
         with lakeport.connect(server.location) as client:
             reader = client.table("s.water").scan().to_reader()
             reader.read_next_batch()

@@ -17,7 +17,7 @@ from lakeport.airport.attach import attach_statement
 from lakeport.airport.calls import Calls
 from lakeport.airport.headers import MIDDLEWARE, HeaderMiddlewareFactory
 from lakeport.airport.host import REUSE_CONNECTION, Host
-from lakeport.airport.lifetime import DRAIN, serve_until_signalled
+from lakeport.airport.lifetime import DRAIN, leave, serve_until_signalled
 from lakeport.airport.limits import DEFAULT_LIMITS, Limits
 from lakeport.airport.observer import Observer
 from lakeport.airport.registry import CatalogSource, Registry
@@ -256,10 +256,13 @@ def serve(
     """Serve until interrupted (SIGINT or SIGTERM): the last line of a script.
 
     Takes the options of `Server`, and prints how to attach what it serves. Calls that run when the
-    signal comes may finish within `drain` seconds; a second signal ends them at once.
+    signal comes may finish within `drain` seconds; a second signal ends them at once. The process
+    ends here if a client holds a stream even then.
     """
     with Server(catalogs, location=location, **options) as server:
-        serve_until_signalled(server, ready=lambda: _announce(server), drain=drain)
+        finished = serve_until_signalled(server, ready=lambda: _announce(server), drain=drain)
+    if not finished:
+        leave()
 
 
 def _announce(server: Server) -> None:
