@@ -111,6 +111,8 @@ def test_serve_speaks_tls_and_may_ask_clients_for_certificates(tmp_path: Path) -
         (["memory:", "--metrics-listen", "nonsense"], "is not host:port"),
         (["a=memory:", "b=memory:", "--name", "c"], "--name names one LAKE"),
         (["@/nowhere"], "cannot be read"),
+        (["memory:", "--main-as", "main"], "main_as must be another name than 'main'"),
+        (["memory:", "--main-as", ""], "the name of a schema"),
     ],
 )
 def test_a_wrong_call_is_one_sentence_and_exit_code_one(
@@ -146,6 +148,18 @@ def test_a_catalog_of_ones_own_that_fails_is_one_sentence(
 
     assert result.exit_code == 1
     assert sentence in result.stderr
+
+
+def test_flags_of_lakes_win_over_the_configuration(
+    lakeport_command: Command, tmp_path: Path
+) -> None:
+    config = tmp_path / "lakeport.toml"
+    config.write_text('[[lake]]\nuri = "memory:"\nmain_as = "base"\n')
+
+    result = lakeport_command("serve", "--config", str(config), "--main-as", "main")
+
+    assert result.exit_code == 1
+    assert "main_as must be another name than 'main'" in result.stderr
 
 
 def test_a_password_on_the_command_line_is_warned_about_and_never_shown(

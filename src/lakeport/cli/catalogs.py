@@ -13,8 +13,10 @@ from lakeport.catalog import Catalog
 from lakeport.cli.config import LakeSettings, SparkSettings
 from lakeport.cli.places import MEMORY, is_lake, load_object, resolve_uri, shown
 from lakeport.cli.spark import spark_session
+from lakeport.ducklake import Lake
 from lakeport.errors import LakeportError
 from lakeport.lakehouse import LakeCatalog
+from lakeport.lakehouse.naming import check_main_as
 from lakeport.memory import MemoryCatalog
 
 if TYPE_CHECKING:
@@ -93,6 +95,8 @@ class Catalogs:
         """The catalogs of these settings; they become ours if nothing fails inside."""
         kept = {name: c for name, c in self._opened.items() if lakes.get(name) == self._lakes[name]}
         fresh: dict[str, Catalog] = {}
+        for name in lakes.keys() - kept.keys():
+            _check(lakes[name])
         try:
             for name, lake in lakes.items():
                 if name not in kept:
@@ -122,6 +126,14 @@ class Catalogs:
             metadata_schema=lake.metadata_schema,
             direct_reads=lake.direct_reads,
         )
+
+
+def _check(lake: LakeSettings) -> None:
+    """Refuse what cannot be served before Spark is started for it."""
+    check_main_as(lake.main_as)
+    place = resolve_uri(lake.uri)
+    if is_lake(place):
+        Lake.open(place, data_path=lake.data_path, metadata_schema=lake.metadata_schema).close()
 
 
 def _close(catalogs: Mapping[str, Catalog]) -> None:

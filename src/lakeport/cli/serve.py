@@ -113,23 +113,27 @@ def serve(
         "spark": {"master": master},
         "log": {"level": log_level and log_level.upper(), "format": log_format},
     }
-    options = {"name": name, "main_as": main_as, "direct_reads": direct_reads}
+    lake_flags = {"main_as": main_as, "direct_reads": direct_reads}
     if name is not None and len(lakes or []) != 1:
         raise DefinitionError("--name names one LAKE: write name=LAKE for several")
-    arguments = [parse_argument(lake, **options) for lake in lakes or []]
-    run_server(arguments, lambda: load_settings(config, **flags), reloads=config is not None)
+    arguments = [parse_argument(lake, name=name) for lake in lakes or []]
+
+    def load() -> Settings:
+        settings = load_settings(config, **flags)
+        told = {key: value for key, value in lake_flags.items() if value is not None}
+        every = [lake.model_copy(update=told) for lake in [*settings.lake, *arguments]]
+        return settings.model_copy(update={"lake": every})
+
+    run_server(load, reloads=config is not None)
 
 
-def run_server(
-    arguments: Iterable[LakeSettings], load: Callable[[], Settings], *, reloads: bool
-) -> None:
-    """Serve what the arguments and the settings name, until a signal ends it."""
+def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
+    """Serve what the settings name, until a signal ends it."""
     settings = load()
-    fixed = list(arguments)
     tokens = read_tokens(settings.server.token_file) if settings.server.token_file else {}
 
     def wanted(now: Settings) -> dict[str, LakeSettings]:
-        found = named([*now.lake, *fixed])
+        found = named(now.lake)
         log_to_stderr(settings.log, secrets=[*tokens, *_passwords(found.values())])
         return found
 
