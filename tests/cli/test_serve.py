@@ -15,7 +15,9 @@ import pyarrow as pa
 import pytest
 
 import lakeport
+from lakeport.airport import Server
 from lakeport.errors import NotFoundError, UnauthenticatedError, UnavailableError
+from lakeport.memory import MemoryCatalog
 from tests.auth.certificates import Authority
 from tests.cli.processes import PATIENCE, run, running, serving
 from tests.cli.served.tank import BATCHES, ROWS
@@ -160,6 +162,17 @@ def test_flags_of_lakes_win_over_the_configuration(
 
     assert result.exit_code == 1
     assert "main_as must be another name than 'main'" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["serve", "memory:"], ["demo"]])
+def test_a_port_that_is_taken_is_told(lakeport_command: Command, arguments: list[str]) -> None:
+    with Server(MemoryCatalog()) as other:
+        result = lakeport_command(*arguments, "--listen", f"127.0.0.1:{other.port}")
+
+        assert result.exit_code == 1
+        assert f"cannot listen on {other.location}: the port is in use" in result.stderr
+        with pytest.raises(UnavailableError, match="the port is in use"):
+            Server(MemoryCatalog(), location=other.location).start()
 
 
 def test_a_password_on_the_command_line_is_warned_about_and_never_shown(

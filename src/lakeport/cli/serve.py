@@ -11,6 +11,7 @@ import typer
 
 from lakeport.airport import Server
 from lakeport.airport.lifetime import leave, serve_until_signalled
+from lakeport.airport.listening import check_listening, check_location
 from lakeport.auth import TlsConfig, TokenTable
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import Catalogs
@@ -140,11 +141,15 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     lakes = wanted(settings)
     if not lakes:
         raise DefinitionError("there is nothing to serve: name a LAKE, or a file with --config")
+    tls = _tls_config(settings.server)
+    scheme = "grpc" if tls is None else "grpc+tls"
+    location = check_location(f"{scheme}://{settings.server.listen}", tls)
+    check_listening(location)
     metrics = Metrics()
     with ExitStack() as stack:
         catalogs = stack.enter_context(Catalogs(settings.spark))
         opened = catalogs.open(lakes)
-        server = _server(settings.server, opened, tokens, metrics)
+        server = _server(settings.server, opened, location, tls, tokens, metrics)
         watch_spark(metrics, catalogs)
         stack.enter_context(server)
         side = settings.server.metrics_listen
@@ -171,12 +176,16 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
 
 
 def _server(
-    settings: ServerSettings, catalogs: Any, tokens: dict[str, str], metrics: Metrics
+    settings: ServerSettings,
+    catalogs: Any,
+    location: str,
+    tls: TlsConfig | None,
+    tokens: dict[str, str],
+    metrics: Metrics,
 ) -> Server:
-    tls = _tls_config(settings)
     return Server(
         catalogs,
-        location=f"{'grpc' if tls is None else 'grpc+tls'}://{settings.listen}",
+        location=location,
         auth=TokenTable(tokens) if tokens else None,
         tls=tls,
         advertise=settings.advertise,
