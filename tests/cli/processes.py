@@ -19,7 +19,8 @@ SERVED = str(Path(__file__).parent / "served")
 
 def environment(**variables: str) -> dict[str, str]:
     """The environment of a command that finds the catalogs of the tests."""
-    return {**os.environ, "PYTHONPATH": SERVED, **variables}
+    path = os.pathsep.join(filter(None, [SERVED, os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, **variables}
 
 
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -98,7 +99,13 @@ class Serving:
 @contextmanager
 def serving(*arguments: str, **variables: str) -> Iterator[Serving]:
     """Serve on a free port; a server that still runs at the end must end well."""
-    command = [*COMMAND, "serve", *arguments, "--listen", "127.0.0.1:0"]
+    with running([*COMMAND, "serve", *arguments, "--listen", "127.0.0.1:0"], **variables) as server:
+        yield server
+
+
+@contextmanager
+def running(command: list[str], **variables: str) -> Iterator[Serving]:
+    """Run a command that serves until it is told to stop."""
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

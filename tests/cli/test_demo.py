@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from lakeport.errors import DefinitionError
+
 Command = Callable[..., Any]
 
 
@@ -39,8 +41,25 @@ def test_a_lake_that_is_there_is_not_overwritten(lakeport_command: Command, tmp_
     assert (tmp_path / "demo.ducklake").read_text() == "precious"
 
 
-def test_the_demo_needs_a_folder_that_exists(lakeport_command: Command) -> None:
-    result = lakeport_command("demo", "--once", "--folder", "/nowhere")
+def test_the_folder_is_made(
+    lakeport_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(folder: Path) -> Path:
+        raise DefinitionError(f"it is {'there' if folder.is_dir() else 'missing'}")
+
+    monkeypatch.setattr("lakeport.cli.demo.make_lake", stop)
+
+    result = lakeport_command("demo", "--once", "--folder", str(tmp_path / "new" / "rental"))
+
+    assert "it is there" in result.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(
+    lakeport_command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+
+    result = lakeport_command("demo", "--once", "--folder", str(tmp_path / "file" / "rental"))
 
     assert result.exit_code == 1
-    assert "there is no folder '/nowhere'" in result.stderr
+    assert "rental cannot be made" in result.stderr

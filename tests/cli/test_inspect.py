@@ -118,6 +118,9 @@ def test_the_path_of_a_file_or_a_file_with_the_location_is_enough(
         (["/nowhere/x.ducklake"], "there is no catalog database"),
         (["LAKE", "nothing"], "there is no table main.nothing"),
         (["LAKE", "--at", "99"], "there is no snapshot 99"),
+        (["LAKE", "--at", "²"], "'²' is not a timestamp"),
+        (["LAKE", "--at", "2027-02-30 00:00:00"], "is not a timestamp"),
+        (["LAKE", "--at", "1999-01-01"], "there is no snapshot at or before 1999-01-01"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(

@@ -65,6 +65,49 @@ def test_the_first_rows_are_printed_with_a_note(location: str, lakeport_command:
     assert "tags" not in result.stdout
 
 
+def test_what_a_server_says_steers_neither_markup_nor_terminal(lakeport_command: Command) -> None:
+    schema = pa.schema([pa.field("[/x]", pa.string(), metadata={"comment": "see [/docs]"})])
+    rows = pa.table([pa.array(["a\\[/b]", "\x1b[31mred"])], schema=schema)
+    catalog = CatalogBuilder("c").schema("s")
+    catalog.table("odd", rows, comment="see [/docs] \x1b[2J")
+    with Server(catalog.build()) as server:
+        results = [
+            lakeport_command("query", server.location, *arguments)
+            for arguments in ([], ["odd", "--describe"], ["odd"])
+        ]
+
+    assert [result.exit_code for result in results] == [0, 0, 0], results
+    listed, described, shown = (result.stdout for result in results)
+    assert "see [/docs]" in listed
+    assert "see [/docs]" in described
+    assert "[/x]" in described
+    assert "│ a\\[/b]" in shown
+    assert "\x1b" not in listed + described + shown
+
+
+def test_times_that_python_has_not_are_shown(lakeport_command: Command) -> None:
+    ends = pa.array([2**63 - 1, -(2**63) + 1, None], pa.int64())
+    days = pa.array([2**31 - 1, 0, 10**8], pa.int32())
+    rows = pa.table(
+        {
+            "at": ends.view(pa.timestamp("us")),
+            "instant": ends.view(pa.timestamp("us", "UTC")),
+            "day": days.view(pa.date32()),
+            "several": pa.array([[2**63 - 1]] * 3).cast(pa.list_(pa.timestamp("us"))),
+        }
+    )
+    with Server(CatalogBuilder("c").schema("s").table("ends", rows).build()) as server:
+        result = lakeport_command("query", server.location, "ends")
+
+    assert result.exit_code == 0, result.stderr
+    lines = [line.split() for line in result.stdout.splitlines() if line.startswith("│")]
+    assert [line[1::2] for line in lines] == [
+        ["infinity", "infinity", "infinity", "[infinity]"],
+        ["-infinity", "-infinity", "1970-01-01", "[infinity]"],
+        ["NULL", "NULL", "275760-09-13", "[infinity]"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("where", "ids"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -14,9 +15,11 @@ import pyarrow as pa
 import pytest
 
 import lakeport
+from lakeport.airport import Server
 from lakeport.errors import NotFoundError, UnauthenticatedError, UnavailableError
+from lakeport.memory import MemoryCatalog
 from tests.auth.certificates import Authority
-from tests.cli.processes import PATIENCE, run, serving
+from tests.cli.processes import PATIENCE, run, running, serving
 from tests.cli.served.tank import BATCHES, ROWS
 
 TANK = "tank:catalog"
@@ -29,6 +32,8 @@ def test_serve_memory_serves_an_empty_catalog_that_can_be_filled() -> None:
         client.create_table_as("shop", "orders", pa.table({"id": [1, 2, 3]}))
 
         assert client.table("shop.orders").scan().count() == 3
+        # DuckDB has a database called memory, so that this name could not be attached.
+        server.out.wait_for("ATTACH 'lake' AS lake (TYPE airport")
 
 
 def test_serve_takes_several_catalogs_and_names_those_without_a_name() -> None:
@@ -37,7 +42,7 @@ def test_serve_takes_several_catalogs_and_names_those_without_a_name() -> None:
             names = [row["name"] for row in client.databases()]
         told = "\n".join(server.out.all)
 
-    assert names == ["one", "catalog", "memory"]
+    assert names == ["one", "catalog", "lake"]
     assert "ATTACH 'one' AS one (TYPE airport, LOCATION 'grpc://127.0.0.1:" in told
     assert "s  " in told
 
@@ -108,6 +113,8 @@ def test_serve_speaks_tls_and_may_ask_clients_for_certificates(tmp_path: Path) -
         (["memory:", "--metrics-listen", "nonsense"], "is not host:port"),
         (["a=memory:", "b=memory:", "--name", "c"], "--name names one LAKE"),
         (["@/nowhere"], "cannot be read"),
+        (["memory:", "--main-as", "main"], "main_as must be another name than 'main'"),
+        (["memory:", "--main-as", ""], "the name of a schema"),
     ],
 )
 def test_a_wrong_call_is_one_sentence_and_exit_code_one(
@@ -118,6 +125,54 @@ def test_a_wrong_call_is_one_sentence_and_exit_code_one(
     assert result.exit_code == 1
     assert sentence in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("def catalog(): raise ValueError('no water')", "cannot be loaded: ValueError: no water"),
+        ("def catalog(: pass", "cannot be loaded: SyntaxError: "),
+        ("raise RuntimeError", "cannot be loaded: RuntimeError\n"),
+    ],
+)
+def test_a_catalog_of_ones_own_that_fails_is_one_sentence(
+    lakeport_command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    sentence: str,
+) -> None:
+    (tmp_path / "leaking.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "leaking", raising=False)
+
+    result = lakeport_command("serve", "--listen", "127.0.0.1:0", "leaking:catalog")
+
+    assert result.exit_code == 1
+    assert sentence in result.stderr
+
+
+def test_flags_of_lakes_win_over_the_configuration(
+    lakeport_command: Command, tmp_path: Path
+) -> None:
+    config = tmp_path / "lakeport.toml"
+    config.write_text('[[lake]]\nuri = "memory:"\nmain_as = "base"\n')
+
+    result = lakeport_command("serve", "--config", str(config), "--main-as", "main")
+
+    assert result.exit_code == 1
+    assert "main_as must be another name than 'main'" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["serve", "memory:"], ["demo"]])
+def test_a_port_that_is_taken_is_told(lakeport_command: Command, arguments: list[str]) -> None:
+    with Server(MemoryCatalog()) as other:
+        result = lakeport_command(*arguments, "--listen", f"127.0.0.1:{other.port}")
+
+        assert result.exit_code == 1
+        assert f"cannot listen on {other.location}: the port is in use" in result.stderr
+        with pytest.raises(UnavailableError, match="the port is in use"):
+            Server(MemoryCatalog(), location=other.location).start()
 
 
 def test_a_password_on_the_command_line_is_warned_about_and_never_shown(
@@ -150,7 +205,9 @@ def test_the_help_of_every_command_has_examples(lakeport_command: Command, comma
     result = lakeport_command(command, "--help")
 
     assert result.exit_code == 0
-    assert f"lakeport {command} " in result.stdout
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    # The line of the usage begins with "Usage:".
+    assert any(line.startswith(f"lakeport {command}") for line in lines), lines
     assert command in lakeport_command("--help").stdout
 
 
@@ -184,6 +241,20 @@ def test_sigterm_lets_a_slow_reader_finish_and_refuses_others() -> None:
 
 def test_a_stream_beyond_the_limit_of_the_drain_fails_and_is_never_short() -> None:
     with serving(TANK, "--drain", "0.1") as server:
+        with lakeport.connect(server.location) as client:
+            reader = client.table("s.water").scan().to_reader()
+            reader.read_next_batch()
+
+            server.send(signal.SIGTERM)
+
+            assert server.wait() == 0
+            with pytest.raises(UnavailableError):
+                reader.read_all()
+
+
+def test_a_script_ends_after_the_drain_although_a_client_holds_a_stream() -> None:
+    script = "lakeport.serve(tank.catalog, location='grpc://127.0.0.1:0', drain=0.1)"
+    with running([sys.executable, "-c", f"import lakeport, tank; {script}"]) as server:
         with lakeport.connect(server.location) as client:
             reader = client.table("s.water").scan().to_reader()
             reader.read_next_batch()
@@ -253,13 +324,18 @@ def test_sighup_reads_the_lakes_again_and_a_broken_file_changes_nothing(tmp_path
 
             write("kept", more='[[lake]]\nname = "x"\nurl = "memory:"')
             server.send(signal.SIGHUP)
-            broken = json.loads(server.log.wait_for("stay as they are"))
+            broken = json.loads(server.log.wait_for("there is no such key"))
+
+            write("kept", more='[[lake]]\nname = "x"\nuri = "faulty:catalog"')
+            server.send(signal.SIGHUP)
+            faulty = json.loads(server.log.wait_for("the tank is dry"))
             still = [row["name"] for row in client.databases()]
 
     assert (entry["added"], entry["removed"], entry["changed"]) == (["new"], ["gone"], [])
     assert names == still == ["kept", "new", "fixed"]
     assert schemas == ["s"]
-    assert broken["level"] == "ERROR"
+    assert broken["level"] == faulty["level"] == "ERROR"
+    assert "the catalogs stay as they are" in faulty["message"]
     assert "lake.2.url: there is no such key" in broken["message"]
 
 

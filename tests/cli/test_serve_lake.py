@@ -30,7 +30,8 @@ def test_a_lake_is_served_measured_reloaded_and_drained(
     other.detach()
     config = tmp_path / "lakeport.toml"
     first = f'[[lake]]\nname = "rental"\nuri = "{lake.uri}"\nmain_as = "base"\n'
-    config.write_text(f'{first}[log]\nformat = "json"\n')
+    log = '[log]\nformat = "json"\nlevel = "DEBUG"\n'
+    config.write_text(f"{first}{log}")
 
     arguments = ["--config", str(config), "--master", "local[2]", "--drain", str(PATIENCE)]
     with serving(*arguments, "--metrics-listen", "127.0.0.1:0") as server:
@@ -43,7 +44,7 @@ def test_a_lake_is_served_measured_reloaded_and_drained(
             figures = get(f"{url}/metrics")[1]
 
             second = f'[[lake]]\nname = "other"\nuri = "{other.uri}"\n'
-            config.write_text(f'{first}{second}[log]\nformat = "json"\n')
+            config.write_text(f"{first}{second}{log}")
             server.send(signal.SIGHUP)
             server.log.wait_for("reloaded")
             with lakeport.connect(server.location, catalog="other") as late:
@@ -60,5 +61,5 @@ def test_a_lake_is_served_measured_reloaded_and_drained(
     assert "base (main)" in told
     assert "lakeport_spark_scans 0.0" in figures
     assert "lakeport_spark_jobs_active" in figures
-    for line in server.log.all:
-        json.loads(line)
+    entries = [json.loads(line) for line in server.log.all]
+    assert "lakeport.jvm" in {entry["logger"] for entry in entries}

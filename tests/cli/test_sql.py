@@ -70,11 +70,25 @@ def test_a_result_of_an_older_snapshot_is_saved(
         assert pq.read_table(file).to_pydict() == {"id": list(range(rows))}
 
 
+def test_columns_of_the_same_name_are_numbered(
+    spark: Any, uri: str, lakeport_command: Command
+) -> None:
+    query = "SELECT * FROM trips a JOIN trips b ON a.id = b.id + 1 WHERE a.id = 7"
+
+    result = lakeport_command("sql", uri, query)
+
+    assert result.exit_code == 0, result.stderr
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["┃", "id", "┃", "station", "┃", "id_1", "┃", "station_1", "┃"] in lines
+    assert "│ 7 │ station 1 │ 6 │ station 0 │" in " ".join(result.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
         ("SELECT * FROM nothing", "TABLE_OR_VIEW_NOT_FOUND"),
-        ("SELEC", "PARSE_SYNTAX_ERROR"),
+        ("SELEC 1", "PARSE_SYNTAX_ERROR"),
+        ("DROP TABLE trips", "this is not one query"),
         ("SELECT assert_true(id < 5) FROM trips", "is not true"),
     ],
 )

@@ -119,6 +119,11 @@ def test_time_travel_by_timestamp_and_by_version(kind: str, make_lake: LakeMaker
             ours.table("t", version=99)
         with pytest.raises(InvalidArgumentError):
             ours.table("t", version=1, timestamp=snapshots[1].time)
+        for later in ("2999-01-01", "2999-01-01 00:00", "2999-01-01T00:00:00+99", "infinity"):
+            assert ours.snapshot(timestamp=later).id == 4
+        for nonsense in ("soon", "", "2027-02-30 00:00:00", "²"):
+            with pytest.raises(InvalidArgumentError, match="is not a timestamp"):
+                ours.table("t", timestamp=nonsense)
         with pytest.raises(NotFoundError, match=r"no table main\.t at snapshot 0"):
             ours.table("t", version=0)
     with lake.open(snapshot=2) as pinned:

@@ -17,8 +17,9 @@ from lakeport.airport.attach import attach_statement
 from lakeport.airport.calls import Calls
 from lakeport.airport.headers import MIDDLEWARE, HeaderMiddlewareFactory
 from lakeport.airport.host import REUSE_CONNECTION, Host
-from lakeport.airport.lifetime import DRAIN, serve_until_signalled
+from lakeport.airport.lifetime import DRAIN, leave, serve_until_signalled
 from lakeport.airport.limits import DEFAULT_LIMITS, Limits
+from lakeport.airport.listening import check_listening, check_location
 from lakeport.airport.observer import Observer
 from lakeport.airport.registry import CatalogSource, Registry
 from lakeport.airport.service import FlightService
@@ -83,7 +84,7 @@ class Server:
             raise DefinitionError("batch_rows and max_message_size must be positive")
         if compression not in {None, "lz4", "zstd"}:
             raise DefinitionError(f"compression must be 'lz4' or 'zstd', not {compression!r}")
-        self._requested = _check_location(location, tls)
+        self._requested = check_location(location, tls)
         self._tls = tls.load() if tls is not None else None
         self._advertise = advertise
         self._authenticator = authenticator_of(auth)
@@ -117,6 +118,7 @@ class Server:
                     **self._tls_options(),
                 )
             except (OSError, pa.ArrowException) as error:
+                check_listening(self._requested)
                 raise UnavailableError(f"cannot listen on {self._requested}: {error}") from None
             self._host, self._service = host, service
         return self
@@ -256,10 +258,13 @@ def serve(
     """Serve until interrupted (SIGINT or SIGTERM): the last line of a script.
 
     Takes the options of `Server`, and prints how to attach what it serves. Calls that run when the
-    signal comes may finish within `drain` seconds; a second signal ends them at once.
+    signal comes may finish within `drain` seconds; a second signal ends them at once. The process
+    ends here if a client holds a stream even then.
     """
     with Server(catalogs, location=location, **options) as server:
-        serve_until_signalled(server, ready=lambda: _announce(server), drain=drain)
+        finished = serve_until_signalled(server, ready=lambda: _announce(server), drain=drain)
+    if not finished:
+        leave()
 
 
 def _announce(server: Server) -> None:
@@ -267,25 +272,6 @@ def _announce(server: Server) -> None:
     print("  INSTALL airport FROM community; LOAD airport;")  # noqa: T201
     for name in server.catalog_names():
         print(f"  {attach_statement(name or 'lake', server.location)}", flush=True)  # noqa: T201
-
-
-def _check_location(location: str | None, tls: TlsConfig | None) -> str:
-    if location is None:
-        return f"{'grpc' if tls is None else 'grpc+tls'}://127.0.0.1:0"
-    try:
-        parts = urlsplit(location)
-        port = parts.port
-    except ValueError:
-        raise DefinitionError(f"{location!r} is not a location") from None
-    if parts.scheme not in {"grpc", "grpc+tcp", "grpc+tls"} or not parts.hostname or port is None:
-        raise DefinitionError(f"{location!r} is not a location such as grpc://127.0.0.1:8815")
-    if parts.scheme == "grpc+tls" and tls is None:
-        raise DefinitionError(f"{location} needs tls=TlsConfig(certificate=…, key=…)")
-    if parts.scheme != "grpc+tls" and tls is not None:
-        raise DefinitionError(
-            f"with tls=… the location must start with grpc+tls://, not {location}"
-        )
-    return location
 
 
 def _bracketed(hostname: str) -> str:

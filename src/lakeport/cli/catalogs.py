@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -13,8 +13,10 @@ from lakeport.catalog import Catalog
 from lakeport.cli.config import LakeSettings, SparkSettings
 from lakeport.cli.places import MEMORY, is_lake, load_object, resolve_uri, shown
 from lakeport.cli.spark import spark_session
+from lakeport.ducklake import Lake
 from lakeport.errors import LakeportError
 from lakeport.lakehouse import LakeCatalog
+from lakeport.lakehouse.naming import check_main_as
 from lakeport.memory import MemoryCatalog
 
 if TYPE_CHECKING:
@@ -62,24 +64,15 @@ class Catalogs:
 
         If one cannot be opened, nothing changes.
         """
-        kept = {name: c for name, c in self._opened.items() if lakes.get(name) == self._lakes[name]}
-        fresh: dict[str, Catalog] = {}
-        try:
-            for name, lake in lakes.items():
-                if name not in kept:
-                    fresh[name] = self._open(lake)
-        except Exception:
-            _close(fresh)
-            raise
-        self._lakes = dict(lakes)
-        self._opened = {name: (kept if name in kept else fresh)[name] for name in lakes}
-        return self._opened
+        with self._opening(lakes) as opened:
+            return opened
 
     def reload(self, server: Server, read: Callable[[], Mapping[str, LakeSettings]]) -> None:
         """Serve what the settings say now; if they are wrong, go on as before and say why."""
         before, were = self._lakes, self._opened
         try:
-            server.replace_catalogs(self.open(read()))
+            with self._opening(read()) as opened:
+                server.replace_catalogs(opened)
         except LakeportError as error:
             _log.error("the catalogs stay as they are: %s", error)
             return
@@ -96,6 +89,24 @@ class Catalogs:
                 ),
             },
         )
+
+    @contextmanager
+    def _opening(self, lakes: Mapping[str, LakeSettings]) -> Iterator[dict[str, Catalog]]:
+        """The catalogs of these settings; they become ours if nothing fails inside."""
+        kept = {name: c for name, c in self._opened.items() if lakes.get(name) == self._lakes[name]}
+        fresh: dict[str, Catalog] = {}
+        for name in lakes.keys() - kept.keys():
+            _check(lakes[name])
+        try:
+            for name, lake in lakes.items():
+                if name not in kept:
+                    fresh[name] = self._open(lake)
+            opened = {name: (kept if name in kept else fresh)[name] for name in lakes}
+            yield opened
+        except Exception:
+            _close(fresh)
+            raise
+        self._lakes, self._opened = dict(lakes), opened
 
     def _open(self, lake: LakeSettings) -> Catalog:
         place = resolve_uri(lake.uri)
@@ -115,6 +126,14 @@ class Catalogs:
             metadata_schema=lake.metadata_schema,
             direct_reads=lake.direct_reads,
         )
+
+
+def _check(lake: LakeSettings) -> None:
+    """Refuse what cannot be served before Spark is started for it."""
+    check_main_as(lake.main_as)
+    place = resolve_uri(lake.uri)
+    if is_lake(place):
+        Lake.open(place, data_path=lake.data_path, metadata_schema=lake.metadata_schema).close()
 
 
 def _close(catalogs: Mapping[str, Catalog]) -> None:

@@ -16,6 +16,7 @@ from rich.console import Console
 from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
 from lakeport.airport.lifetime import leave, serve_until_signalled
+from lakeport.airport.listening import check_listening, check_location
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import Catalogs
 from lakeport.cli.config import LakeSettings, SparkSettings
@@ -51,12 +52,13 @@ def demo(
       lakeport demo --folder rental --listen 0.0.0.0:8815
     """
     console = make_console()
-    location = "grpc://127.0.0.1:0" if once else f"grpc://{listen}"
+    location = check_location("grpc://127.0.0.1:0" if once else f"grpc://{listen}")
+    check_listening(location)
     with ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="lakeport-demo-")))
-        elif not folder.is_dir():
-            raise DefinitionError(f"there is no folder {str(folder)!r}")
+        else:
+            _make_folder(folder)
         with console.status("Making a lake …"):
             lakes = {"demo": LakeSettings(uri=str(make_lake(folder.resolve())), name="demo")}
         catalogs = stack.enter_context(Catalogs(SparkSettings(master=master)))
@@ -73,6 +75,13 @@ def demo(
         )
     if not finished:
         leave()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DefinitionError(f"{folder} cannot be made: {error.strerror}") from None
 
 
 def _show_queries(console: Console, client: Client) -> None:

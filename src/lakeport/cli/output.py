@@ -11,14 +11,18 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from lakeport.ducklake import Column, kernel
 from lakeport.errors import DefinitionError, UnsupportedError
 
 __all__ = [
     "ROWS_SHOWN",
+    "cell",
     "check_output",
     "make_console",
     "plain_table",
+    "printable",
     "save_rows",
     "show_rows",
     "size_text",
@@ -58,9 +62,11 @@ def show_rows(
 ) -> None:
     """Print the first rows, and whether there are more."""
     found = _first(rows, most + 1)
-    table = Table(*(_text(name) for name in rows.schema.names))
-    for row in found.slice(0, most).to_pylist(maps_as_pydicts="lossy"):
-        table.add_row(*(_text(value) for value in row.values()))
+    table = Table()
+    for name in rows.schema.names:
+        table.add_column(cell(name))
+    for row in zip(*(_values(column) for column in found.slice(0, most).columns), strict=True):
+        table.add_row(*(cell(value) for value in row))
     console.print(table)
     more = found.num_rows > most
     count = f"{min(found.num_rows, most)} row{'' if found.num_rows == 1 else 's'}"
@@ -75,6 +81,18 @@ def check_output(path: Path | None) -> None:
         raise DefinitionError(f"{path.name!r} must end with .parquet, .csv or .arrow")
     if not path.parent.is_dir():
         raise DefinitionError(f"there is no folder {str(path.parent)!r}")
+
+
+def cell(value: Any) -> Text:
+    """A value in a table: what others wrote steers neither the terminal nor the markup."""
+    text = "NULL" if value is None else str(value)
+    shortened = text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+    return Text(printable(shortened))
+
+
+def printable(text: str) -> str:
+    """The text without what would steer a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def save_rows(rows: pa.RecordBatchReader, path: Path) -> int:
@@ -117,11 +135,13 @@ def _first(rows: pa.RecordBatchReader, count: int) -> pa.Table:
     return pa.Table.from_batches(batches, rows.schema)
 
 
-def _text(value: Any) -> str:
-    text = "NULL" if value is None else str(value)
-    shortened = text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
-    # What comes from a table must not steer the terminal or the markup.
-    return "".join(c if c.isprintable() else " " for c in shortened).replace("[", r"\[")
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; as DuckDB's text where one is a time that Python has not."""
+    try:
+        return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
+    except OverflowError:
+        text = kernel.cast(kernel.whole(column), Column(id=0, name="value", type="varchar"))
+        return text.to_pylist()  # type: ignore[no-any-return]
 
 
 @contextmanager

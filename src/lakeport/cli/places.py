@@ -90,7 +90,8 @@ def default_name(uri: str) -> str:
     """The name of a catalog whose user gave none: that of its file, database or object."""
     place = resolve_uri(uri)
     if place == MEMORY:
-        return "memory"
+        # Not "memory": DuckDB has a database of that name.
+        return "lake"
     if not is_lake(place):
         return place.rpartition(":")[2]
     location = parse_location(place)
@@ -124,9 +125,13 @@ def load_object(place: str) -> Catalog:
     module_name, _, attribute = place.partition(":")
     try:
         found: Any = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise DefinitionError(f"{place!r} cannot be loaded: {error}") from None
-    catalog = found() if callable(found) and not isinstance(found, Catalog) else found
+        catalog = found() if callable(found) and not isinstance(found, Catalog) else found
+    except Exception as error:
+        # The code of a user may fail with anything, and only this catalog is at fault.
+        reason = str(error).strip().partition("\n")[0]
+        kind = "" if isinstance(error, (ImportError, AttributeError)) else type(error).__name__
+        told = ": ".join(part for part in (kind, reason) if part)
+        raise DefinitionError(f"{place!r} cannot be loaded: {told}") from error
     if not isinstance(catalog, Catalog):
         raise DefinitionError(f"{place!r} is {type(catalog).__name__}, not a catalog")
     return catalog

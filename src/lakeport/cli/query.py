@@ -12,7 +12,16 @@ from rich.console import Console
 from rich.table import Table
 
 from lakeport.airport.client import Client, connect
-from lakeport.cli.output import ROWS_SHOWN, check_output, make_console, save_rows, show_rows
+from lakeport.cli.moments import is_version
+from lakeport.cli.output import (
+    ROWS_SHOWN,
+    cell,
+    check_output,
+    make_console,
+    printable,
+    save_rows,
+    show_rows,
+)
 from lakeport.cli.places import read_token
 from lakeport.ducklake.model import Column
 from lakeport.ducklake.sql_filter import parse_sql_filter
@@ -98,7 +107,7 @@ def _scan(
     table = client.table(name)
     moment: dict[str, Any] = {}
     if at is not None:
-        moment = {"at_version": at} if at.isdigit() else {"at_timestamp": at}
+        moment = {"at_version": at} if is_version(at) else {"at_timestamp": at}
     scan = table.scan(columns, limit=limit, **moment)
     if where is not None:
         scan = scan.filter(_filter(where, table.scan(**moment).schema))
@@ -132,16 +141,16 @@ def _list(console: Console, client: Client, catalog: str) -> None:
     if not catalog and len(databases) > 1:
         table = Table("catalog", "comment")
         for row in client.databases():
-            table.add_row(str(row.get("name", "")), str(row.get("comment", "")))
+            table.add_row(cell(row.get("name", "")), cell(row.get("comment", "")))
         console.print(table)
         console.print("--catalog chooses one of them", style="dim")
         return
     table = Table("schema", "table", "columns", "comment")
     for schema in client.schemas():
         for found in client.tables(schema.name):
-            table.add_row(schema.name, found.name, str(len(found.columns)), found.comment)
+            table.add_row(*map(cell, (schema.name, found.name, len(found.columns), found.comment)))
         for function in client.functions(schema.name):
-            table.add_row(schema.name, f"{function.name}()", "", "")
+            table.add_row(cell(schema.name), cell(f"{function.name}()"), "", "")
     console.print(table)
 
 
@@ -150,14 +159,14 @@ def _describe(console: Console, client: Client, name: str) -> None:
     table = Table("column", "type", "constraint", "default", "comment")
     for column in found.columns:
         table.add_row(
-            column.name,
-            str(column.type),
+            cell(column.name),
+            cell(column.type),
             "NOT NULL" if column.not_null else "",
-            column.default or "",
-            column.comment,
+            cell(column.default or ""),
+            cell(column.comment),
         )
     if found.comment:
-        console.print(found.comment, markup=False)
+        console.print(printable(found.comment), markup=False)
     console.print(table)
 
 

@@ -11,6 +11,7 @@ import typer
 
 from lakeport.airport import Server
 from lakeport.airport.lifetime import leave, serve_until_signalled
+from lakeport.airport.listening import check_listening, check_location
 from lakeport.auth import TlsConfig, TokenTable
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import Catalogs
@@ -113,34 +114,42 @@ def serve(
         "spark": {"master": master},
         "log": {"level": log_level and log_level.upper(), "format": log_format},
     }
-    options = {"name": name, "main_as": main_as, "direct_reads": direct_reads}
+    lake_flags = {"main_as": main_as, "direct_reads": direct_reads}
     if name is not None and len(lakes or []) != 1:
         raise DefinitionError("--name names one LAKE: write name=LAKE for several")
-    arguments = [parse_argument(lake, **options) for lake in lakes or []]
-    run_server(arguments, lambda: load_settings(config, **flags), reloads=config is not None)
+    arguments = [parse_argument(lake, name=name) for lake in lakes or []]
+
+    def load() -> Settings:
+        settings = load_settings(config, **flags)
+        told = {key: value for key, value in lake_flags.items() if value is not None}
+        every = [lake.model_copy(update=told) for lake in [*settings.lake, *arguments]]
+        return settings.model_copy(update={"lake": every})
+
+    run_server(load, reloads=config is not None)
 
 
-def run_server(
-    arguments: Iterable[LakeSettings], load: Callable[[], Settings], *, reloads: bool
-) -> None:
-    """Serve what the arguments and the settings name, until a signal ends it."""
+def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
+    """Serve what the settings name, until a signal ends it."""
     settings = load()
-    fixed = list(arguments)
     tokens = read_tokens(settings.server.token_file) if settings.server.token_file else {}
 
     def wanted(now: Settings) -> dict[str, LakeSettings]:
-        found = named([*now.lake, *fixed])
+        found = named(now.lake)
         log_to_stderr(settings.log, secrets=[*tokens, *_passwords(found.values())])
         return found
 
     lakes = wanted(settings)
     if not lakes:
         raise DefinitionError("there is nothing to serve: name a LAKE, or a file with --config")
+    tls = _tls_config(settings.server)
+    scheme = "grpc" if tls is None else "grpc+tls"
+    location = check_location(f"{scheme}://{settings.server.listen}", tls)
+    check_listening(location)
     metrics = Metrics()
     with ExitStack() as stack:
         catalogs = stack.enter_context(Catalogs(settings.spark))
         opened = catalogs.open(lakes)
-        server = _server(settings.server, opened, tokens, metrics)
+        server = _server(settings.server, opened, location, tls, tokens, metrics)
         watch_spark(metrics, catalogs)
         stack.enter_context(server)
         side = settings.server.metrics_listen
@@ -167,12 +176,16 @@ def run_server(
 
 
 def _server(
-    settings: ServerSettings, catalogs: Any, tokens: dict[str, str], metrics: Metrics
+    settings: ServerSettings,
+    catalogs: Any,
+    location: str,
+    tls: TlsConfig | None,
+    tokens: dict[str, str],
+    metrics: Metrics,
 ) -> Server:
-    tls = _tls_config(settings)
     return Server(
         catalogs,
-        location=f"{'grpc' if tls is None else 'grpc+tls'}://{settings.listen}",
+        location=location,
         auth=TokenTable(tokens) if tokens else None,
         tls=tls,
         advertise=settings.advertise,

@@ -70,7 +70,7 @@ def _is_active() -> bool:
 
 def _started(master: str | None, conf: Mapping[str, Any]) -> SparkSession:
     interrupt = signal.getsignal(signal.SIGINT)
-    said: deque[str] = deque(maxlen=_LINES_KEPT)
+    said = _JvmLines()
     with _own_stderr(said) as console, console.status("Starting Spark …"):
         try:
             return session(master, **conf)
@@ -78,16 +78,46 @@ def _started(master: str | None, conf: Mapping[str, Any]) -> SparkSession:
             raise
         except Exception as error:  # noqa: BLE001
             first_line = str(error).strip().partition("\n")[0]
-            reason = next((line for line in list(said) if _FAILURE.search(line)), first_line)
-            raise UnavailableError(f"Spark did not start: {reason}") from None
+            raise UnavailableError(f"Spark did not start: {said.failure() or first_line}") from None
         finally:
             # PySpark takes Ctrl-C for itself.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, interrupt)
 
 
+class _JvmLines:
+    """What the JVM prints: the last lines are kept until they can be logged, later ones are not."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: deque[str] = deque(maxlen=_LINES_KEPT)
+        self._released = False
+
+    def read(self, descriptor: int) -> None:
+        """Take lines until everybody who writes them has gone."""
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
+            while line := lines.readline(_MAX_LINE):
+                with self._lock:
+                    if self._released:
+                        _log.debug("%s", line.rstrip())
+                    else:
+                        self._kept.append(line.rstrip())
+
+    def failure(self) -> str | None:
+        """The first line that looks like the reason of a failure."""
+        with self._lock:
+            return next((line for line in self._kept if _FAILURE.search(line)), None)
+
+    def release(self) -> None:
+        """Log what was kept, and from now on every line as it comes."""
+        with self._lock:
+            self._released = True
+            while self._kept:
+                _log.debug("%s", self._kept.popleft())
+
+
 @contextmanager
-def _own_stderr(said: deque[str]) -> Iterator[Console]:
+def _own_stderr(said: _JvmLines) -> Iterator[Console]:
     """Let children that are started inside write to the log at DEBUG instead of standard error.
 
     The JVM prints warnings that nobody can act upon, and keeps the standard error it began with.
@@ -96,9 +126,7 @@ def _own_stderr(said: deque[str]) -> Iterator[Console]:
     kept = os.dup(2)
     os.dup2(writing, 2)
     os.close(writing)
-    lines = threading.Thread(
-        target=_log_lines, args=(reading, said), name="lakeport-jvm", daemon=True
-    )
+    lines = threading.Thread(target=said.read, args=(reading,), name="lakeport-jvm", daemon=True)
     lines.start()
     is_terminal = os.isatty(kept)
     with os.fdopen(os.dup(kept), "w", encoding="utf-8") as terminal:
@@ -108,10 +136,5 @@ def _own_stderr(said: deque[str]) -> Iterator[Console]:
             sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
-
-
-def _log_lines(descriptor: int, said: deque[str]) -> None:
-    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
-        while line := lines.readline(_MAX_LINE):
-            said.append(line.rstrip())
-            _log.debug("%s", line.rstrip())
+            # The log goes to standard error: before, every line of it would have come back.
+            said.release()

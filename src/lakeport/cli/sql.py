@@ -18,6 +18,8 @@ from lakeport.cli.output import ROWS_SHOWN, check_output, make_console, save_row
 from lakeport.cli.places import lake_uri
 from lakeport.cli.spark import spark_session
 from lakeport.spark import Lake
+from lakeport.spark.frame_columns import arrow_schema, frame_columns, select
+from lakeport.spark.queries import query as spark_query
 from lakeport.spark.query_errors import query_error
 from lakeport.spark.results import stream_frame
 
@@ -77,17 +79,19 @@ def sql(
 
 
 @contextmanager
-def _result(spark: SparkSession, query: str, shown: int | None) -> Iterator[pa.RecordBatchReader]:
+def _result(spark: SparkSession, text: str, shown: int | None) -> Iterator[pa.RecordBatchReader]:
     """The rows of a query as they come, with a bar that tells how far Spark is."""
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
-        frame = spark.sql(query)
+        frame = spark_query(spark, text)
+        columns = frame_columns(frame.schema)
+        # Columns of the same name can only be told apart by other names.
+        frame = select(frame.toDF(*(column.name for column in columns)), columns)
         if shown is not None:
             # One row more than is shown tells whether there are more.
             frame = frame.limit(shown + 1)
-        with _progress(spark), stream_frame(frame, to_arrow_schema(frame.schema)) as rows:
+        with _progress(spark), stream_frame(frame, arrow_schema(columns)) as rows:
             yield rows
     except PySparkException as error:
         raise query_error(error) from None

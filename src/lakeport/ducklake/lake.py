@@ -25,7 +25,7 @@ from lakeport.ducklake.model import Schema, Snapshot, View
 from lakeport.ducklake.paths import as_directory
 from lakeport.ducklake.queries import Catalog, Row, open_catalog
 from lakeport.ducklake.table import LakeTable
-from lakeport.ducklake.text import ascii_lower, parse_time
+from lakeport.ducklake.text import ascii_lower, parse_moment, parse_time
 from lakeport.ducklake.uri import parse_location
 from lakeport.ducklake.versions import check_version
 from lakeport.errors import InvalidArgumentError, NotFoundError, SnapshotNotFoundError
@@ -274,7 +274,7 @@ class Lake:
             raise InvalidArgumentError("a version and a timestamp cannot both be given")
         if timestamp is None:
             return self._pinned if version is None else version
-        moment = parse_time(timestamp)
+        moment = parse_moment(timestamp)
         rows = self._read(self._catalog.snapshot_times)
         known = [(parse_time(r["snapshot_time"]), r["snapshot_id"]) for r in rows]
         past = [(time, id) for time, id in known if time <= moment]

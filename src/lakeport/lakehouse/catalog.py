@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from lakeport.catalog import CatalogVersion, Schema, TransactionState, check_name
+from lakeport.catalog import CatalogVersion, Schema, TransactionState
 from lakeport.ducklake import S3Secret, Snapshot, SnapshotCache, Storage
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError, NotFoundError
@@ -14,7 +14,7 @@ from lakeport.lakehouse.access import LakeAccess
 from lakeport.lakehouse.directory import Directory
 from lakeport.lakehouse.functions import functions_schema
 from lakeport.lakehouse.moments import begin_transaction, current_snapshot, transaction_snapshot
-from lakeport.lakehouse.naming import MAIN
+from lakeport.lakehouse.naming import MAIN, check_main_as
 from lakeport.lakehouse.schema import PublishedSchema
 from lakeport.lakehouse.sql import LakeSqlFunction
 from lakeport.spark import Lake
@@ -65,8 +65,7 @@ class LakeCatalog:
         metadata_schema: str | None = None,
         storage: Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None = None,
     ) -> None:
-        if main_as is not None and ascii_lower(check_name(main_as, "schema")) == MAIN:
-            raise DefinitionError("main_as must be another name than 'main'")
+        check_main_as(main_as)
         opened = (
             Lake.open(lake, data_path=data_path, metadata_schema=metadata_schema, storage=storage)
             if isinstance(lake, str)

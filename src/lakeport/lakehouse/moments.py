@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import re
 import uuid
-from datetime import UTC, datetime, timedelta
 
 from lakeport.catalog import TimePoint, TimeUnit, current_request
-from lakeport.ducklake import Column, Snapshot, kernel
-from lakeport.errors import CorruptLakeError, InvalidArgumentError
+from lakeport.ducklake import Snapshot
+from lakeport.errors import InvalidArgumentError
 from lakeport.lakehouse.access import LakeAccess
 
 __all__ = ["begin_transaction", "current_snapshot", "snapshot_at", "transaction_snapshot"]
 
 _IDENTIFIER = re.compile(r"(\d{1,18})-[0-9a-f]{32}")
 _VERSION = re.compile(r"\d{1,18}")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_INSTANT = Column(id=0, name="timestamp", type="timestamptz")
 
 
 def current_snapshot(access: LakeAccess) -> Snapshot:
@@ -48,19 +45,7 @@ def transaction_snapshot(identifier: str) -> int | None:
 def snapshot_at(access: LakeAccess, time_point: TimePoint) -> Snapshot:
     """The snapshot of `AT (VERSION => …)` or `AT (TIMESTAMP => …)`."""
     if time_point.unit is TimeUnit.TIMESTAMP:
-        return access.lake.snapshot(timestamp=_moment(time_point.value))
+        return access.lake.snapshot(timestamp=time_point.value)
     if not _VERSION.fullmatch(time_point.value):
         raise InvalidArgumentError(f"{time_point.value[:80]!r} is not the number of a snapshot")
     return access.snapshot(int(time_point.value))
-
-
-def _moment(text: str) -> datetime:
-    """A time as DuckDB reads it; without a zone it is in UTC."""
-    try:
-        microseconds = kernel.literal(text[:200], _INSTANT)[0].value
-    except CorruptLakeError:
-        raise InvalidArgumentError(f"{text[:80]!r} is not a timestamp") from None
-    try:
-        return _EPOCH + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC) if microseconds > 0 else _EPOCH

@@ -10,16 +10,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 
+from lakeport.catalog import check_name
 from lakeport.ducklake import Contents, TableSummary
 from lakeport.ducklake.text import ascii_lower
-from lakeport.errors import InvalidArgumentError, NotFoundError
+from lakeport.errors import DefinitionError, InvalidArgumentError, NotFoundError
 
-__all__ = ["MAIN", "Names", "find_table"]
+__all__ = ["MAIN", "Names", "check_main_as", "find_table"]
 
 MAIN = "main"
 
 _PART = r'"(?:[^"]|"")+"|[^".]+'
 _QUALIFIED = re.compile(rf"\s*({_PART})\s*(?:\.\s*({_PART})\s*)?")
+
+
+def check_main_as(name: str | None) -> None:
+    """Refuse a published name of the schema `main` that clients could not address."""
+    if name is not None and ascii_lower(check_name(name, "schema")) == MAIN:
+        raise DefinitionError("main_as must be another name than 'main'")
 
 
 @dataclass(frozen=True, slots=True)
