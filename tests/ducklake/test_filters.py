@@ -14,9 +14,9 @@ STATEMENTS = (
        CASE WHEN i % 7 = 0 THEN 'nan'::DOUBLE ELSE i * 0.5 END AS d,
        TIMESTAMP '2024-01-01' + INTERVAL (i) DAY AS ts, {'a': i} AS s, i::HUGEINT AS h,
        md5(i::VARCHAR)::UUID AS u, [i, NULL] AS l, MAP {'k' || i % 3: i} AS m,
-       '10:00:00+02'::TIMETZ AS z FROM range(1000) r(i)""",
+       '10:00:00+02'::TIMETZ AS z, (i / 10)::FLOAT AS g FROM range(1000) r(i)""",
     """INSERT INTO t SELECT i, 'w' || i, i, '2030-01-01', {'a': i}, i - (1::HUGEINT << 100), NULL, NULL, NULL,
-       '10:00:00+00' FROM range(5) r(i)""",
+       '10:00:00+00', i FROM range(5) r(i)""",
 )
 FILTERS = (
     "d > 100",
@@ -39,6 +39,10 @@ FILTERS = (
     "h IN (3, 170141183460469231731687303715884105727)",
     "z = '10:00:00+00'",
     "z < '10:00:00+00'::TIMETZ",
+    "g > 0.1::DOUBLE AND id < 5",
+    "g = 1e-1",
+    "g = 0.5::DOUBLE",
+    "g IN (0.1::DOUBLE, 2.0)",
     "l[1] = 3",
     "l[2] IS NOT NULL",
     "l[-1] IS NULL AND id < 2",

@@ -432,3 +432,34 @@ def test_structs_inlined_as_text_keep_what_the_real_implementation_loses(
     assert value["b"].as_py() == b"\x00\xaa"
     assert value["n"]["x"].as_py() == "a\x00'b"
     assert value["i"].as_py() == pa.scalar((1, 2, 0), pa.month_day_nano_interval()).as_py()
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgresql"])
+def test_names_that_only_a_database_takes_for_equal_are_two(
+    kind: str, make_lake: LakeMaker
+) -> None:
+    lake = make_lake(kind)
+    lake.execute(
+        'CREATE TABLE "Ä"(x INTEGER)',
+        'INSERT INTO "Ä" VALUES (1)',
+        'CREATE TABLE "ä"(y INTEGER, z INTEGER)',
+        'INSERT INTO "ä" VALUES (2, 3)',
+        'CREATE SCHEMA "Ö"',
+        'CREATE SCHEMA "ö"',
+        'CREATE TABLE "ö".t(x INTEGER)',
+    )
+    with lake.open() as ours:
+        assert ours.table("Ä").scan().to_table().to_pylist() == [{"x": 1}]
+        assert ours.table("ä").scan().to_table().to_pylist() == [{"y": 2, "z": 3}]
+        assert ours.table("T", "ö").schema.names == ["x"]
+        with pytest.raises(NotFoundError):
+            ours.table("t", "Ö")
+
+
+def test_a_snapshot_tells_its_commit(make_lake: LakeMaker) -> None:
+    lake = make_lake()
+    lake.execute("CREATE TABLE t(id INTEGER)", "INSERT INTO t VALUES (1)")
+    with lake.open() as ours:
+        assert ours.snapshot() == ours.snapshots()[-1]
+        assert ours.snapshot(version=1) == ours.snapshots()[1]
+        assert "created_table" in ours.snapshot(version=1).changes

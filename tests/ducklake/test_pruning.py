@@ -149,7 +149,14 @@ def test_a_filter_may_be_sql(sql: str, at_most: int, table: LakeTable) -> None:
 
 
 def test_wrong_sql_is_refused(table: LakeTable) -> None:
-    for sql in ("i >", "i = 1; DROP TABLE t", "i = 1 ORDER BY i", "i = 'x'::INTEGER"):
+    for sql in (
+        "i >",
+        "i = 1; DROP TABLE t",
+        "i = 1 ORDER BY i",
+        "i > 1 HAVING count(*) > 1",
+        "i > 1 USING SAMPLE 10%",
+        "i = 'x'::INTEGER",
+    ):
         with pytest.raises(InvalidArgumentError):
             table.scan(filter=sql)
     with pytest.raises(NotFoundError, match="nope"):

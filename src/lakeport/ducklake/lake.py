@@ -138,9 +138,9 @@ class Lake:
         """The snapshot of a version or of a moment; the newest one when neither is given."""
         wanted = self._version(version, timestamp)
         rows = self._read(lambda connection: self._catalog.snapshot(connection, wanted))
-        if not rows:
+        if not rows["snapshot"]:
             raise _no_snapshot(wanted)
-        return _snapshot(rows[0])
+        return _snapshot(rows["snapshot"][0], next(iter(rows["changes"]), None))
 
     def contents(
         self, *, version: int | None = None, timestamp: datetime | str | None = None
@@ -213,13 +213,29 @@ class Lake:
             rows = self._read(
                 lambda connection: self._catalog.table(connection, schema, name, wanted)
             )
-            return self._table(rows, wanted, f"{schema}.{name}")
+            return self._table(self._meant(rows, schema, name), wanted, f"{schema}.{name}")
 
         if self._cache is None:
             return look_up()
         if wanted is None:
             wanted = self._read(self._catalog.newest_snapshot)
         return self._cache.remembered((wanted, ascii_lower(schema), ascii_lower(name)), look_up)
+
+    def _meant(self, rows: dict[str, list[Row]], schema: str, name: str) -> dict[str, list[Row]]:
+        """The rows of one table: a database may fold more than the ASCII case of names."""
+        schemas = [
+            r for r in rows["schema"] if ascii_lower(r["schema_name"]) == ascii_lower(schema)
+        ]
+        ids = {row["schema_id"] for row in schemas}
+        tables = [
+            row
+            for row in rows["table"]
+            if row["schema_id"] in ids and ascii_lower(row["table_name"]) == ascii_lower(name)
+        ]
+        if not tables or len(tables) == len(rows["table"]):
+            return {**rows, "schema": schemas, "table": tables}
+        table, snapshot = tables[0]["table_id"], rows["snapshot"][0]["snapshot_id"]
+        return self._read(lambda connection: self._catalog.table_by_id(connection, table, snapshot))
 
     def _table(self, rows: dict[str, list[Row]], wanted: int | None, name: str) -> LakeTable:
         """A table from the rows of its lookup."""

@@ -69,15 +69,17 @@ class Catalog:
         newest = connection.execute(sa.select(sa.func.max(snapshot.c.snapshot_id))).scalar()
         return None if newest is None else int(newest)
 
-    def snapshot(self, connection: sa.Connection, version: int | None) -> list[Row]:
-        """The snapshot of a version, or the newest one; no row if there is none."""
-        rows = self._run(
-            connection,
-            ("snapshot", version is None),
-            lambda: at_snapshot(self.tables, snapshot_id(self.tables, version)),
-            at=version,
-        )
-        return rows["snapshot"]
+    def snapshot(self, connection: sa.Connection, version: int | None) -> dict[str, list[Row]]:
+        """The snapshot of a version, or the newest one, with what its commit says."""
+
+        def build() -> Bundle:
+            at = snapshot_id(self.tables, version)
+            bundle = at_snapshot(self.tables, at)
+            changes = self.tables["snapshot_changes"]
+            bundle.add("changes", changes, CHANGES, changes.c.snapshot_id == at)
+            return bundle
+
+        return self._run(connection, ("snapshot", version is None), build, at=version)
 
     def names(self, connection: sa.Connection, version: int | None) -> dict[str, list[Row]]:
         """Schemas, tables, views and their tags at a snapshot."""

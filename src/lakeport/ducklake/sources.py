@@ -69,6 +69,7 @@ class _ArrowSource:
 
     def __init__(self, storage: Storage, path: str, encryption_key: str | None) -> None:
         options: dict[str, Any] = {}
+        self._is_encrypted = encryption_key is not None
         if encryption_key is not None:
             import pyarrow.parquet.encryption as pe
 
@@ -115,7 +116,8 @@ class _ArrowSource:
         rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         starts = list(accumulate(rows, initial=0))[:-1]
         inside = [g for g, at in enumerate(starts) if at >= start and (end is None or at < end)]
-        if where is not None and len(inside) > 1:
+        # Arrow reads the footer once more for it, and has no key for an encrypted one.
+        if where is not None and len(inside) > 1 and not self._is_encrypted:
             matching = matching_row_groups(self._handle, self.schema, where)
             inside = [group for group in inside if group in matching]
         for _, run in groupby(enumerate(inside), key=lambda item: item[1] - item[0]):

@@ -64,9 +64,8 @@ def parse_sql_filter(text: str, columns: Sequence[Column]) -> Filter:
         raise InvalidArgumentError(f"the filter is not SQL: {document.get('error_message')}")
     statements = document["statements"]
     node = statements[0]["node"]
-    plain = (
-        node["type"] == "SELECT_NODE" and not node["modifiers"] and not node["group_expressions"]
-    )
+    more = ("modifiers", "group_expressions", "having", "qualify", "sample")
+    plain = node["type"] == "SELECT_NODE" and not any(node[clause] for clause in more)
     if len(statements) != 1 or not plain or node["where_clause"] is None:
         raise InvalidArgumentError("the filter is more than one condition")
     return Filter.of(_Translator(columns).expression(node["where_clause"]))
@@ -195,12 +194,14 @@ def _constant(node: Mapping[str, Any]) -> Expression:
     """A value that DuckDB computes from the syntax tree itself, written back as SQL."""
     import duckdb
 
+    value = node.get("value") if node["class"] == "CONSTANT" else None
+    if value is not None and value["type"]["id"] == "DOUBLE" and not value["is_null"]:
+        return lit(float(value["value"]))  # written back as SQL it would be a decimal
     template = json.loads(_scalar("SELECT json_serialize_sql(?)", "SELECT 1"))
     template["statements"][0]["node"]["select_list"] = [node]
     try:
         sql = _scalar("SELECT json_deserialize_sql(?)", json.dumps(template))
-        value = kernel.connection().execute(sql).to_arrow_table().column(0)[0]
-        return lit(value)
+        return lit(kernel.connection().execute(sql).to_arrow_table().column(0)[0])
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise InvalidArgumentError(

@@ -6,7 +6,7 @@ a table that its version lacks reads as empty, so one set of queries serves ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -180,12 +180,6 @@ class CatalogTables:
 
     def __getitem__(self, name: str) -> sa.FromClause:
         return self._sources[name]
-
-    def physical(self, name: str, columns: Sequence[str]) -> sa.TableClause:
-        """A table that is not of the fixed set: inlined data and inlined deletes."""
-        return sa.table(
-            name, *(sa.column(column) for column in columns), schema=self.database.schema
-        )
 
     def visible(self, source: sa.FromClause, snapshot: ColumnElement[int]) -> ColumnElement[bool]:
         """The validity rule: begun at or before the snapshot, and not ended by it."""

@@ -26,7 +26,6 @@ __all__ = [
     "arrow_schema",
     "arrow_type",
     "duckdb_type",
-    "is_nested",
     "normalize",
     "spark_type",
 ]
@@ -121,11 +120,6 @@ def normalize(type_text: str) -> str:
     if text.startswith("geometry"):
         return "geometry"
     return _ALIASES.get(text, text)
-
-
-def is_nested(column: Column) -> bool:
-    """Whether the column is a struct, a list or a map."""
-    return column.type in _NESTED
 
 
 def arrow_type(column: Column) -> pa.DataType:

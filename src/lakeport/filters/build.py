@@ -41,7 +41,7 @@ from lakeport.filters.expressions import (
 )
 from lakeport.filters.literals import lit
 from lakeport.filters.types import BOOLEAN, UNKNOWN, VARCHAR, LogicalType
-from lakeport.filters.values import INTEGER_RANGES
+from lakeport.filters.values import INTEGER_RANGES, to_float32
 from lakeport.filters.visitor import Visitor
 
 __all__ = ["Term", "bind", "col"]
@@ -283,7 +283,7 @@ def _converted(value: Any, type: LogicalType) -> Any:
         raise UnsupportedError("Not a number.")
     try:
         if type.id in ("FLOAT", "DOUBLE"):
-            number: Any = float(value)
+            number: Any = to_float32(float(value)) if type.id == "FLOAT" else float(value)
             exact = number != number or Fraction(number) == Fraction(value)
         else:
             number = int(value) if type.id in INTEGER_RANGES else Decimal(value)
