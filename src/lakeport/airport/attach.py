@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from functools import cache
 
+from lakeport.filters.types import quote_identifier, quote_string
+
 __all__ = ["attach_statement"]
 
 
 def attach_statement(catalog: str, location: str) -> str:
     """ATTACH for a catalog; a name that is no plain identifier is quoted."""
     return (
-        f"ATTACH {_literal(catalog)} AS {_identifier(catalog)} "
-        f"(TYPE airport, LOCATION {_literal(location)});"
+        f"ATTACH {quote_string(catalog)} AS {_identifier(catalog)} "
+        f"(TYPE airport, LOCATION {quote_string(location)});"
     )
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _identifier(text: str) -> str:
     is_plain = text.isidentifier() and text.isascii() and text.lower() not in _keywords()
-    return text if is_plain else '"' + text.replace('"', '""') + '"'
+    return text if is_plain else quote_identifier(text)
 
 
 @cache

@@ -94,6 +94,7 @@ class _Reader:
     def __init__(self, source: Source, request: FileRead) -> None:
         self._request = request
         self._schema = source.schema
+        self._file_fields = list(source.schema)
         self.fields: list[int] = []
         self._check_field_ids()
         self._snapshot_field = self._internal(INTERNAL_SNAPSHOT, INTERNAL_SNAPSHOT_FIELD)
@@ -171,7 +172,7 @@ class _Reader:
     def _maker(self, column: Column | str) -> Maker:
         if isinstance(column, str):
             return self._virtual(column)
-        position = find_child(list(self._schema), column, self._request.names)
+        position = find_child(self._file_fields, column, self._request.names)
         if position is None:
             make = constant(column, self._absent_value(column))
             return lambda _, positions: make(len(positions))

@@ -26,10 +26,12 @@ def row_group_filter(
     names: Mapping[int, NameMapping] | None,
 ) -> pc.Expression | None:
     """What the filter says of the columns of a file, or None if nothing."""
-    held = {}
+    if not filter:
+        return None
+    asked, fields, held = filter.columns, list(schema), {}
     for column in columns:
-        if isinstance(column, Column) and not column.children:
-            position = find_child(list(schema), column, names)
+        if isinstance(column, Column) and column.name in asked and not column.children:
+            position = find_child(fields, column, names)
             if position is not None and schema.field(position).type == arrow_type(column):
                 held[column.name] = schema.field(position).name
     known = [part for part in filter.conjuncts if Filter((part,)).columns <= held.keys()]
