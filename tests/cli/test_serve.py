@@ -19,7 +19,7 @@ from lakeport.airport import Server
 from lakeport.errors import NotFoundError, UnauthenticatedError, UnavailableError
 from lakeport.memory import MemoryCatalog
 from tests.auth.certificates import Authority
-from tests.cli.processes import PATIENCE, run, running, serving
+from tests.cli.processes import PATIENCE, Serving, run, running, serving
 from tests.cli.served.tank import BATCHES, ROWS
 
 TANK = "tank:catalog"
@@ -239,31 +239,27 @@ def test_sigterm_lets_a_slow_reader_finish_and_refuses_others() -> None:
         assert server.wait() == 0
 
 
+def assert_ends_with_a_cut_stream(server: Serving) -> None:
+    with lakeport.connect(server.location) as client:
+        reader = client.table("s.water").scan().to_reader()
+        reader.read_next_batch()
+
+        server.send(signal.SIGTERM)
+
+        assert server.wait() == 0
+        with pytest.raises(UnavailableError):
+            reader.read_all()
+
+
 def test_a_stream_beyond_the_limit_of_the_drain_fails_and_is_never_short() -> None:
     with serving(TANK, "--drain", "0.1") as server:
-        with lakeport.connect(server.location) as client:
-            reader = client.table("s.water").scan().to_reader()
-            reader.read_next_batch()
-
-            server.send(signal.SIGTERM)
-
-            assert server.wait() == 0
-            with pytest.raises(UnavailableError):
-                reader.read_all()
+        assert_ends_with_a_cut_stream(server)
 
 
 def test_a_script_ends_after_the_drain_although_a_client_holds_a_stream() -> None:
     script = "lakeport.serve(tank.catalog, location='grpc://127.0.0.1:0', drain=0.1)"
     with running([sys.executable, "-c", f"import lakeport, tank; {script}"]) as server:
-        with lakeport.connect(server.location) as client:
-            reader = client.table("s.water").scan().to_reader()
-            reader.read_next_batch()
-
-            server.send(signal.SIGTERM)
-
-            assert server.wait() == 0
-            with pytest.raises(UnavailableError):
-                reader.read_all()
+        assert_ends_with_a_cut_stream(server)
 
 
 def test_a_second_signal_ends_at_once() -> None:
