@@ -161,6 +161,21 @@ SCENARIOS: dict[str, Scenario] = {
         "INSERT INTO t SELECT i, {'a': i, 'c': 'y'}::VARIANT FROM range(20) r(i)",
         "DELETE FROM t WHERE id = 3",
     ),
+    "columns that become JSON": lake(
+        "CREATE TABLE t(id INTEGER, i INTERVAL, z TIMETZ, g GEOMETRY, b BLOB, h HUGEINT, u UUID)",
+        "INSERT INTO t SELECT i, INTERVAL (i) DAY, '12:00:00+02'::TIMETZ, 'POINT(1 2)'::GEOMETRY, 'ab'::BLOB, i, uuid() FROM range(20) r(i)",
+        *(f"ALTER TABLE t ALTER {name} TYPE JSON" for name in "izgbhu"),
+        "INSERT INTO t SELECT -1, '[1]', '2', NULL, '{}', '\"x\"', 'true'",
+        "DELETE FROM t WHERE id % 3 = 0",
+        options=NO_INLINING,
+    ),
+    "columns that become variants": lake(
+        "CREATE TABLE t(id INTEGER, i INTERVAL, z TIMETZ, g GEOMETRY, f FLOAT, s VARCHAR, d DATE)",
+        "INSERT INTO t SELECT i, INTERVAL (i) DAY, '12:00:00+02'::TIMETZ, 'POINT(1 2)'::GEOMETRY, i / 10, 'x', '2024-01-01' FROM range(20) r(i)",
+        *(f"ALTER TABLE t ALTER {name} TYPE VARIANT" for name in "izgfsd"),
+        "DELETE FROM t WHERE id % 3 = 0",
+        options=NO_INLINING,
+    ),
     "nested inlined": lake(f"CREATE TABLE t({NESTED})", f"INSERT INTO t VALUES {NESTED_ROWS}"),
     "nested in files": lake(
         f"CREATE TABLE t({NESTED})", f"INSERT INTO t VALUES {NESTED_ROWS}", options=NO_INLINING

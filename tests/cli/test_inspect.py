@@ -21,7 +21,7 @@ def lake(make_lake: LakeMaker) -> RealLake:
         "CREATE TABLE events AS SELECT i AS id, 'kind ' || i % 3 AS kind FROM range(1000) r(i)",
         "INSERT INTO events SELECT i, 'late' FROM range(1000, 1500) r(i)",
         "DELETE FROM events WHERE id < 100",
-        "COMMENT ON TABLE events IS 'What [bold]happened[/bold]'",
+        "COMMENT ON TABLE events IS 'What [bold]happened[/bold]\x1b'",
         "CREATE SCHEMA sales",
         "CREATE TABLE sales.few (a INTEGER NOT NULL, b VARCHAR DEFAULT 'x')",
         "INSERT INTO sales.few VALUES (1, 'one'), (2, 'two')",
@@ -37,6 +37,7 @@ def test_a_lake_is_shown_as_a_tree(lake: RealLake, lakeport_command: Command) ->
     assert result.exit_code == 0, result.stderr
     assert "events  2 columns, 1,400 rows, 100 deleted, 2 files" in result.stdout
     assert "What [bold]happened[/bold]" in result.stdout
+    assert "\x1b" not in result.stdout
     assert "few  2 columns, 2 rows, 2 inlined, 0 files" in result.stdout
     assert "v  view" in result.stdout
     assert "inserted_into_table" in result.stdout
@@ -52,7 +53,7 @@ def test_the_json_of_a_lake_has_a_stable_shape(lake: RealLake, lakeport_command:
     assert events["size"].pop("bytes") > 0
     assert events == {
         "name": "events",
-        "comment": "What [bold]happened[/bold]",
+        "comment": "What [bold]happened[/bold]\x1b",
         "columns": 2,
         "size": {
             "rows": 1400,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lakeport.errors import InvalidArgumentError, UnsupportedError
+from lakeport.filters import col
 
 STATEMENTS = (
     """CREATE TABLE t AS SELECT i AS id, 'v' || i AS v,
@@ -58,6 +59,12 @@ FILTERS = (
     "u = 'c4ca4238-a0b9-2382-0dcc-509a6f75849b'",
     "u IS NULL",
     "id IS NOT DISTINCT FROM 4",
+    # truth values of numbers
+    "id",
+    "NOT id",
+    "id % 2",
+    "id AND (id = 3 OR 1)",
+    "CASE WHEN id THEN id > 2 ELSE true END",
 )
 
 
@@ -85,6 +92,18 @@ def test_a_filter_that_cannot_be_evaluated_is_refused_unless_more_rows_may_come(
         with pytest.raises(UnsupportedError, match="cannot be evaluated"):
             ours.table("t").scan(["id"], text)
         assert ours.table("t").scan(["id"], text, exact=False).to_table().num_rows == 1005
+
+
+def test_a_function_of_another_value_for_every_row_is_not_computed_once(lake: Any) -> None:
+    with lake.open() as ours:
+        for text in ("random() < 0.5", "id > 1 AND 2 * random() < 1"):
+            with pytest.raises(UnsupportedError, match="random"):
+                ours.table("t").scan(["id"], text)
+
+
+def test_a_filter_that_is_no_condition_is_refused(lake: Any) -> None:
+    with lake.open() as ours, pytest.raises(InvalidArgumentError, match="cannot be evaluated"):
+        ours.table("t").scan(["id"], col("id")).to_table()
 
 
 def test_text_that_is_no_value_of_its_column_is_refused(lake: Any) -> None:

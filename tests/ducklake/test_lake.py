@@ -19,9 +19,11 @@ import pytest
 import sqlalchemy as sa
 
 from lakeport.ducklake import Lake, SnapshotCache
+from lakeport.ducklake.cache import WeighedCache
 from lakeport.ducklake.database import Database
 from lakeport.ducklake.uri import parse_location
 from lakeport.errors import (
+    CorruptLakeError,
     InvalidArgumentError,
     LakeportError,
     LakeVersionError,
@@ -344,6 +346,58 @@ def test_missing_files_are_errors(make_lake: LakeMaker) -> None:
         Path(file.path).unlink()
         with pytest.raises(MissingFileError):
             ours.table("t", version=1).scan().to_table()
+
+
+@pytest.mark.parametrize("type", ["INTEGER", "VARIANT"])  # the second is read by DuckDB
+def test_damage_inside_a_file_names_the_file(type: str, make_lake: LakeMaker) -> None:
+    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute(f"CREATE TABLE t AS SELECT i::{type} AS id FROM range(10000) r(i)")
+    with lake.open() as ours:
+        file = Path(ours.table("t").files()[0].path)
+        content = bytearray(file.read_bytes())
+        content[4:4000] = b"\xff" * 3996
+        file.write_bytes(content)
+        with pytest.raises(CorruptLakeError, match=file.name):
+            ours.table("t").scan().to_table()
+
+
+def test_a_file_that_duckdb_must_read_may_be_divided(make_lake: LakeMaker) -> None:
+    lake = make_lake("duckdb", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute(
+        "CALL ducklake_set_option('lake', 'parquet_row_group_size', 2048)",
+        "CREATE TABLE t AS SELECT i AS id, INTERVAL (i) SECOND AS i FROM range(10000) r(i)",
+        "ALTER TABLE t ALTER i TYPE JSON",
+        "DELETE FROM t WHERE id % 100 = 0",
+    )
+    with lake.open() as ours:
+        plan = ours.table("t").scan(["id", "i", "file_row_number"], task_bytes=20_000)
+        assert len(plan.tasks) > 1
+        table = plan.to_table()
+        assert table["id"].to_pylist() == [i for i in range(10000) if i % 100]
+        assert table["id"] == table["file_row_number"]
+        assert table["i"][0].as_py() == '"00:00:01"'
+
+
+def test_variants_that_became_json(make_lake: LakeMaker) -> None:
+    # The real implementation itself cannot read the snapshots before it any more.
+    lake = make_lake("duckdb", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute(
+        "CREATE TABLE t(v VARIANT)",
+        "INSERT INTO t VALUES ({'a': 1}::VARIANT), (42::VARIANT), (NULL)",
+        "ALTER TABLE t ALTER v TYPE JSON",
+    )
+    wanted = [row[0] for row in lake.query("SELECT v FROM t")]
+    with lake.open() as ours:
+        assert ours.table("t").scan().to_table()["v"].to_pylist() == wanted
+
+
+def test_a_cache_is_bounded_by_the_weight_of_what_it_keeps() -> None:
+    cache = WeighedCache(10, len)
+    for word in ("four", "fours", "a", "a word too long to be kept", "six"):
+        assert cache.remembered(word, lambda word=word: word) == word  # type: ignore[misc]
+    assert len(cache) == 3
+    assert cache.remembered("four", lambda: "again") == "again"
+    assert cache.remembered("six", lambda: "not asked") == "six"
 
 
 @pytest.mark.parametrize("version", ["0.5", "2.0", "1.x", ""])

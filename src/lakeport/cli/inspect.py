@@ -19,7 +19,7 @@ from lakeport.cli.findings import (
     inspect_table,
 )
 from lakeport.cli.moments import moment_of
-from lakeport.cli.output import make_console, plain_table, size_text
+from lakeport.cli.output import make_console, plain_table, printable, size_text
 from lakeport.cli.places import lake_uri, shown
 from lakeport.ducklake import Lake
 
@@ -72,28 +72,28 @@ def inspect(
 
 def _show_lake(console: Console, found: LakeFindings) -> None:
     tree = Tree(
-        f"[bold]{escape(found.location)}[/bold]  DuckLake {escape(found.format_version)}, "
+        f"[bold]{_said(found.location)}[/bold]  DuckLake {_said(found.format_version)}, "
         f"snapshot {found.snapshot}",
         highlight=False,
     )
     for schema in found.schemas:
-        branch = tree.add(f"[bold]{escape(schema.name)}[/bold]{_comment(schema.comment)}")
+        branch = tree.add(f"[bold]{_said(schema.name)}[/bold]{_comment(schema.comment)}")
         for table in schema.tables:
             branch.add(
-                f"{escape(table.name)}  [dim]{table.columns} columns, {_size(table.size)}[/dim]"
+                f"{_said(table.name)}  [dim]{table.columns} columns, {_size(table.size)}[/dim]"
                 f"{_comment(table.comment)}"
             )
         for view in schema.views:
-            branch.add(f"{escape(view)}  [dim]view[/dim]")
+            branch.add(f"{_said(view)}  [dim]view[/dim]")
     console.print(tree, soft_wrap=True)
     snapshots = plain_table("snapshot", "time", "changes", "author", "message")
     for snapshot in found.snapshots[-_SNAPSHOTS_SHOWN:]:
         snapshots.add_row(
             str(snapshot.id),
             snapshot.time[:19],
-            escape(snapshot.changes),
-            escape(snapshot.author or ""),
-            escape(snapshot.message or ""),
+            _said(snapshot.changes),
+            _said(snapshot.author or ""),
+            _said(snapshot.message or ""),
         )
     hidden = len(found.snapshots) - _SNAPSHOTS_SHOWN
     if hidden > 0:
@@ -105,29 +105,29 @@ def _show_lake(console: Console, found: LakeFindings) -> None:
 
 def _show_table(console: Console, found: TableFindings) -> None:
     console.print(
-        f"[bold]{escape(found.schema)}.{escape(found.name)}[/bold] at snapshot "
+        f"[bold]{_said(found.schema)}.{_said(found.name)}[/bold] at snapshot "
         f"{found.snapshot}: {_size(found.size)}{_comment(found.comment)}",
         highlight=False,
         soft_wrap=True,
     )
     if found.partitioned_by:
-        console.print(f"partitioned by {escape(', '.join(found.partitioned_by))}")
+        console.print(f"partitioned by {_said(', '.join(found.partitioned_by))}")
     if found.sorted_by:
-        console.print(f"sorted by {escape(', '.join(found.sorted_by))}")
+        console.print(f"sorted by {_said(', '.join(found.sorted_by))}")
     columns = plain_table("column", "type", "constraint", "default", "comment")
     for column in found.columns:
         columns.add_row(
-            escape(column.name),
-            escape(column.type),
+            _said(column.name),
+            _said(column.type),
             "" if column.nullable else "NOT NULL",
-            escape(column.default or ""),
-            escape(column.comment or ""),
+            _said(column.default or ""),
+            _said(column.comment or ""),
         )
     console.print(columns)
     files = plain_table("file", "rows", "deleted", "size", "snapshot")
     for file in found.files[:_FILES_SHOWN]:
         files.add_row(
-            escape(file.path.removeprefix(found.path)),
+            _said(file.path.removeprefix(found.path)),
             str(file.rows),
             str(file.deleted_rows),
             size_text(file.bytes),
@@ -150,4 +150,9 @@ def _size(size: SizeFindings) -> str:
 
 
 def _comment(comment: str | None) -> str:
-    return f"  [italic]{escape(comment)}[/italic]" if comment else ""
+    return f"  [italic]{_said(comment)}[/italic]" if comment else ""
+
+
+def _said(text: str) -> str:
+    """What the writers of a lake said, which steers neither the terminal nor the markup."""
+    return escape(printable(text))

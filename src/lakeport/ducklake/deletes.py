@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakeport.ducklake.cache import WeighedCache
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.model import DeleteFile
 from lakeport.ducklake.puffin import deleted_positions
@@ -18,6 +18,7 @@ from lakeport.errors import CorruptLakeError
 __all__ = ["INTERNAL_SNAPSHOT", "Positions", "deletes_at", "read_delete_file"]
 
 Positions = npt.NDArray[np.int64]
+Deletes = tuple[Positions, npt.NDArray[np.int64] | None]
 
 INTERNAL_SNAPSHOT: Final = "_ducklake_internal_snapshot_id"
 
@@ -34,11 +35,20 @@ def deletes_at(storage: Storage, deletes: tuple[DeleteFile, ...], snapshot: int)
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
 
-@lru_cache(maxsize=64)
-def read_delete_file(
-    storage: Storage, delete: DeleteFile
-) -> tuple[Positions, npt.NDArray[np.int64] | None]:
+def read_delete_file(storage: Storage, delete: DeleteFile) -> Deletes:
     """All positions of a delete file, and the snapshot that deleted each if the file tells."""
+    return _RECENT.remembered((storage, delete), lambda: _read(storage, delete))
+
+
+def _size(deletes: Deletes) -> int:
+    return sum(array.nbytes for array in deletes if array is not None)
+
+
+# The tasks of a divided file read the same delete file.
+_RECENT = WeighedCache(256 << 20, _size)
+
+
+def _read(storage: Storage, delete: DeleteFile) -> Deletes:
     if delete.format == "puffin":
         return deleted_positions(storage.read(delete.path))
     if delete.format != "parquet":

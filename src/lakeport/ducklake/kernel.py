@@ -20,6 +20,7 @@ from lakeport.filters.types import quote_identifier
 
 __all__ = [
     "cast",
+    "cast_sql",
     "connection",
     "literal",
     "rebuild_list",
@@ -62,7 +63,7 @@ def cast(array: pa.Array, column: Column) -> pa.Array:
     duck = connection()
     source = pa.table({"v": array})
     try:
-        result = duck.from_arrow(source).project(f"{_cast_sql(column)} AS v").to_arrow_table()
+        result = duck.from_arrow(source).project(f"{cast_sql('v', column)} AS v").to_arrow_table()
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise CorruptLakeError(
@@ -71,13 +72,13 @@ def cast(array: pa.Array, column: Column) -> pa.Array:
     return retype(whole(result.column(0)), arrow_type(column))
 
 
-def _cast_sql(column: Column) -> str:
+def cast_sql(sql: str, column: Column) -> str:
     """Text that becomes a variant is a string, not a document; a geometry is well-known text."""
     if column.type == "variant":
-        return variant_as_json("CAST(v AS VARIANT)")
+        return variant_as_json(f"CAST({sql} AS VARIANT)")
     if column.type == "geometry":
-        return "CAST(v AS GEOMETRY)"
-    return f"CAST(v AS {duckdb_type(column)})"
+        return f"CAST({sql} AS GEOMETRY)"
+    return f"CAST({sql} AS {duckdb_type(column)})"
 
 
 def variant_as_json(sql: str) -> str:

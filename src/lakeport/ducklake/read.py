@@ -66,10 +66,12 @@ def read_file(
     storage: Storage, request: FileRead, batch_rows: int
 ) -> Iterator[tuple[int, list[pa.Array]]]:
     """Batches of a file: how many rows, and the columns in the order asked for."""
-    stored = (column for column in request.columns if isinstance(column, Column))
-    through_duckdb = any(node.type == "variant" for column in stored for node in column.walk())
+    file = request.file
     source = open_source(
-        storage, request.file.path, request.file.encryption_key, through_duckdb=through_duckdb
+        storage,
+        file.path,
+        file.encryption_key,
+        for_duckdb=lambda schema: _for_duckdb(schema, request),
     )
     try:
         reader = _Reader(source, request)
@@ -86,6 +88,29 @@ def read_file(
                 yield count, arrays
     finally:
         source.close()
+
+
+def _for_duckdb(schema: pa.Schema, request: FileRead) -> dict[int, Column]:
+    """Fields that hold variants, or become JSON and are no text.
+
+    pyarrow cannot tell a variant from a struct, nor a geometry or an interval from their bytes.
+    """
+    chosen, fields = {}, list(schema)
+    for column in request.columns:
+        if not isinstance(column, Column):
+            continue
+        has_variants = any(node.type == "variant" for node in column.walk())
+        if column.type != "json" and not has_variants:
+            continue
+        position = find_child(fields, column, request.names)
+        if position is not None and (has_variants or not _is_text(fields[position].type)):
+            chosen[position] = column
+    return chosen
+
+
+def _is_text(type: pa.DataType) -> bool:
+    plain = type.storage_type if isinstance(type, pa.BaseExtensionType) else type
+    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
 
 
 class _Reader:

@@ -48,7 +48,11 @@ def _by_arrow(condition: pc.Expression | None) -> RowFilter:
 
     def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
         # As a table: of no rows pyarrow cannot make a batch with a UUID in a list, among others.
-        rows = pa.Table.from_batches([batch]).filter(condition)
+        try:
+            rows = pa.Table.from_batches([batch]).filter(condition)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            reason = str(error).partition("\n")[0]
+            raise InvalidArgumentError(f"the filter cannot be evaluated: {reason}") from None
         return rows.combine_chunks().to_batches()[0] if rows.num_rows else batch.slice(0, 0)
 
     return apply

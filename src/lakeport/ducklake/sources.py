@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,11 +17,16 @@ import pyarrow.parquet as pq
 from lakeport.ducklake import kernel
 from lakeport.ducklake.encryption import decrypted_schema
 from lakeport.ducklake.filesystems import Storage
+from lakeport.ducklake.model import Column
 from lakeport.ducklake.paths import is_local, local_path
 from lakeport.ducklake.row_groups import matching_row_groups
-from lakeport.errors import CorruptLakeError, InternalError
+from lakeport.errors import CorruptLakeError, UnavailableError
+from lakeport.filters.types import quote_identifier
 
-__all__ = ["Source", "open_source"]
+__all__ = ["Choice", "Source", "open_source"]
+
+Choice = Callable[[pa.Schema], Mapping[int, Column]]
+"""Says of which fields of a file DuckDB must make columns, because pyarrow does not know enough."""
 
 
 class Source(Protocol):
@@ -48,20 +53,38 @@ class Source(Protocol):
 
 
 def open_source(
-    storage: Storage, path: str, encryption_key: str | None, *, through_duckdb: bool = False
+    storage: Storage,
+    path: str,
+    encryption_key: str | None,
+    *,
+    for_duckdb: Choice = lambda _: {},
 ) -> Source:
     """Open a file the fastest way that reads it exactly."""
-    if encryption_key is None:
-        plain = _ArrowSource(storage, path, None)
-        if not through_duckdb:
-            return plain
-        plain.close()
-        return _DuckDBSource(storage, path, None, plain.schema)
-    with contextlib.suppress(CorruptLakeError):
-        return _ArrowSource(storage, path, encryption_key)
-    return _DuckDBSource(
-        storage, path, encryption_key, decrypted_schema(storage, path, encryption_key)
-    )
+    try:
+        source = _ArrowSource(storage, path, encryption_key)
+    except CorruptLakeError:
+        if encryption_key is None:
+            raise
+        schema = decrypted_schema(storage, path, encryption_key)
+        return _DuckDBSource(storage, path, encryption_key, schema, for_duckdb(schema))
+    columns = for_duckdb(source.schema)
+    if not columns:
+        return source
+    source.close()
+    return _DuckDBSource(storage, path, encryption_key, source.schema, columns)
+
+
+@contextlib.contextmanager
+def _readable(path: str, *errors: type[Exception]) -> Iterator[None]:
+    """What goes wrong inside a file is told with the name of the file."""
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError, *errors) as error:
+        said = f"the lake's file {path!r} cannot be read: {(str(error).splitlines() or ['?'])[0]}"
+        # Arrow tells damage by errors without a number; a store's troubles may pass.
+        if getattr(error, "errno", None) is not None or "AWS Error" in str(error):
+            raise UnavailableError(said) from None
+        raise CorruptLakeError(said) from None
 
 
 class _ArrowSource:
@@ -69,6 +92,7 @@ class _ArrowSource:
 
     def __init__(self, storage: Storage, path: str, encryption_key: str | None) -> None:
         options: dict[str, Any] = {}
+        self._path = path
         self._is_encrypted = encryption_key is not None
         if encryption_key is not None:
             import pyarrow.parquet.encryption as pe
@@ -97,16 +121,18 @@ class _ArrowSource:
         columns = self._leaves(set(wanted)) if fields else []
         for first, groups in self._runs(start, end, where):
             position = first
-            for batch in self._file.iter_batches(
+            batches = self._file.iter_batches(
                 batch_size=batch_rows,
                 row_groups=groups,
                 columns=columns,
                 # Spark gives each of its workers one core, where a pool of threads only costs.
                 use_threads=pa.cpu_count() > 1,
-            ):
-                # pyarrow keeps the order of the file, whatever order is asked for
-                yield position, batch.select(wanted) if fields else batch
-                position += batch.num_rows
+            )
+            with _readable(self._path):
+                for batch in batches:
+                    # pyarrow keeps the order of the file, whatever order is asked for
+                    yield position, batch.select(wanted) if fields else batch
+                    position += batch.num_rows
 
     def _runs(
         self, start: int, end: int | None, where: pc.Expression | None
@@ -142,27 +168,44 @@ class _DuckDBSource:
     """DuckDB's reader, for what pyarrow cannot open: DuckDB's encryption, and variants."""
 
     def __init__(
-        self, storage: Storage, path: str, encryption_key: str | None, schema: pa.Schema
+        self,
+        storage: Storage,
+        path: str,
+        encryption_key: str | None,
+        schema: pa.Schema,
+        columns: Mapping[int, Column],
     ) -> None:
-        self._key = encryption_key
+        import duckdb
+
+        self._given, self._key = path, encryption_key
         self._copy: Path | None = None
         self._path = local_path(path)
-        if not is_local(path):
-            with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as copy:
-                copy.write(storage.read(path))
-            self._copy = Path(copy.name)
-            self._path = copy.name
         self._duck = kernel.connection().cursor()
-        self._duck.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
-        described = self._select(["*"]).description
-        self._expressions = [
-            kernel.shown(field.name, duckdb_type)
-            for field, (_, duckdb_type, *_) in zip(schema, described, strict=True)
-        ]
-        delivered = self._select(self._expressions, "LIMIT 0").to_arrow_table()
+        try:
+            if not is_local(path):
+                self._copy_here(storage)
+            self._duck.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
+            with _readable(path, duckdb.Error):
+                described = self._select(["*"]).description
+                self._expressions = [
+                    _expression(field.name, type, columns.get(position))
+                    for position, (field, (_, type, *_)) in enumerate(
+                        zip(schema, described, strict=True)
+                    )
+                ]
+                delivered = self._select(self._expressions, "LIMIT 0").to_arrow_table()
+        except BaseException:
+            self.close()
+            raise
         self.schema = pa.schema(
             [_with_ids(f, given.type) for f, given in zip(schema, delivered.schema, strict=True)]
         )
+
+    def _copy_here(self, storage: Storage) -> None:
+        with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as copy:
+            self._copy = Path(copy.name)
+            self._path = copy.name
+            copy.write(storage.read(self._given))
 
     def batches(
         self,
@@ -171,32 +214,42 @@ class _DuckDBSource:
         batch_rows: int,
         start: int = 0,
         end: int | None = None,
-        where: pc.Expression | None = None,  # noqa: ARG002 (DuckDB reads the file as a whole)
+        where: pc.Expression | None = None,  # noqa: ARG002 (DuckDB is not asked for row groups)
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        if start or end is not None:
-            raise InternalError("a file that DuckDB reads cannot be divided into row groups")
-        chosen = [self._expressions[i] for i in fields]
-        # The last one is there for a scan of no columns, which still counts rows.
-        reader = self._select([*chosen, "true"]).to_arrow_reader(batch_rows)
-        position = 0
-        for batch in reader:
-            yield position, batch.select(list(range(len(fields))))
-            position += batch.num_rows
+        import duckdb
 
-    def _select(self, expressions: Sequence[str], limit: str = "") -> Any:
+        # Rows of the range, not row groups that begin in it: all ranges together are all rows.
+        wanted = f"OFFSET {start}" if end is None else f"LIMIT {end - start} OFFSET {start}"
+        chosen = [self._expressions[i] for i in fields]
+        position = start
+        with _readable(self._given, duckdb.Error):
+            # The last one is there for a scan of no columns, which still counts rows.
+            reader = self._select([*chosen, "true"], wanted).to_arrow_reader(batch_rows)
+            for batch in reader:
+                yield position, batch.select(list(range(len(fields))))
+                position += batch.num_rows
+
+    def _select(self, expressions: Sequence[str], rest: str = "") -> Any:
         # The folders of a path are no columns, and a file name is no pattern.
         options = "hive_partitioning = false"
         parameters = ["".join(f"[{c}]" if c in "*?[" else c for c in self._path)]
         if self._key is not None:
             options += ", encryption_config = {footer_key_value: from_base64($2)}"
             parameters.append(self._key)
-        source = f"read_parquet($1, {options}) {limit}"
+        source = f"read_parquet($1, {options}) {rest}"
         return self._duck.execute(f"SELECT {', '.join(expressions)} FROM {source}", parameters)  # noqa: S608
 
     def close(self) -> None:
         self._duck.close()
         if self._copy is not None:
             self._copy.unlink(missing_ok=True)
+
+
+def _expression(name: str, type: Any, column: Column | None) -> str:
+    """How DuckDB hands out a field: as the file has it, or as the JSON that its column holds."""
+    if column is None or column.children:
+        return kernel.shown(name, type)
+    return kernel.cast_sql(quote_identifier(name), column)
 
 
 def _with_ids(field: pa.Field, given: pa.DataType) -> pa.Field:

@@ -25,6 +25,7 @@ from lakeport.filters import (
     ComparisonOp,
     Conjunction,
     ConjunctionOp,
+    Constant,
     Expression,
     Filter,
     FunctionCall,
@@ -51,6 +52,7 @@ _COMPARISONS: Final = {
 _PREDICATES: Final = frozenset(
     {"~~", "!~~", "~~*", "!~~*", "starts_with", "prefix", "suffix", "ends_with", "contains"}
 )
+_VOLATILE: Final = frozenset({"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval"})
 _BOOLEAN: Final = LogicalType("BOOLEAN")
 _UNKNOWN: Final = LogicalType("UNKNOWN")
 
@@ -68,22 +70,35 @@ def parse_sql_filter(text: str, columns: Sequence[Column]) -> Filter:
     plain = node["type"] == "SELECT_NODE" and not any(node[clause] for clause in more)
     if len(statements) != 1 or not plain or node["where_clause"] is None:
         raise InvalidArgumentError("the filter is more than one condition")
-    return Filter.of(_Translator(columns).expression(node["where_clause"]))
+    return Filter.of(_Translator(columns).condition(node["where_clause"]))
 
 
 class _Translator:
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = {ascii_lower(column.name): column for column in columns}
 
+    def condition(self, node: Mapping[str, Any]) -> Expression:
+        """An expression where a truth value is expected: numbers are true unless they are zero."""
+        match found := self.expression(node):
+            case ColumnRef():
+                column = self._columns.get(ascii_lower(found.name))
+                is_truth = column is None or column.type == "boolean"
+                return found if is_truth else Cast(found, _BOOLEAN)
+            case Constant() if found.value is not None and found.type != _BOOLEAN:
+                return Cast(found, _BOOLEAN)
+            case FunctionCall() if found.is_operator and found.return_type != _BOOLEAN:
+                return Comparison(ComparisonOp.NOT_EQUAL, found, lit(0))
+        return found
+
     def expression(self, node: Mapping[str, Any]) -> Expression:
-        if not _mentions(node, ("COLUMN_REF", "SUBQUERY", "STAR")):
+        if not _varies(node):
             return _constant(node)
         match node["class"]:
             case "COLUMN_REF":
                 return self._column(node["column_names"])
             case "CONJUNCTION":
                 op = ConjunctionOp.AND if node["type"] == "CONJUNCTION_AND" else ConjunctionOp.OR
-                return Conjunction(op, self._all(node["children"]))
+                return Conjunction(op, tuple(self.condition(child) for child in node["children"]))
             case "COMPARISON" if node["type"] in _COMPARISONS:
                 left, right = self._compared([node["left"], node["right"]])
                 return Comparison(_COMPARISONS[node["type"]], left, right)
@@ -95,7 +110,9 @@ class _Translator:
                 return Cast(self.expression(node["child"]), type, bool(node["try_cast"]))
             case "CASE":
                 branches = [
-                    CaseBranch(*self._all([check["when_expr"], check["then_expr"]]))
+                    CaseBranch(
+                        self.condition(check["when_expr"]), self.expression(check["then_expr"])
+                    )
                     for check in node["case_checks"]
                 ]
                 return Case(tuple(branches), self.expression(node["else_expr"]))
@@ -103,7 +120,7 @@ class _Translator:
                 probe, *items = self._compared(node["children"])
                 return In(probe, tuple(items), node["type"] == "COMPARE_NOT_IN")
             case "OPERATOR":
-                return self._operator(node["type"], self._all(node["children"]))
+                return self._operator(node["type"], node["children"])
             case "FUNCTION":
                 return self._function(node)
             case _:
@@ -127,15 +144,18 @@ class _Translator:
 
     def _function(self, node: Mapping[str, Any]) -> Expression:
         name, is_operator = node["function_name"], bool(node["is_operator"])
+        if _is_volatile(node):
+            return Unsupported(f"{name}() has another value for every row")
         if node.get("distinct") or node.get("filter") or node["order_bys"]["orders"]:
             return Unsupported(f"function {name} with more than arguments")
         type = _BOOLEAN if name in _PREDICATES else _UNKNOWN
         return FunctionCall(name, self._all(node["children"]), type, is_operator)
 
-    def _operator(self, kind: str, children: tuple[Expression, ...]) -> Expression:
+    def _operator(self, kind: str, nodes: Sequence[Mapping[str, Any]]) -> Expression:
+        if kind == "OPERATOR_NOT":
+            return Not(self.condition(nodes[0]))
+        children = self._all(nodes)
         match kind:
-            case "OPERATOR_NOT":
-                return Not(children[0])
             case "OPERATOR_IS_NULL" | "OPERATOR_IS_NOT_NULL":
                 return IsNull(children[0], kind == "OPERATOR_IS_NOT_NULL")
             case "OPERATOR_COALESCE":
@@ -184,10 +204,17 @@ def _value_of(column: Column, text: str) -> Expression:
         return Unsupported(str(error))
 
 
-def _mentions(node: object, classes: tuple[str, ...]) -> bool:
+def _varies(node: object) -> bool:
+    """Whether a syntax tree has another value for another row."""
     if isinstance(node, dict):
-        return node.get("class") in classes or any(_mentions(v, classes) for v in node.values())
-    return isinstance(node, list) and any(_mentions(item, classes) for item in node)
+        if node.get("class") in ("COLUMN_REF", "SUBQUERY", "STAR") or _is_volatile(node):
+            return True
+        return any(_varies(value) for value in node.values())
+    return isinstance(node, list) and any(_varies(item) for item in node)
+
+
+def _is_volatile(node: Mapping[str, Any]) -> bool:
+    return node.get("class") == "FUNCTION" and node["function_name"].lower() in _VOLATILE
 
 
 def _constant(node: Mapping[str, Any]) -> Expression:
