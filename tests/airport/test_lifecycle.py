@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -169,16 +169,28 @@ def test_the_log_level_is_an_option(catalog: StaticCatalog) -> None:
         logger.setLevel(before)
 
 
+def to_the_process(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def to_another_thread(number: signal.Signals) -> None:
+    signal.pthread_kill(threading.get_ident(), number)
+
+
+@pytest.mark.parametrize("send", [to_the_process, to_another_thread])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serve_runs_until_it_is_interrupted(
-    catalog: StaticCatalog, capsys: pytest.CaptureFixture[str], number: signal.Signals
+    catalog: StaticCatalog,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    send: Callable[[signal.Signals], None],
 ) -> None:
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
 
     def interrupt() -> None:
         while any(signal.getsignal(n) is handler for n, handler in before.items()):
             ready.wait(0.001)
-        os.kill(os.getpid(), number)
+        send(number)
 
     ready = threading.Event()
     interrupter = threading.Thread(target=interrupt)
@@ -192,6 +204,16 @@ def test_serve_runs_until_it_is_interrupted(
     assert "ATTACH 'lake' AS lake (TYPE airport, LOCATION 'grpc://127.0.0.1:" in told
     assert "ATTACH 'my-lake' AS \"my-lake\" (TYPE airport" in told
     assert {n: signal.getsignal(n) for n in before} == before
+
+
+def test_signals_that_the_parent_held_back_are_heeded(catalog: StaticCatalog) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        serve(catalog, location="grpc://127.0.0.1:0")
+        assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def test_serve_listens_to_signals_before_it_says_that_it_is_ready(

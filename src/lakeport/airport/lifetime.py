@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
-from queue import SimpleQueue
-from types import FrameType
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Final, Protocol
 
 __all__ = ["DRAIN", "leave", "serve_until_signalled"]
@@ -42,24 +41,37 @@ def serve_until_signalled(
     `ready` is called when signals are heeded, `on_hangup` at every SIGHUP. Gives whether all
     running calls have finished.
     """
-    # A handler may interrupt any code; this queue is the one structure that it may safely touch.
-    signals: SimpleQueue[int] = SimpleQueue()
-
-    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        signals.put(number)
-
-    with ExitStack() as before:
-        heeded = [*_STOP_SIGNALS, *([signal.SIGHUP] if on_hangup is not None else [])]
-        for number in heeded:
-            before.callback(signal.signal, number, signal.signal(number, note))
+    heeded = [*_STOP_SIGNALS, *([signal.SIGHUP] if on_hangup is not None else [])]
+    with _signals(heeded) as next_signal:
         ready()
-        while signals.get() not in _STOP_SIGNALS:
-            if on_hangup is not None:
+        while (number := next_signal()) not in _STOP_SIGNALS:
+            if number == signal.SIGHUP and on_hangup is not None:
                 on_hangup()
-        for number in _STOP_SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+        for stop in _STOP_SIGNALS:
+            signal.signal(stop, signal.SIG_DFL)
         _log.info("draining: running calls have %g seconds to finish", drain)
         return server.drain(drain)
+
+
+@contextmanager
+def _signals(heeded: Iterable[signal.Signals]) -> Iterator[Callable[[], int]]:
+    """Gives a call that waits for the next of these signals.
+
+    Whichever thread gets a signal, its number comes through a socket: nothing of Python has to run
+    before the waiting thread wakes up.
+    """
+    with ExitStack() as before:
+        waiting, noting = socket.socketpair()
+        before.enter_context(waiting)
+        before.enter_context(noting)
+        noting.settimeout(0)
+        before.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(noting.fileno()))
+        for number in heeded:
+            before.callback(signal.signal, number, signal.signal(number, lambda *_: None))
+        # Whoever started this process may have held its signals back.
+        held_back = signal.pthread_sigmask(signal.SIG_UNBLOCK, heeded)
+        before.callback(signal.pthread_sigmask, signal.SIG_SETMASK, held_back)
+        yield lambda: waiting.recv(1)[0]
 
 
 def leave() -> None:
