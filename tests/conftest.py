@@ -17,6 +17,12 @@ __all__ = ["lake_class", "make_lake", "mariadb", "postgresql", "reference"]
 EXECUTOR_SIDE = str(Path(__file__).parent / "spark" / "executor_side")
 sys.path.insert(0, EXECUTOR_SIDE)
 
+# Every Java of the tests, also in processes of their own, runs each query once or twice: compiling
+# it well would take longer than running it.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(variable, QUICK_JAVA)
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
@@ -25,11 +31,7 @@ def spark() -> Iterator[Any]:
 
     # Workers inherit it, and import the tasks of the tests by name.
     os.environ["PYTHONPATH"] = os.pathsep.join([EXECUTOR_SIDE, os.environ.get("PYTHONPATH", "")])
-    # Tests run each query once or twice: compiling it well would take longer than running it.
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    spark = session(
-        "local[2,4]", spark_sql_shuffle_partitions="2", spark_driver_extraJavaOptions=quick
-    )
+    spark = session("local[2,4]", spark_sql_shuffle_partitions="2")
     spark.sparkContext.setLogLevel("OFF")
     yield spark
     spark.stop()

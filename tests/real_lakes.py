@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ class RealLake:
                 name = f"lake.{quote(schema)}.{quote(table)} AT (VERSION => {snapshot})"
                 expected[(snapshot, schema, table)] = self._rows(name)
         names = {s: self.tables(s) for s in {key[0] for key in expected}}
-        with self.open(**options) as lake:
+        with self.open(**options) as lake, self._kept_open():
             actual = {}
             for snapshot, schema, name in expected:
                 ours = lake.table(name, schema, version=snapshot)
@@ -129,6 +129,11 @@ class RealLake:
             assert our_types == types, key
             assert our_rows == rows, key
         return len(expected)
+
+    def _kept_open(self) -> AbstractContextManager[Any]:
+        """Whoever opens a DuckDB file that the process has open already is much quicker."""
+        path = Path(self.uri.removeprefix("ducklake:"))
+        return duckdb.connect(path, read_only=True) if path.is_file() else nullcontext()
 
     def _rows(self, source: str) -> tuple[list[Any], list[Any]]:
         """Types, and rows as text with row ids, in one order."""

@@ -132,28 +132,47 @@ def lake(make_lake: LakeMaker) -> str:
 @pytest.mark.timeout(600 + 2 * SECONDS)
 def test_many_clients_get_the_right_rows_and_sigterm_truncates_nothing(lake: str) -> None:
     # On a busy machine fifty scans may take longer than anybody waits for the end of a process.
-    arguments = [lake, "--master", "local[2]", "--drain", "20", "--log-level", "error"]
-    with serving(*arguments) as server:
-        with lakeport.connect(server.location) as client:
-            for question, expected in QUESTIONS:
-                assert question(client) == expected
-        crowd = Crowd(server.location)
-        threads = [threading.Thread(target=crowd.run, args=(n,)) for n in range(CLIENTS)]
-        for thread in threads:
-            thread.start()
-        memory = watch(server, SECONDS)
-        crowd.ending.set()
-        server.send(signal.SIGTERM)
-        assert server.wait() == 0
-        crowd.stop.set()
-        for thread in threads:
-            thread.join(PATIENCE)
+    options = ["--master", "local[2]", "--drain", "20", "--log-level", "error"]
+    with serving(lake, "--master", "local[1]") as replica:
+        with serving(lake, *options) as server:
+            with lakeport.connect(server.location) as client:
+                for question, expected in QUESTIONS:
+                    assert question(client) == expected
+            tickets = tickets_of(server)
+            crowd = Crowd(server.location)
+            threads = [threading.Thread(target=crowd.run, args=(n,)) for n in range(CLIENTS)]
+            for thread in threads:
+                thread.start()
+            try:
+                memory = watch(server, SECONDS)
+                crowd.ending.set()
+                server.send(signal.SIGTERM)
+                assert server.wait() == 0
+            finally:
+                crowd.stop.set()
+                for thread in threads:
+                    thread.join(PATIENCE)
+        rows = answers_to(tickets, replica)
 
     assert crowd.wrong == []
     assert crowd.outcomes["answered in time"] >= CLIENTS
     assert crowd.outcomes["refused"] > 0
     # Of each of so many streams there is little in the server at any time.
     assert max(memory) < 2048 * MIB, [rss // MIB for rss in memory]
+    # Another process answers the tickets of a server that is gone.
+    assert len(tickets) == 2
+    assert sorted(rows["id"].to_pylist()) == list(range(DELETED, ROWS))
+
+
+def tickets_of(server: Serving) -> list[flight.Ticket]:
+    with flight.connect(server.location) as client:
+        info = client.get_flight_info(flight.FlightDescriptor.for_path("public", "t"))
+        return [endpoint.ticket for endpoint in info.endpoints]
+
+
+def answers_to(tickets: list[flight.Ticket], server: Serving) -> pa.Table:
+    with flight.connect(server.location) as client:
+        return pa.concat_tables([client.do_get(ticket).read_all() for ticket in tickets])
 
 
 def watch(server: Serving, seconds: float) -> list[int]:
@@ -163,19 +182,3 @@ def watch(server: Serving, seconds: float) -> list[int]:
         found.append(resident(server))
         threading.Event().wait(0.5)
     return found
-
-
-@pytest.mark.timeout(300)
-def test_another_process_answers_the_tickets_of_a_server(lake: str) -> None:
-    with (
-        serving(lake, "--master", "local[2]") as here,
-        serving(lake, "--master", "local[1]") as there,
-        flight.connect(here.location) as asked,
-        flight.connect(there.location) as answering,
-    ):
-        info = asked.get_flight_info(flight.FlightDescriptor.for_path("public", "t"))
-        here.process.kill()
-        rows = [answering.do_get(part.ticket).read_all() for part in info.endpoints]
-
-    assert len(rows) == 2
-    assert sorted(pa.concat_tables(rows)["id"].to_pylist()) == list(range(DELETED, ROWS))
