@@ -27,10 +27,10 @@ demo: $(READY)  ## make a lake, serve it and query it (ARGS=--once to exit after
 	@$(BIN)/lakeport demo $(ARGS)
 
 test: $(READY)  ## run the test suite on two workers (ARGS="-k name" to choose)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 coverage: $(READY)  ## branch coverage of the rooms below Spark, by their own tests; below 90 % is an error
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report= $(UNCOVERED:%=--ignore tests/%) $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report= $(UNCOVERED:%=--ignore tests/%) $(ARGS)
 	$(BIN)/coverage report --skip-covered --fail-under=90 --include=$(COVERED)
 
 check: $(READY)  ## lint, format, types, import contracts, documentation
