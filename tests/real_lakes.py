@@ -102,12 +102,11 @@ class RealLake:
 
     def check(
         self,
-        *,
+        *reads: Callable[[ScanPlan], pa.Table],
         snapshots: list[int] | None = None,
-        read: Callable[[ScanPlan], pa.Table] = ScanPlan.to_table,
         **options: Any,
     ) -> int:
-        """Compare every table at every snapshot, read in some way; how many were compared."""
+        """Compare every table at every snapshot, read in some ways; how many were compared."""
         expected: dict[tuple[int, str, str], tuple[list[Any], list[Any]]] = {}
         for snapshot in self.snapshots() if snapshots is None else snapshots:
             for schema, table in self.tables(snapshot):
@@ -118,16 +117,18 @@ class RealLake:
             actual = {}
             for snapshot, schema, name in expected:
                 ours = lake.table(name, schema, version=snapshot)
-                columns = [*ours.schema.names, "rowid", "snapshot_id"]
-                actual[(snapshot, schema, name)] = read(ours.scan(columns))
+                plan = ours.scan([*ours.schema.names, "rowid", "snapshot_id"])
+                found = [read(plan) for read in reads or (ScanPlan.to_table,)]
+                actual[(snapshot, schema, name)] = found
             for snapshot, wanted in names.items():
                 assert lake.tables(version=snapshot) == wanted
         for key, (types, rows) in expected.items():
-            self.connection.register("ours", actual[key])
-            our_types, our_rows = self._rows("ours")
-            self.connection.unregister("ours")
-            assert our_types == types, key
-            assert our_rows == rows, key
+            for found in actual[key]:
+                self.connection.register("ours", found)
+                our_types, our_rows = self._rows("ours")
+                self.connection.unregister("ours")
+                assert our_types == types, key
+                assert our_rows == rows, key
         return len(expected)
 
     def _kept_open(self) -> AbstractContextManager[Any]:

@@ -47,7 +47,13 @@ def spark_home(tmp_path: Path) -> Path:
 @pytest.fixture
 def environment(spark_home: Path, tmp_path: Path) -> dict[str, str]:
     """What a process of Spark needs to find Java, Python, and the tasks of the tests."""
+    settings = tmp_path / "conf"
+    settings.mkdir()
+    (settings / "spark-defaults.conf").write_text(
+        f"spark.executor.extraJavaOptions {os.environ['SPARK_SUBMIT_OPTS']}\n"
+    )
     return {
+        "SPARK_CONF_DIR": str(settings),
         **os.environ,
         "JAVA_HOME": str(java_home()),
         "PYSPARK_PYTHON": sys.executable,

@@ -40,8 +40,11 @@ def test_arrow_and_dataframes_have_the_rows_of_the_real_implementation(
     snapshots = lake.snapshots()
     some = {snapshots[len(snapshots) // 2], snapshots[-1]}
 
-    lake.check(snapshots=sorted(some), read=lambda scan: _scan(scan).to_arrow(spark))
-    lake.check(snapshots=sorted(some), read=lambda scan: _through_dataframe(spark, scan))
+    lake.check(
+        lambda scan: _scan(scan).to_arrow(spark),
+        lambda scan: _through_dataframe(spark, scan),
+        snapshots=sorted(some),
+    )
 
 
 def _less_huge(statement: str) -> str:

@@ -365,6 +365,7 @@ def test_a_route_that_does_not_exist_is_refused(spark: Any) -> None:
 
 
 def test_the_active_session_is_reused_with_further_settings(spark: Any) -> None:
+    spark.createDataFrame([], "a INT")  # makes it the active one, after tests with others
     again = session(spark.sparkContext.master, spark_lakeport_test="7")
 
     assert again is spark
