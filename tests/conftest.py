@@ -31,7 +31,10 @@ def spark() -> Iterator[Any]:
 
     # Workers inherit it, and import the tasks of the tests by name.
     os.environ["PYTHONPATH"] = os.pathsep.join([EXECUTOR_SIDE, os.environ.get("PYTHONPATH", "")])
-    spark = session("local[2,4]", spark_sql_shuffle_partitions="2")
+    # Plans that adapt are planned twice; the sessions of other processes have them.
+    spark = session(
+        "local[2,4]", spark_sql_shuffle_partitions="2", spark_sql_adaptive_enabled="false"
+    )
     spark.sparkContext.setLogLevel("OFF")
     yield spark
     spark.stop()

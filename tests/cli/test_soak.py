@@ -27,7 +27,7 @@ from lakeport.errors import LakeportError
 from tests.cli.processes import PATIENCE, Serving, serving
 from tests.real_lakes import LakeMaker
 
-SECONDS = float(os.environ.get("LAKEPORT_SOAK_SECONDS", "15"))
+SECONDS = float(os.environ.get("LAKEPORT_SOAK_SECONDS", "8"))
 CLIENTS = 50
 ROWS = 400_000
 DELETED = 20_000

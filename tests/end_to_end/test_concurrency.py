@@ -22,7 +22,7 @@ from lakeport.errors import UnavailableError
 from lakeport.filters import col
 
 CLIENTS = 16
-SECONDS = float(os.environ.get("LAKEPORT_SOAK_SECONDS", "15"))
+SECONDS = float(os.environ.get("LAKEPORT_SOAK_SECONDS", "8"))
 # Every statement touches rows in lots of this size, so that half a statement shows as a broken lot.
 LOT = 7
 SCHEMA = pa.schema([("client", pa.int64()), ("lot", pa.int64()), ("value", pa.int64())])
