@@ -63,16 +63,17 @@ def test_insertions_and_deletions_of_every_range(
     lake.execute(*LIVES[life])
     ids = [id for id in lake.snapshots() if ("main", "t") in lake.tables(id)]
     pairs = [(a, b) for a in ids for b in ids if a <= b]
-    expected = {
-        (a, b, what): sorted(
-            lake.query(
-                f"SELECT *, rowid, snapshot_id FROM ducklake_table_{what}('lake', 'main', 't', {a}, {b})"
-            ),
-            key=repr,
-        )
-        for a, b in pairs
-        for what in ("insertions", "deletions")
-    }
+    with lake.on_one_thread():
+        expected = {
+            (a, b, what): sorted(
+                lake.query(
+                    f"SELECT *, rowid, snapshot_id FROM ducklake_table_{what}('lake', 'main', 't', {a}, {b})"
+                ),
+                key=repr,
+            )
+            for a, b in pairs
+            for what in ("insertions", "deletions")
+        }
     with lake.open() as ours:
         table = ours.table("t")
         for a, b in pairs:

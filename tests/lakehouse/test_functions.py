@@ -76,16 +76,17 @@ def test_files_are_listed_as_by_the_real_function_without_keys(lake: Any, serve:
 
 def test_the_change_feed_is_that_of_the_real_functions(lake: Any, serve: Serve) -> None:
     newest = lake.snapshots()[-1]
-    expected = {
-        "table_changes": lake.query(f"FROM lake.table_changes('t', 1, {newest})"),
-        **{
-            name: lake.query(
-                "SELECT snapshot_id, rowid, *"
-                f" FROM ducklake_{name}('lake', 'main', 't', 1, {newest})"
-            )
-            for name in ("table_insertions", "table_deletions")
-        },
-    }
+    with lake.on_one_thread():
+        expected = {
+            "table_changes": lake.query(f"FROM lake.table_changes('t', 1, {newest})"),
+            **{
+                name: lake.query(
+                    "SELECT snapshot_id, rowid, *"
+                    f" FROM ducklake_{name}('lake', 'main', 't', 1, {newest})"
+                )
+                for name in ("table_insertions", "table_deletions")
+            },
+        }
 
     served = serve(lake)
 
@@ -98,7 +99,8 @@ def test_the_bounds_of_a_change_feed_may_be_moments(lake: Any, serve: Serve) -> 
         row[0]
         for row in lake.query("SELECT snapshot_time FROM ducklake_snapshots('lake') ORDER BY 1")
     ]
-    real = lake.query("FROM lake.table_changes('t', 2, 3)")
+    with lake.on_one_thread():
+        real = lake.query("FROM lake.table_changes('t', 2, 3)")
 
     instant = pa.timestamp("us", "UTC")
     bounds = [pa.scalar(times[snapshot], instant) for snapshot in (2, 3)]

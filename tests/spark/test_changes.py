@@ -163,8 +163,9 @@ def ranges(lake: Any, life: str) -> list[tuple[int, int]]:
 
 
 def real_feed(lake: Any, first: int, last: int) -> tuple[pa.Schema, Counter[Any]]:
-    lake.attach()
-    feed = lake.connection.sql(f"FROM lake.table_changes('t', {first}, {last})").to_arrow_table()
+    with lake.on_one_thread():
+        real = lake.connection.sql(f"FROM lake.table_changes('t', {first}, {last})")
+        feed = real.to_arrow_table()
     return feed.schema, Counter(map(tuple_of, feed.to_pylist()))
 
 
