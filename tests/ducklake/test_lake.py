@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,20 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
 from lakeport.ducklake import Lake, SnapshotCache
 from lakeport.ducklake.cache import WeighedCache
 from lakeport.ducklake.database import Database
-from lakeport.ducklake.uri import parse_location
 from lakeport.errors import (
-    CorruptLakeError,
     InvalidArgumentError,
-    LakeportError,
-    LakeVersionError,
-    MissingFileError,
     NotFoundError,
     SnapshotNotFoundError,
     UnavailableError,
@@ -203,88 +195,6 @@ def test_opening_and_scanning_a_table_costs_three_queries(kind: str, make_lake: 
     assert len([s for s in statements if s != "BEGIN"]) <= 3
 
 
-def test_plans_and_tasks_are_small_and_run_in_another_process(
-    make_lake: LakeMaker, tmp_path: Path
-) -> None:
-    lake = make_lake("sqlite")
-    lake.execute(
-        "CREATE TABLE t AS SELECT i AS id, {'a': i} AS s FROM range(1000) r(i)",
-        "DELETE FROM t WHERE id = 5",
-        "INSERT INTO t VALUES (7, {'a': 1})",
-    )
-    with lake.open() as ours:
-        plan = ours.table("t").scan(["id", "s", "rowid"])
-    assert pickle.loads(pickle.dumps(plan)) == plan
-    sizes = [len(pickle.dumps(task)) for task in plan.tasks]
-    assert max(sizes) < 6000
-    (tmp_path / "plan").write_bytes(pickle.dumps(plan))
-    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).to_table().num_rows)"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "plan")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "1000"
-
-
-def test_large_files_are_divided_and_every_row_is_read_once(make_lake: LakeMaker) -> None:
-    lake = make_lake("duckdb", "DATA_INLINING_ROW_LIMIT 0")
-    lake.execute(
-        "CALL ducklake_set_option('lake', 'parquet_row_group_size', 2048)",
-        "CREATE TABLE t AS SELECT i AS id FROM range(30000) r(i)",
-        "DELETE FROM t WHERE id % 100 = 0",
-    )
-    with lake.open() as ours:
-        for task_bytes in (1, 10_000, 50_000, 1 << 30):
-            plan = ours.table("t").scan(["id", "file_row_number", "rowid"], task_bytes=task_bytes)
-            table = plan.to_table()
-            assert table["id"].to_pylist() == [i for i in range(30000) if i % 100]
-            assert table["id"] == table["file_row_number"] == table["rowid"]
-        assert len(ours.table("t").scan(task_bytes=10_000).tasks) > 3
-        batches = list(ours.table("t").scan().tasks[0].read(batch_rows=1000))
-        assert max(batch.num_rows for batch in batches) <= 1000
-        with pytest.raises(InvalidArgumentError):
-            ours.table("t").scan(task_bytes=0)
-
-
-def test_a_scan_may_ask_for_any_columns_in_any_order(make_lake: LakeMaker) -> None:
-    lake = make_lake()
-    lake.execute(
-        "CREATE TABLE t AS SELECT i AS id, -i AS v FROM range(20) r(i)",
-        "INSERT INTO t VALUES (100, 0)",
-        "DELETE FROM t WHERE id = 3",
-        "ALTER TABLE t ADD COLUMN d INTEGER DEFAULT 4",
-    )
-    with lake.open() as ours:
-        table = ours.table("t")
-        assert table.scan(["V", "id"]).to_table().column_names == ["v", "id"]
-        assert table.scan(["d"]).to_table()["d"].to_pylist() == [4] * 20
-        assert table.scan([]).to_table().num_rows == 20
-        assert table.scan([], "1 = 0").to_table().num_rows == 0
-        assert table.scan([], "NULL").to_table().num_rows == 0
-        assert table.scan([], "1 = 1").to_table().num_rows == 20
-        assert (
-            table.scan(["filename"])
-            .to_table()["filename"]
-            .to_pylist()[-1]
-            .startswith("ducklake_inlined")
-        )
-        assert table.scan().estimated_rows == 21
-        assert "2 columns" not in table.scan().explain()
-        with pytest.raises(NotFoundError, match="no column 'nope'"):
-            table.scan(["nope"])
-
-
-def test_a_column_named_like_a_virtual_one_hides_it(make_lake: LakeMaker) -> None:
-    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
-    lake.execute("CREATE TABLE t AS SELECT 42 AS snapshot_id, 'f' AS filename")
-    with lake.open() as ours:
-        assert ours.table("t").scan(["snapshot_id", "filename"]).to_table().to_pylist() == [
-            {"snapshot_id": 42, "filename": "f"}
-        ]
-
-
 def test_a_writer_in_another_process_is_waited_for(make_lake: LakeMaker, tmp_path: Path) -> None:
     lake = make_lake("duckdb")
     lake.execute("CREATE TABLE t(id INTEGER)")
@@ -332,65 +242,6 @@ def test_a_lake_is_read_from_many_threads(make_lake: LakeMaker) -> None:
     assert found == [1000] * 18
 
 
-def test_missing_files_are_errors(make_lake: LakeMaker) -> None:
-    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
-    lake.execute(
-        "CREATE TABLE t AS SELECT i AS id FROM range(10) r(i)", "DELETE FROM t WHERE id = 1"
-    )
-    with lake.open() as ours:
-        file = ours.table("t").files()[0]
-        Path(file.deletes[0].path).unlink()
-        with pytest.raises(MissingFileError, match="delete"):
-            ours.table("t").scan().to_table()
-        assert ours.table("t", version=1).scan().to_table().num_rows == 10
-        Path(file.path).unlink()
-        with pytest.raises(MissingFileError):
-            ours.table("t", version=1).scan().to_table()
-
-
-@pytest.mark.parametrize("type", ["INTEGER", "VARIANT"])  # the second is read by DuckDB
-def test_damage_inside_a_file_names_the_file(type: str, make_lake: LakeMaker) -> None:
-    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
-    lake.execute(f"CREATE TABLE t AS SELECT i::{type} AS id FROM range(10000) r(i)")
-    with lake.open() as ours:
-        file = Path(ours.table("t").files()[0].path)
-        content = bytearray(file.read_bytes())
-        content[4:4000] = b"\xff" * 3996
-        file.write_bytes(content)
-        with pytest.raises(CorruptLakeError, match=file.name):
-            ours.table("t").scan().to_table()
-
-
-def test_a_file_that_duckdb_must_read_may_be_divided(make_lake: LakeMaker) -> None:
-    lake = make_lake("duckdb", "DATA_INLINING_ROW_LIMIT 0")
-    lake.execute(
-        "CALL ducklake_set_option('lake', 'parquet_row_group_size', 2048)",
-        "CREATE TABLE t AS SELECT i AS id, INTERVAL (i) SECOND AS i FROM range(10000) r(i)",
-        "ALTER TABLE t ALTER i TYPE JSON",
-        "DELETE FROM t WHERE id % 100 = 0",
-    )
-    with lake.open() as ours:
-        plan = ours.table("t").scan(["id", "i", "file_row_number"], task_bytes=20_000)
-        assert len(plan.tasks) > 1
-        table = plan.to_table()
-        assert table["id"].to_pylist() == [i for i in range(10000) if i % 100]
-        assert table["id"] == table["file_row_number"]
-        assert table["i"][0].as_py() == '"00:00:01"'
-
-
-def test_variants_that_became_json(make_lake: LakeMaker) -> None:
-    # The real implementation itself cannot read the snapshots before it any more.
-    lake = make_lake("duckdb", "DATA_INLINING_ROW_LIMIT 0")
-    lake.execute(
-        "CREATE TABLE t(v VARIANT)",
-        "INSERT INTO t VALUES ({'a': 1}::VARIANT), (42::VARIANT), (NULL)",
-        "ALTER TABLE t ALTER v TYPE JSON",
-    )
-    wanted = [row[0] for row in lake.query("SELECT v FROM t")]
-    with lake.open() as ours:
-        assert ours.table("t").scan().to_table()["v"].to_pylist() == wanted
-
-
 def test_a_cache_is_bounded_by_the_weight_of_what_it_keeps() -> None:
     cache = WeighedCache(10, len)
     for word in ("four", "fours", "a", "a word too long to be kept", "six"):
@@ -398,94 +249,6 @@ def test_a_cache_is_bounded_by_the_weight_of_what_it_keeps() -> None:
     assert len(cache) == 3
     assert cache.remembered("four", lambda: "again") == "again"
     assert cache.remembered("six", lambda: "not asked") == "six"
-
-
-@pytest.mark.parametrize("version", ["0.5", "2.0", "1.x", ""])
-def test_unknown_versions_are_refused_by_name(version: str, make_lake: LakeMaker) -> None:
-    lake = make_lake("sqlite")
-    lake.execute("CREATE TABLE t(id INTEGER)")
-    lake.detach()
-    with sqlite3.connect(lake.uri.removeprefix("ducklake:sqlite:")) as database:
-        database.execute("UPDATE ducklake_metadata SET value = ? WHERE key = 'version'", (version,))
-    database.close()
-    with pytest.raises(LakeVersionError, match=repr(version)):
-        Lake.open(lake.uri)
-
-
-def test_what_is_not_a_lake_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no catalog database"):
-        Lake.open(f"ducklake:{tmp_path}/nothing.ducklake")
-    with sqlite3.connect(tmp_path / "empty.sqlite") as database:
-        database.execute("CREATE TABLE t(a)")
-    database.close()
-    for uri in (f"sqlite:{tmp_path}/empty.sqlite", f"ducklake:{tmp_path}/empty.sqlite"):
-        with pytest.raises(NotFoundError, match=r"sqlite:.* holds no DuckLake tables"):
-            Lake.open(uri)
-    with pytest.raises(InvalidArgumentError):
-        Lake.open("oracle://db/lake")
-    with pytest.raises(InvalidArgumentError):
-        Lake.open("ducklake:")
-
-
-def test_secrets_are_in_no_text() -> None:
-    for uri in (
-        "ducklake:postgres:dbname=l host=127.0.0.1 port=1 user=u password='s3 cret' connect_timeout=1",
-        "postgresql://u:s3%20cret@127.0.0.1:1/l",
-        "ducklake:mysql:db=l host=127.0.0.1 port=1 user=u passwd='s3 cret'",
-        "mysql://u:s3%20cret@127.0.0.1:1/l",
-    ):
-        location = parse_location(uri)
-        assert location.parameters["password"] == "s3 cret"
-        assert "s3 cret" not in str(location) + repr(location)
-        with pytest.raises(UnavailableError) as caught:
-            Lake.open(uri)
-        assert "s3 cret" not in str(caught.value)
-        assert caught.value.__cause__ is None
-
-
-@pytest.mark.parametrize(
-    ("uri", "kind", "where"),
-    [
-        ("ducklake:meta.ducklake", "duckdb", "meta.ducklake"),
-        ("meta.ducklake", "duckdb", "meta.ducklake"),
-        ("ducklake:duckdb:a b.db", "duckdb", "a b.db"),
-        ("ducklake:sqlite:meta.sqlite", "sqlite", "meta.sqlite"),
-        ("sqlite:///meta.sqlite", "sqlite", "meta.sqlite"),
-        ("sqlite:////abs/meta.sqlite", "sqlite", "/abs/meta.sqlite"),
-        ("C:/lakes/meta.ducklake", "duckdb", "C:/lakes/meta.ducklake"),
-        ("ducklake:postgres:postgresql://h/db", "postgresql", ""),
-    ],
-)
-def test_every_spelling_of_a_location(uri: str, kind: str, where: str) -> None:
-    location = parse_location(uri)
-    assert (location.kind, location.path) == (kind, where)
-
-
-@pytest.mark.parametrize(
-    "text", ["postgres:host", "mysql:nope=1", "mysql:port=x", "sqlite://host/x", "sqlite:"]
-)
-def test_unclear_locations_are_refused(text: str) -> None:
-    with pytest.raises(LakeportError):
-        parse_location(f"ducklake:{text}")
-
-
-def test_structs_inlined_as_text_keep_what_the_real_implementation_loses(
-    make_lake: LakeMaker,
-) -> None:
-    lake = make_lake("sqlite")
-    lake.execute(
-        "CREATE TABLE t(s STRUCT(q VARCHAR, d DATE, ts TIMESTAMP, b BLOB, u UUID, f DOUBLE, n STRUCT(x VARCHAR), i INTERVAL))",
-        r"""INSERT INTO t VALUES ({'q': 'x''y\z', 'd': '2024-01-02', 'ts': '2024-01-02 03:04:05', 'b': '\x00\xAA'::BLOB,
-            'u': '00000000-0000-0000-0000-000000000001', 'f': 'nan', 'n': {'x': 'a' || chr(0) || '''b'},
-            'i': INTERVAL '1 month 2 days'})""",
-    )
-    with lake.open() as ours:
-        value = ours.table("t").scan().to_table()["s"][0]
-    assert value["q"].as_py() == r"x'y\z"
-    assert str(value["d"].as_py()) == "2024-01-02"
-    assert value["b"].as_py() == b"\x00\xaa"
-    assert value["n"]["x"].as_py() == "a\x00'b"
-    assert value["i"].as_py() == pa.scalar((1, 2, 0), pa.month_day_nano_interval()).as_py()
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgresql"])

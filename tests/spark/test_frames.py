@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,45 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.ducklake import ScanPlan
 from lakeport.errors import InvalidArgumentError
-from lakeport.spark import native
-from lakeport.spark.values import spark_arrow_schema, spark_batch, spark_schema
-
-MakeLake = Callable[..., Any]
-
-IN_FILES = "DATA_INLINING_ROW_LIMIT 0"
-VIRTUAL = ("rowid", "snapshot_id", "filename", "file_row_number")
-
-
-def rows(table: pa.Table) -> Counter[str]:
-    return Counter(map(repr, table.to_pylist()))
-
-
-def expected(plan: ScanPlan) -> Counter[str]:
-    """The rows that the plan gives in this process, in Spark's types."""
-    batches = [spark_batch(batch, plan.columns) for batch in plan.read()]
-    return rows(pa.Table.from_batches(batches, spark_arrow_schema(plan.columns)))
-
-
-def physical_plan(frame: Any) -> str:
-    return str(frame._jdf.queryExecution().executedPlan().toString())
-
-
-def is_native(frame: Any) -> bool:
-    """Whether Spark reads Parquet itself, without any Python."""
-    plan = physical_plan(frame)
-    return "FileScan parquet" in plan and "MapInArrow" not in plan
-
-
-def check(plan: Any, spark: Any, *, native: bool | None = None) -> Any:
-    """The DataFrame of a plan, after it was compared with what is read in this process."""
-    frame = plan.to_spark(spark)
-    assert frame.schema == spark_schema(plan.columns)
-    assert rows(frame.toArrow()) == expected(plan)
-    if native is not None:
-        assert is_native(frame) is native
-    return frame
+from tests.spark.frames import IN_FILES, MakeLake, check, physical_plan
 
 
 def test_a_filter_on_columns_that_swapped_their_names_finds_their_rows(
@@ -91,83 +53,6 @@ def test_a_column_that_was_dropped_and_added_again_has_none_of_its_old_values(
     assert frame.where("v IS NOT NULL").count() == 7
 
 
-@pytest.mark.parametrize("folder", ["with space", "a%20b%", "h#sh", "pl+us", "ünï🦆", "[x]{y}*?"])
-def test_deleted_rows_stay_deleted_whatever_the_path_looks_like(
-    spark: Any, make_lake: MakeLake, tmp_path: Path, folder: str
-) -> None:
-    lake = make_lake(options=IN_FILES, data_path=f"{tmp_path / folder}/")
-    lake.execute(
-        "CREATE TABLE t(id INTEGER, p VARCHAR)",
-        "ALTER TABLE t SET PARTITIONED BY (p)",
-        "INSERT INTO t SELECT i, ['a b', 'c/d', 'ü%'][1 + i % 3] FROM range(300) r(i)",
-        "DELETE FROM t WHERE id % 5 = 0",
-    )
-    with lake.open() as ours:
-        frame = check(ours.table("t").scan(["id", *VIRTUAL]), spark, native=True)
-
-    assert frame.count() == 240
-
-
-@pytest.mark.parametrize("room", [native.MAX_BITMAP_BYTES, -1], ids=["bitmaps", "anti join"])
-def test_files_of_one_size_keep_their_own_deletes(
-    spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
-    monkeypatch.setattr(native, "MAX_BITMAP_BYTES", room)
-    lake = make_lake(options=IN_FILES)
-    lake.execute("CREATE TABLE t(id INTEGER)")
-    for start in (100, 200, 300):
-        lake.execute(f"INSERT INTO t SELECT i FROM range({start}, {start + 50}) r(i)")
-    lake.execute("DELETE FROM t WHERE id IN (100, 201, 302, 303)")
-    with lake.open() as ours:
-        table = ours.table("t")
-        assert len({file.file_size_bytes for file in table.files()}) == 1
-        check(table.scan(["id", *VIRTUAL]), spark, native=True)
-
-
-def test_deleted_rows_stay_deleted_whatever_the_catalog_counts(
-    spark: Any, make_lake: MakeLake
-) -> None:
-    lake = make_lake(options=IN_FILES)
-    lake.execute(
-        "CREATE TABLE t AS SELECT i AS id FROM range(100) r(i)",
-        "DELETE FROM t WHERE id < 10",
-        "UPDATE meta.ducklake_delete_file SET delete_count = 0",
-    )
-    with lake.open() as ours:
-        assert check(ours.table("t").scan(), spark, native=True).count() == 90
-
-
-def test_a_path_that_is_used_again_is_another_file(
-    spark: Any, make_lake: MakeLake, tmp_path: Path
-) -> None:
-    path = tmp_path / "again.parquet"
-    lake = make_lake()
-    for table, count in (("a", 10), ("b", 1000)):
-        pq.write_table(pa.table({"id": list(range(count))}), path)
-        lake.execute(
-            f"CREATE TABLE {table}(id BIGINT)",
-            f"CALL ducklake_add_data_files('lake', '{table}', '{path}')",
-        )
-        with lake.open() as ours:
-            plan = ours.table(table).scan(["id", "rowid"])
-            assert check(plan, spark, native=True).count() == count
-
-    # The catalog says what the file was like when it was added.
-    with lake.open() as ours:
-        check(ours.table("a").scan(["id", "rowid"]), spark, native=False)
-
-
-def test_files_of_a_relative_folder_are_found(
-    spark: Any, make_lake: MakeLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    lake = make_lake(options=IN_FILES, data_path="near/")
-    lake.execute("CREATE TABLE t AS SELECT i AS id FROM range(100) r(i)")
-    with lake.open(data_path="near/") as ours:
-        assert not Path(ours.table("t").files()[0].path).is_absolute()
-        assert check(ours.table("t").scan(), spark, native=True).count() == 100
-
-
 @pytest.mark.parametrize(("filter", "count"), [("1 = 0", 0), ("NULL", 0), ("1 = 1", 95)])
 def test_a_filter_without_columns_is_a_filter_on_every_route(
     spark: Any, make_lake: MakeLake, filter: str, count: int
@@ -195,66 +80,6 @@ def test_a_column_that_has_the_name_of_sparks_own_metadata_keeps_its_values(
     )
     with lake.open() as ours:
         check(ours.table("t").scan(), spark)
-
-
-def test_a_file_that_was_added_twice_is_read_twice(
-    spark: Any, make_lake: MakeLake, tmp_path: Path
-) -> None:
-    pq.write_table(pa.table({"id": list(range(10))}), tmp_path / "a.parquet")
-    lake = make_lake()
-    add = f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/a.parquet')"
-    lake.execute("CREATE TABLE t(id BIGINT)", add, add)
-    with lake.open() as ours:
-        assert check(ours.table("t").scan(), spark, native=True).count() == 20
-
-
-def test_added_files_are_read_by_name_with_values_from_their_folders(
-    spark: Any, make_lake: MakeLake, tmp_path: Path
-) -> None:
-    for day in (1, 2):
-        folder = tmp_path / "ext" / f"day=2024-01-0{day}" / "region=a%20b"
-        folder.mkdir(parents=True)
-        pq.write_table(pa.table({"ID": [day], "v": [f"v{day}"]}), folder / "f.parquet")
-    lake = make_lake()
-    lake.execute(
-        "CREATE TABLE t(id BIGINT, v VARCHAR, day DATE, region VARCHAR)",
-        f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/ext/**/*.parquet',"
-        " hive_partitioning => true)",
-        "ALTER TABLE t RENAME COLUMN v TO w",
-    )
-    with lake.open() as ours:
-        frame = check(ours.table("t").scan(), spark, native=True)
-
-    assert frame.where("day = DATE '2024-01-02'").collect()[0]["region"] == "a b"
-
-
-def test_a_file_whose_name_spark_thinks_is_hidden_is_read_all_the_same(
-    spark: Any, make_lake: MakeLake, tmp_path: Path
-) -> None:
-    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "_hidden.parquet")
-    lake = make_lake()
-    lake.execute(
-        "CREATE TABLE t(id BIGINT)",
-        f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/_hidden.parquet')",
-    )
-    with lake.open() as ours:
-        assert check(ours.table("t").scan(), spark, native=False).count() == 2
-
-
-def test_many_small_files_that_arrow_reads_are_few_partitions(
-    spark: Any, make_lake: MakeLake, tmp_path: Path
-) -> None:
-    for number in range(12):
-        pq.write_table(pa.table({"id": [number]}), tmp_path / f"_{number}.parquet")
-    lake = make_lake()
-    lake.execute(
-        "CREATE TABLE t(id BIGINT)",
-        f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/_*.parquet')",
-    )
-    with lake.open() as ours:
-        frame = check(ours.table("t").scan(), spark, native=False)
-
-    assert frame.rdd.getNumPartitions() < 4
 
 
 def test_spark_prunes_columns_and_pushes_filters_into_the_files(
@@ -383,37 +208,6 @@ def test_a_plan_without_columns_still_has_its_rows(
 
     assert frame.columns == []
     assert frame.count() == 95
-
-
-def test_pieces_of_a_large_file_are_read_once(spark: Any, make_lake: MakeLake) -> None:
-    lake = make_lake(options=IN_FILES)
-    lake.execute(
-        "CALL ducklake_set_option('lake', 'parquet_row_group_size', 2048)",
-        "CREATE TABLE t AS SELECT i AS id FROM range(20000) r(i)",
-        "DELETE FROM t WHERE id BETWEEN 3000 AND 9000",
-    )
-    with lake.open() as ours:
-        plan = ours.table("t").scan(task_bytes=1000)
-        assert len(plan.tasks) > 5
-        frame = check(plan, spark, native=True)
-
-    # Row groups are skipped, and positions still count from the beginning of the file.
-    assert frame.where("id >= 2999 AND id < 9005").count() == 5
-
-
-def test_many_shapes_of_files_are_few_scans(spark: Any, make_lake: MakeLake) -> None:
-    lake = make_lake(options=IN_FILES)
-    lake.execute("CREATE TABLE t(id INTEGER, c0 INTEGER)")
-    for number in range(20):
-        lake.execute(
-            f"INSERT INTO t (id, c{number}) VALUES ({number}, {number})",
-            f"ALTER TABLE t RENAME COLUMN c{number} TO c{number + 1}",
-        )
-    with lake.open() as ours:
-        frame = check(ours.table("t").scan(), spark)
-
-    # A frame that ran shows its plan twice, as it was and as it became.
-    assert physical_plan(frame.select("*")).count("FileScan parquet") == 16
 
 
 def test_the_settings_of_a_session_do_not_change_the_rows(spark: Any, make_lake: MakeLake) -> None:
