@@ -169,6 +169,16 @@ SCENARIOS: dict[str, Scenario] = {
         "DELETE FROM t WHERE id % 3 = 0",
         options=NO_INLINING,
     ),
+    "nested values that become JSON": lake(
+        "CREATE TABLE t(id INTEGER, s STRUCT(i INTERVAL, g STRUCT(g GEOMETRY, i INTERVAL)), z TIMETZ[], m MAP(VARCHAR, GEOMETRY))",
+        "INSERT INTO t SELECT i, {'i': INTERVAL (i) DAY, 'g': {'g': 'POINT(1 2)'::GEOMETRY, 'i': INTERVAL 1 YEAR}}, ['12:00:00+02'::TIMETZ, NULL], MAP {'p': 'POINT(3 4)'::GEOMETRY} FROM range(20) r(i)",
+        "INSERT INTO t VALUES (-1, NULL, NULL, NULL), (-2, {'i': NULL, 'g': NULL}, [], MAP {})",
+        "ALTER TABLE t ALTER s TYPE STRUCT(i JSON, g STRUCT(g JSON, i INTERVAL))",
+        "ALTER TABLE t ALTER z TYPE JSON[]",
+        "ALTER TABLE t ALTER m TYPE MAP(VARCHAR, JSON)",
+        "DELETE FROM t WHERE id % 3 = 0",
+        options=NO_INLINING,
+    ),
     "columns that become variants": lake(
         "CREATE TABLE t(id INTEGER, i INTERVAL, z TIMETZ, g GEOMETRY, f FLOAT, s VARCHAR, d DATE)",
         "INSERT INTO t SELECT i, INTERVAL (i) DAY, '12:00:00+02'::TIMETZ, 'POINT(1 2)'::GEOMETRY, i / 10, 'x', '2024-01-01' FROM range(20) r(i)",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -150,17 +151,36 @@ def test_damage_inside_a_file_names_the_file(type: str, make_lake: LakeMaker) ->
             ours.table("t").scan().to_table()
 
 
-def test_variants_that_became_json(make_lake: LakeMaker) -> None:
+@pytest.mark.parametrize("inlining", [0, 10])
+def test_variants_that_became_json(inlining: int, make_lake: LakeMaker) -> None:
     # The real implementation itself cannot read the snapshots before it any more.
-    lake = make_lake("duckdb", "DATA_INLINING_ROW_LIMIT 0")
+    lake = make_lake("duckdb", f"DATA_INLINING_ROW_LIMIT {inlining}")
     lake.execute(
         "CREATE TABLE t(v VARIANT)",
-        "INSERT INTO t VALUES ({'a': 1}::VARIANT), (42::VARIANT), (NULL)",
+        "INSERT INTO t VALUES ({'a': 1}::VARIANT), (42::VARIANT), (NULL), ('null'::JSON::VARIANT)",
         "ALTER TABLE t ALTER v TYPE JSON",
     )
     wanted = [row[0] for row in lake.query("SELECT v FROM t")]
     with lake.open() as ours:
         assert ours.table("t").scan().to_table()["v"].to_pylist() == wanted
+
+
+@pytest.mark.parametrize("inlining", [0, 10])
+def test_nested_values_that_became_variants(inlining: int, make_lake: LakeMaker) -> None:
+    lake = make_lake("duckdb", f"DATA_INLINING_ROW_LIMIT {inlining}")
+    lake.execute(
+        "CREATE TABLE t(s STRUCT(i INTERVAL, g GEOMETRY, n INTEGER), l TIMETZ[])",
+        "INSERT INTO t VALUES"
+        " ({'i': INTERVAL 3 DAY, 'g': 'POINT(1 2)'::GEOMETRY, 'n': 5}, ['10:00:00+02'::TIMETZ])",
+        "INSERT INTO t VALUES (NULL, NULL)",
+        "ALTER TABLE t ALTER s TYPE STRUCT(i VARIANT, g VARIANT, n VARIANT)",
+        "ALTER TABLE t ALTER l TYPE VARIANT[]",
+    )
+    as_json = "SELECT s::STRUCT(i JSON, g JSON, n JSON)::VARCHAR, l::JSON[]::VARCHAR FROM "
+    wanted = lake.query(as_json + "t")
+    with lake.open() as ours:
+        found = ours.table("t").scan().to_table()
+    assert duckdb.from_arrow(found).query("found", as_json + "found").fetchall() == wanted
 
 
 def test_structs_inlined_as_text_keep_what_the_real_implementation_loses(

@@ -7,7 +7,7 @@ and maps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,11 @@ from lakeport.ducklake.model import Column, NameMapping
 from lakeport.ducklake.types import TIME_TZ, arrow_type
 from lakeport.errors import CorruptLakeError
 
-__all__ = ["Aligner", "aligner", "constant", "field_id", "find_child"]
+__all__ = ["Aligner", "aligner", "constant", "duckdb_target", "field_id", "find_child"]
 
 Aligner = Callable[[pa.Array], pa.Array]
+Names = Mapping[int, NameMapping] | None
+_Held = tuple[int, pa.Field, Column, Names]
 
 _UTC_OFFSET = 57599  # DuckDB packs a zone as 15:59:59 minus its offset, below 24 bits of it
 _MOST_DIGITS = 38
@@ -34,9 +36,7 @@ def field_id(field: pa.Field) -> int | None:
     return None if value is None or int(value) < 0 else int(value)
 
 
-def find_child(
-    fields: Sequence[pa.Field], column: Column, names: Mapping[int, NameMapping] | None
-) -> int | None:
+def find_child(fields: Sequence[pa.Field], column: Column, names: Names) -> int | None:
     """Where a column is among the fields of a file: by field id, or by its mapped name."""
     if names is None:
         return next((i for i, field in enumerate(fields) if field_id(field) == column.id), None)
@@ -50,7 +50,7 @@ def find_child(
     return next((i for i, field in enumerate(fields) if field.name.lower() == wanted), None)
 
 
-def aligner(field: pa.Field, column: Column, names: Mapping[int, NameMapping] | None) -> Aligner:
+def aligner(field: pa.Field, column: Column, names: Names) -> Aligner:
     """How to make a table's column from the file's field that holds it."""
     source, target = field.type, arrow_type(column)
     plain = _plain(source)
@@ -60,6 +60,27 @@ def aligner(field: pa.Field, column: Column, names: Mapping[int, NameMapping] | 
     if column.type in ("struct", "list", "map"):
         return _nested(source, column, target, names)
     return _scalar(source, column, target)
+
+
+def duckdb_target(field: pa.Field, column: Column, names: Names) -> kernel.Target | None:
+    """What DuckDB must make of a field, because pyarrow does not know enough of what it holds.
+
+    It cannot tell a variant from a struct, nor a geometry or an interval from their bytes, which
+    matters where they become JSON.
+    """
+    if column.type == "variant" or (column.type == "json" and not _is_text(field.type)):
+        return column
+    inside = {
+        position: target
+        for position, *held in _held(field.type, column, names)
+        if (target := duckdb_target(*held)) is not None
+    }
+    return inside or None
+
+
+def _is_text(type: pa.DataType) -> bool:
+    plain = type.storage_type if isinstance(type, pa.BaseExtensionType) else type
+    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
 
 
 def constant(column: Column, text: str | None) -> Callable[[int], pa.Array]:
@@ -83,31 +104,58 @@ def _nested(
     source: pa.DataType,
     column: Column,
     target: pa.DataType,
-    names: Mapping[int, NameMapping] | None,
+    names: Names,
 ) -> Aligner:
-    inner = None if names is None else (names[column.id].children if column.id in names else {})
     if column.type == "struct" and pa.types.is_struct(source):
-        return _struct(source, column, target, inner)
-    if column.type == "list" and (pa.types.is_list(source) or pa.types.is_large_list(source)):
-        element = aligner(source.value_field, column.children[0], _positional(inner, column, 0))
+        return _struct(source, column, target, _below(column, names))
+    inside = [aligner(*held) for _, *held in _held(source, column, names)]
+    if column.type == "list" and inside:
+        element = inside[0]
         if pa.types.is_large_list(source):
             narrow = pa.list_(source.value_field)
             return lambda array: kernel.rebuild_list(
                 (small := array.cast(narrow)), target, element(small.values)
             )
         return lambda array: kernel.rebuild_list(array, target, element(array.values))
-    if column.type == "map" and pa.types.is_map(source):
-        key = aligner(source.key_field, column.children[0], _positional(inner, column, 0))
-        value = aligner(source.item_field, column.children[1], _positional(inner, column, 1))
+    if column.type == "map" and inside:
+        key, value = inside
         return lambda array: kernel.rebuild_map(array, target, key(array.keys), value(array.items))
     raise CorruptLakeError(
         f"column {column.name!r} is a {column.type}, but its file holds {source}"
     )
 
 
-def _positional(
-    inner: Mapping[int, NameMapping] | None, column: Column, index: int
-) -> Mapping[int, NameMapping] | None:
+def _held(source: pa.DataType, column: Column, names: Names) -> Iterator[_Held]:
+    """Which fields inside a field of a file hold the children of a column."""
+    inner = _below(column, names)
+    match column.type:
+        case "struct" if pa.types.is_struct(source):
+            fields = [source.field(i) for i in range(source.num_fields)]
+            for child in column.children:
+                position = find_child(fields, child, inner)
+                if position is not None:
+                    yield position, fields[position], child, inner
+        case "list" if _is_list(source):
+            yield 0, source.value_field, column.children[0], _positional(inner, column, 0)
+        case "map" if pa.types.is_map(source):
+            yield 0, source.key_field, column.children[0], _positional(inner, column, 0)
+            yield 1, source.item_field, column.children[1], _positional(inner, column, 1)
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type)
+    )
+
+
+def _below(column: Column, names: Names) -> Names:
+    """The names of the children of a column."""
+    if names is None:
+        return None
+    return names[column.id].children if column.id in names else {}
+
+
+def _positional(inner: Names, column: Column, index: int) -> Names:
     """Children of lists and maps are found by position; only structs below them need names."""
     if inner is None:
         return None
@@ -125,7 +173,7 @@ def _struct(
     source: pa.DataType,
     column: Column,
     target: pa.DataType,
-    names: Mapping[int, NameMapping] | None,
+    names: Names,
 ) -> Aligner:
     fields = [source.field(i) for i in range(source.num_fields)]
     steps: list[tuple[int | None, Callable[..., pa.Array]]] = []

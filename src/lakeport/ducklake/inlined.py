@@ -65,7 +65,7 @@ def read_inlined(
     if not tables:
         return []
     if catalog.database.kind == "duckdb":
-        raw = _read_native(catalog, connection, tables, snapshot, since)
+        raw = _read_native(catalog, connection, tables, columns, snapshot, since)
     else:
         raw = _read_text(catalog, connection, tables, columns, snapshot, since)
     found = []
@@ -116,19 +116,23 @@ def _read_native(
     catalog: Catalog,
     connection: sa.Connection,
     tables: Sequence[InlinedTable],
+    wanted: Sequence[Column],
     snapshot: int,
     since: int | None,
 ) -> list[list[pa.Array]]:
     """One UNION ALL in which each inlined table fills its own struct."""
+    # Of a variant that became JSON the nulls differ: only here the one is known from the other.
+    documents = {column.id: column for column in wanted if column.type == "json"}
     branches = []
     for index, table in enumerate(tables):
         system = [
             f"{quote_identifier(name)} AS n{i}" for i, (name, _) in enumerate(table.physical[:3])
         ]
-        members = ", ".join(
-            f"c{i} := {kernel.shown(name, type)}"
-            for i, (name, type) in enumerate(table.physical[3:])
-        )
+        shown = [
+            kernel.shown(name, type, documents.get(stored.id) if stored.type == "variant" else None)
+            for (name, type), stored in zip(table.physical[3:], table.columns, strict=True)
+        ]
+        members = ", ".join(f"c{i} := {sql}" for i, sql in enumerate(shown))
         packed = [
             f"struct_pack({members}) AS v{i}" if i == index else f"NULL AS v{i}"
             for i in range(len(tables))

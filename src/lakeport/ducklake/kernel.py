@@ -19,6 +19,7 @@ from lakeport.errors import CorruptLakeError
 from lakeport.filters.types import quote_identifier
 
 __all__ = [
+    "Target",
     "cast",
     "cast_sql",
     "connection",
@@ -31,6 +32,9 @@ __all__ = [
     "variant_as_json",
     "whole",
 ]
+
+Target = Column | dict[int, "Target"]
+"""The column that a value becomes, or of a nested value what its children become, by position."""
 
 _local = threading.local()
 
@@ -86,34 +90,40 @@ def variant_as_json(sql: str) -> str:
     return f"nullif(CAST({sql} AS JSON), 'null')"
 
 
-def shown(name: str, type: Any) -> str:
+def shown(name: str, type: Any, target: Target | None = None) -> str:
     """A column of a DuckDB type (or its text) with variants as JSON, for which Arrow has a type."""
     import duckdb
 
     column = quote_identifier(name)
-    if "variant" not in str(type).lower():
+    if target is None and "variant" not in str(type).lower():
         return column
-    return _shown(column, duckdb.sqltype(type) if isinstance(type, str) else type, 0)
+    return _shown(column, duckdb.sqltype(type) if isinstance(type, str) else type, target, 0)
 
 
-def _shown(sql: str, type: Any, depth: int) -> str:
-    if "VARIANT" not in str(type):
+def _shown(sql: str, type: Any, target: Target | None, depth: int) -> str:
+    if isinstance(target, Column):
+        return cast_sql(sql, target)
+    if target is None and "VARIANT" not in str(type):
         return sql
+    if type.id == "variant":
+        return variant_as_json(sql)
+
+    def inside(sql: str, position: int) -> str:
+        child = type.children[position][1]
+        return _shown(sql, child, target.get(position) if target else None, depth + 1)
+
     item = f"x{depth}"
     match type.id:
-        case "variant":
-            return variant_as_json(sql)
         case "struct":
-            names = [(quote_identifier(name), child) for name, child in type.children]
-            fields = [f"{name} := {_shown(f'({sql}).{name}', c, depth + 1)}" for name, c in names]
+            names = [quote_identifier(name) for name, _ in type.children]
+            fields = [f"{name} := {inside(f'({sql}).{name}', i)}" for i, name in enumerate(names)]
             made = f"struct_pack({', '.join(fields)})"
         case "list":
-            element = _shown(item, type.children[0][1], depth + 1)
-            made = f"list_transform({sql}, lambda {item}: {element})"
+            made = f"list_transform({sql}, lambda {item}: {inside(item, 0)})"
         case "map":
-            element = _shown(item, type.children[1][1], depth + 1)
-            values = f"list_transform(map_values({sql}), lambda {item}: {element})"
-            made = f"map(map_keys({sql}), {values})"
+            keys = f"list_transform(map_keys({sql}), lambda {item}: {inside(item, 0)})"
+            values = f"list_transform(map_values({sql}), lambda {item}: {inside(item, 1)})"
+            made = f"map({keys}, {values})"
         case _:
             return sql
     return f"CASE WHEN {sql} IS NOT NULL THEN {made} END"

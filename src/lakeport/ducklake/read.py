@@ -13,9 +13,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from lakeport.ducklake.align import aligner, constant, field_id, find_child
+from lakeport.ducklake.align import aligner, constant, duckdb_target, field_id, find_child
 from lakeport.ducklake.deletes import INTERNAL_SNAPSHOT, Positions
 from lakeport.ducklake.filesystems import Storage
+from lakeport.ducklake.kernel import Target
 from lakeport.ducklake.model import Column, DataFile, NameMapping
 from lakeport.ducklake.paths import hive_value
 from lakeport.ducklake.row_groups import row_group_filter
@@ -90,27 +91,15 @@ def read_file(
         source.close()
 
 
-def _for_duckdb(schema: pa.Schema, request: FileRead) -> dict[int, Column]:
-    """Fields that hold variants, or become JSON and are no text.
-
-    pyarrow cannot tell a variant from a struct, nor a geometry or an interval from their bytes.
-    """
-    chosen, fields = {}, list(schema)
+def _for_duckdb(schema: pa.Schema, request: FileRead) -> dict[int, Target]:
+    targets, fields = {}, list(schema)
     for column in request.columns:
-        if not isinstance(column, Column):
-            continue
-        has_variants = any(node.type == "variant" for node in column.walk())
-        if column.type != "json" and not has_variants:
-            continue
-        position = find_child(fields, column, request.names)
-        if position is not None and (has_variants or not _is_text(fields[position].type)):
-            chosen[position] = column
-    return chosen
-
-
-def _is_text(type: pa.DataType) -> bool:
-    plain = type.storage_type if isinstance(type, pa.BaseExtensionType) else type
-    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
+        position = find_child(fields, column, request.names) if isinstance(column, Column) else None
+        if isinstance(column, Column) and position is not None:
+            target = duckdb_target(fields[position], column, request.names)
+            if target is not None:
+                targets[position] = target
+    return targets
 
 
 class _Reader:

@@ -17,16 +17,14 @@ import pyarrow.parquet as pq
 from lakeport.ducklake import kernel
 from lakeport.ducklake.encryption import decrypted_schema
 from lakeport.ducklake.filesystems import Storage
-from lakeport.ducklake.model import Column
 from lakeport.ducklake.paths import is_local, local_path
 from lakeport.ducklake.row_groups import matching_row_groups
 from lakeport.errors import CorruptLakeError, UnavailableError
-from lakeport.filters.types import quote_identifier
 
 __all__ = ["Choice", "Source", "open_source"]
 
-Choice = Callable[[pa.Schema], Mapping[int, Column]]
-"""Says of which fields of a file DuckDB must make columns, because pyarrow does not know enough."""
+Choice = Callable[[pa.Schema], Mapping[int, kernel.Target]]
+"""Says what DuckDB must make of fields of a file, because pyarrow does not know enough of them."""
 
 
 class Source(Protocol):
@@ -67,11 +65,11 @@ def open_source(
             raise
         schema = decrypted_schema(storage, path, encryption_key)
         return _DuckDBSource(storage, path, encryption_key, schema, for_duckdb(schema))
-    columns = for_duckdb(source.schema)
-    if not columns:
+    targets = for_duckdb(source.schema)
+    if not targets:
         return source
     source.close()
-    return _DuckDBSource(storage, path, encryption_key, source.schema, columns)
+    return _DuckDBSource(storage, path, encryption_key, source.schema, targets)
 
 
 @contextlib.contextmanager
@@ -173,7 +171,7 @@ class _DuckDBSource:
         path: str,
         encryption_key: str | None,
         schema: pa.Schema,
-        columns: Mapping[int, Column],
+        targets: Mapping[int, kernel.Target],
     ) -> None:
         import duckdb
 
@@ -188,7 +186,7 @@ class _DuckDBSource:
             with _readable(path, duckdb.Error):
                 described = self._select(["*"]).description
                 self._expressions = [
-                    _expression(field.name, type, columns.get(position))
+                    kernel.shown(field.name, type, targets.get(position))
                     for position, (field, (_, type, *_)) in enumerate(
                         zip(schema, described, strict=True)
                     )
@@ -243,13 +241,6 @@ class _DuckDBSource:
         self._duck.close()
         if self._copy is not None:
             self._copy.unlink(missing_ok=True)
-
-
-def _expression(name: str, type: Any, column: Column | None) -> str:
-    """How DuckDB hands out a field: as the file has it, or as the JSON that its column holds."""
-    if column is None or column.children:
-        return kernel.shown(name, type)
-    return kernel.cast_sql(quote_identifier(name), column)
 
 
 def _with_ids(field: pa.Field, given: pa.DataType) -> pa.Field:
