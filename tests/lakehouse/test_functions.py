@@ -108,6 +108,27 @@ def test_the_bounds_of_a_change_feed_may_be_moments(lake: Any, serve: Serve) -> 
     assert called(serve(lake), "table_changes", "t", *bounds) == sorted(real, key=repr)
 
 
+def test_a_change_feed_is_that_of_the_table_that_had_the_name_then(
+    make_lake: MakeLake, serve: Serve
+) -> None:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t(a INTEGER)",
+        "INSERT INTO t VALUES (1)",
+        "DROP TABLE t",
+        "CREATE TABLE t(b VARCHAR)",
+        "INSERT INTO t VALUES ('x')",
+    )
+    real = {last: lake.query(f"FROM lake.table_changes('t', 1, {last})") for last in (2, 4, 5)}
+
+    served = serve(lake)
+
+    for last, rows in real.items():
+        assert called(served, "table_changes", "t", 1, last) == rows, last
+    with pytest.raises(NotFoundError, match="no table 't'"):
+        called(served, "table_changes", "t", 1, 3)
+
+
 def test_the_tables_about_a_lake_describe_it(lake: Any, serve: Serve) -> None:
     client = serve(lake).client
 

@@ -125,12 +125,13 @@ class _Functions:
         bound: pa.DataType,
         read: Callable[[Changes], Changes | Scan],
     ) -> TableFunction:
-        """A function of a table and two snapshots or moments, both included."""
+        """A function of two snapshots or moments, both included, and a table of the second."""
 
         def found(table_name: str | None, start: Bound, end: Bound) -> Changes | Scan:
             if start is None or end is None:
                 raise InvalidInputError(f"{name} needs two bounds, which are not NULL")
-            return read(self._table(table_name).changes(start, end))
+            last = end if isinstance(end, int) else self._access.lake.snapshot(timestamp=end).id
+            return read(self._table(table_name, last).changes(start, last))
 
         def schema(table_name: str | None, start: Bound, end: Bound) -> pa.Schema:
             return _snapshot_first(found(table_name, start, end).schema)
