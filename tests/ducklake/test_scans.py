@@ -113,6 +113,22 @@ def test_a_scan_may_ask_for_any_columns_in_any_order(make_lake: LakeMaker) -> No
             table.scan(["nope"])
 
 
+@pytest.mark.parametrize("filter", [None, "id > 97", "length(v) > 3", "rowid > 97"])
+def test_a_column_may_be_asked_for_twice(filter: str | None, make_lake: LakeMaker) -> None:
+    lake = make_lake("sqlite")
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id, 'x' || i AS v FROM range(100) r(i)",
+        "INSERT INTO t VALUES (100, 'x100')",
+    )
+    with lake.open() as ours:
+        once = ours.table("t").scan(["id", "rowid"], filter).to_table()
+        twice = ours.table("t").scan(["id", "ID", "rowid", "rowid"], filter).to_table()
+    assert twice.column_names == ["id", "id", "rowid", "rowid"]
+    assert [column.to_pylist() for column in twice.columns] == [
+        once[name].to_pylist() for name in twice.column_names
+    ]
+
+
 def test_a_column_named_like_a_virtual_one_hides_it(make_lake: LakeMaker) -> None:
     lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
     lake.execute("CREATE TABLE t AS SELECT 42 AS snapshot_id, 'f' AS filename")

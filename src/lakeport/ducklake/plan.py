@@ -19,7 +19,15 @@ from lakeport.ducklake.read import FileRead, read_file
 from lakeport.ducklake.row_filter import row_filter
 from lakeport.filters import Filter
 
-__all__ = ["FileTask", "InlinedTask", "Pruning", "ScanContext", "ScanPlan", "ScanTask"]
+__all__ = [
+    "FileTask",
+    "InlinedTask",
+    "Pruning",
+    "ScanContext",
+    "ScanPlan",
+    "ScanTask",
+    "column_key",
+]
 
 BATCH_ROWS = 65_536
 
@@ -37,7 +45,7 @@ class ScanContext:
     """Whether every row that comes passes the filter."""
     storage: Storage
     read_columns: tuple[Column | str, ...]
-    """The columns of the plan, then those that only the filter needs."""
+    """The columns of the plan, each once, then those that only the filter needs."""
     read_schema: pa.Schema
 
     @property
@@ -54,7 +62,8 @@ class ScanContext:
         # Rows without columns get one, so that a filter of constants has rows to pass.
         schema = self.read_schema if self.read_columns else _PLACEHOLDER
         passing = row_filter(self.filter, schema, exact=self.exact)
-        kept = list(range(len(self.columns)))
+        positions = {column_key(column): i for i, column in enumerate(self.read_columns)}
+        kept = [positions[column_key(column)] for column in self.columns]
 
         def finish(count: int, arrays: Sequence[pa.Array]) -> pa.RecordBatch | None:
             values = list(arrays) if self.read_columns else [pa.nulls(count)]
@@ -62,6 +71,11 @@ class ScanContext:
             return batch.select(kept) if batch.num_rows else None
 
         return finish
+
+
+def column_key(column: Column | str) -> int | str:
+    """What tells the columns of a scan apart: an id, or the name of a virtual one."""
+    return column if isinstance(column, str) else column.id
 
 
 _PLACEHOLDER = pa.schema([("row", pa.null())])

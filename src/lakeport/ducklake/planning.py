@@ -12,7 +12,15 @@ from lakeport.ducklake.files import data_files, inlined_deletes
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.inlined import InlinedRows, read_inlined
 from lakeport.ducklake.model import Column, DataFile, Snapshot, TableState
-from lakeport.ducklake.plan import FileTask, InlinedTask, Pruning, ScanContext, ScanPlan, ScanTask
+from lakeport.ducklake.plan import (
+    FileTask,
+    InlinedTask,
+    Pruning,
+    ScanContext,
+    ScanPlan,
+    ScanTask,
+    column_key,
+)
 from lakeport.ducklake.pruning import pruning_rules
 from lakeport.ducklake.queries import Catalog, Row
 from lakeport.ducklake.read import VIRTUAL_COLUMNS
@@ -108,22 +116,17 @@ class Planner:
             if names is not None
             else list(self.state.columns)
         )
-        known = {column if isinstance(column, str) else column.id for column in chosen}
         extra = [self._resolve(name) for name in sorted(filter.columns)]
-        extra = [c for c in extra if (c if isinstance(c, str) else c.id) not in known]
-        read = (*chosen, *extra)
-        fields = [
-            pa.field(c, VIRTUAL_COLUMNS[c]) if isinstance(c, str) else arrow_field(c) for c in read
-        ]
+        read = tuple({column_key(column): column for column in (*chosen, *extra)}.values())
         return ScanContext(
             snapshot=self.snapshot.id,
-            schema=pa.schema(fields[: len(chosen)]),
+            schema=pa.schema([_field(column) for column in chosen]),
             columns=tuple(chosen),
             filter=filter,
             exact=exact,
             storage=self.storage,
             read_columns=read,
-            read_schema=pa.schema(fields),
+            read_schema=pa.schema([_field(column) for column in read]),
         )
 
     def file_rows(
@@ -201,6 +204,12 @@ class Planner:
             if name.lower() in VIRTUAL_COLUMNS:
                 return name.lower()
             raise
+
+
+def _field(column: Column | str) -> pa.Field:
+    if isinstance(column, str):
+        return pa.field(column, VIRTUAL_COLUMNS[column])
+    return arrow_field(column)
 
 
 def inlined_table(
