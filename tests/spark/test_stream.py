@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -378,3 +380,24 @@ def test_what_a_running_session_cannot_become_is_refused(spark: Any) -> None:
         session("local[7]")
     with pytest.raises(InvalidArgumentError, match=r"spark\.executor\.memory cannot be changed"):
         session(spark_executor_memory="7g")
+
+
+def test_a_program_that_ends_with_its_scan_ends_in_silence(
+    make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    lake = make_lake("sqlite")
+    lake.execute("CREATE TABLE t AS SELECT i FROM range(100) r(i)")
+    lake.detach()
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\n"
+        "from lakeport import Lake\n"
+        "print(Lake.open(sys.argv[1]).table('t').scan().to_arrow().num_rows)\n"
+    )
+
+    command = [sys.executable, str(program), lake.uri]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+
+    assert done.stdout == "100\n"
+    assert "ERROR" not in done.stderr
+    assert "Exception" not in done.stderr

@@ -7,6 +7,7 @@ scans; they run again from where they were when it goes on.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import threading
 from collections.abc import Sequence
@@ -102,6 +103,7 @@ class PushJob(Job):
         from pyspark import InheritableThread
 
         self._receiver.open(self.tag, self.inlet)
+        _unended.add(self)
         InheritableThread(target=self._run, name=self.tag, daemon=True, session=self.spark).start()
 
     def release(self) -> None:
@@ -131,6 +133,12 @@ class PushJob(Job):
             self.inlet.fail(scan_error(error, self.inlet.reason()))
         finally:
             self._ended.set()
+            _unended.discard(self)
+
+    def settle(self) -> None:
+        """End the scan, and wait a little for its job."""
+        self.end()
+        self._ended.wait(GRACE)
 
     def _run_once(self, numbers: list[int]) -> None:
         push = PushTasks(self._receiver.location, self.tag, self.inlet.secret, self.schema)
@@ -141,6 +149,16 @@ class PushJob(Job):
         # Nobody has told Spark to cancel what it had not begun.
         if not self.inlet.cancelled:
             sending.collect()
+
+
+_unended: Final[set[PushJob]] = set()
+
+
+@atexit.register
+def _settle() -> None:
+    """A job ends a moment after its last batch, and Java complains if nobody is there by then."""
+    for job in tuple(_unended):
+        job.settle()
 
 
 _JOBS: Final[dict[Route, type[Job]]] = {
