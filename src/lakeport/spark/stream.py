@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -34,6 +35,7 @@ __all__ = ["MAX_BYTES", "PushJob", "route", "stream"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 PATIENCE: Final = 2.0
+AT_EXIT: Final = 5.0
 
 ROUTE: Final = "spark.lakeport.route"
 """The setting that chooses how batches travel: `push` (the default) or `collect`."""
@@ -119,6 +121,10 @@ class PushJob(Job):
         while not self._ended.wait(GRACE):
             self.spark.sparkContext.cancelJobsWithTag(self.tag)
 
+    def wait(self, seconds: float) -> None:
+        """Wait until the job has ended."""
+        self._ended.wait(max(seconds, 0))
+
     def _run(self) -> None:
         context = self.spark.sparkContext
         try:
@@ -134,11 +140,6 @@ class PushJob(Job):
         finally:
             self._ended.set()
             _unended.discard(self)
-
-    def settle(self) -> None:
-        """End the scan, and wait a little for its job."""
-        self.end()
-        self._ended.wait(GRACE)
 
     def _run_once(self, numbers: list[int]) -> None:
         push = PushTasks(self._receiver.location, self.tag, self.inlet.secret, self.schema)
@@ -157,8 +158,11 @@ _unended: Final[set[PushJob]] = set()
 @atexit.register
 def _settle() -> None:
     """A job ends a moment after its last batch, and Java complains if nobody is there by then."""
-    for job in tuple(_unended):
-        job.settle()
+    jobs, deadline = tuple(_unended), time.monotonic() + AT_EXIT
+    for job in jobs:
+        job.end()
+    for job in jobs:
+        job.wait(deadline - time.monotonic())
 
 
 _JOBS: Final[dict[Route, type[Job]]] = {
