@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -382,8 +384,17 @@ def test_what_a_running_session_cannot_become_is_refused(spark: Any) -> None:
         session(spark_executor_memory="7g")
 
 
+def test_java_and_python_talk_where_nobody_else_can(spark: Any) -> None:
+    settings = spark.sparkContext.getConf()
+
+    assert settings.get("spark.python.unix.domain.socket.enabled") == "true"
+    folder = Path(settings.get("spark.python.unix.domain.socket.dir"))
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("temporary", ["short", "too long for sockets " * 4])
 def test_a_program_that_ends_with_its_scan_ends_in_silence(
-    make_lake: Callable[..., Any], tmp_path: Path
+    temporary: str, make_lake: Callable[..., Any], tmp_path: Path
 ) -> None:
     lake = make_lake("sqlite")
     lake.execute("CREATE TABLE t AS SELECT i FROM range(100) r(i)")
@@ -395,8 +406,16 @@ def test_a_program_that_ends_with_its_scan_ends_in_silence(
         "print(Lake.open(sys.argv[1]).table('t').scan().to_arrow().num_rows)\n"
     )
 
-    command = [sys.executable, str(program), lake.uri]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+    with tempfile.TemporaryDirectory(prefix=temporary) as folder:
+        done = subprocess.run(
+            [sys.executable, str(program), lake.uri],
+            check=False,
+            env={**os.environ, "TMPDIR": folder},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert not list(Path(folder).glob("lakeport-*"))
 
     assert done.stdout == "100\n"
     assert "ERROR" not in done.stderr
