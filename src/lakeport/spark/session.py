@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import ipaddress
 import os
-import shutil
-import socket
 import sys
-import tempfile
 import threading
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import InvalidArgumentError, UnavailableError
@@ -51,9 +46,6 @@ _LOOPBACK: Final[dict[str, str]] = {
 }
 
 _FEW_CORES: Final[dict[str, str]] = {"spark.sql.shuffle.partitions": "8"}
-
-# Of the 104 bytes that the path of a socket may have, our folder and Spark's names take 61.
-_LONGEST_FOLDER: Final = 42
 
 # A process has one session at a time: two threads must not start one each.
 _lock = threading.Lock()
@@ -234,7 +226,7 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
     defaults = {
         **_DEFAULTS,
         **(_LOOPBACK if _is_here(master) else {}),
-        **({**_FEW_CORES, **_sockets()} if master.startswith("local") else {}),
+        **(_FEW_CORES if master.startswith("local") else {}),
     }
     builder = SparkSession.builder.master(master)
     for name, value in {**defaults, **settings}.items():
@@ -242,33 +234,6 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
     spark = builder.getOrCreate()
     _quieten(spark)
     return spark
-
-
-@cache
-def _sockets() -> dict[str, str]:
-    """Let Java and Python talk through sockets in a folder that only this user may enter.
-
-    By TCP every small task waits 40 ms, because one side waits for more to send, and the other
-    to acknowledge.
-    """
-    if not hasattr(socket, "AF_UNIX") or len(tempfile.gettempdirb()) > _LONGEST_FOLDER:
-        return {}
-    folder = tempfile.mkdtemp(prefix="lakeport-")
-    _folders.append(folder)
-    return {
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": folder,
-    }
-
-
-_folders: Final[list[str]] = []
-
-
-# Registered when this is imported: what waits for scans to end was imported later, and runs before.
-@atexit.register
-def _remove_folders() -> None:
-    for folder in _folders:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _quieten(spark: SparkSession) -> None:
