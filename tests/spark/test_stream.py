@@ -28,6 +28,7 @@ from lakeport.errors import (
 )
 from lakeport.spark import session, stream
 from lakeport.spark.job import activity
+from lakeport.spark.push import _acknowledge
 from lakeport.spark.receiver import receiver_of
 from lakeport.spark.segments import SEGMENT_BYTES, Segment, Segments, write_segment
 from tests.waiting import wait_until
@@ -384,15 +385,15 @@ def test_what_a_running_session_cannot_become_is_refused(spark: Any) -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="an option of Linux")
-def test_a_worker_knows_its_connection_to_java(spark: Any) -> None:
-    def families(_: Any) -> list[int]:
-        from lakeport.spark.push import _connections
-
-        return [connection.family for connection in _connections()]
-
-    found = spark.sparkContext.parallelize([0], 1).mapPartitions(families).collect()
-
-    assert socket.AF_INET in found or socket.AF_INET6 in found
+def test_a_connection_is_acknowledged_at_once_and_stays_open() -> None:
+    option = (socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as java, server.accept()[0] as worker:
+            worker.setsockopt(*option, 0)
+            _acknowledge()
+            assert worker.getsockopt(*option) == 1
+            java.sendall(b"tasks")
+            assert worker.recv(5) == b"tasks"
 
 
 def test_a_program_that_ends_with_its_scan_ends_in_silence(

@@ -21,7 +21,6 @@ from lakeport.filters.types import quote_identifier
 __all__ = [
     "Target",
     "cast",
-    "cast_sql",
     "connection",
     "literal",
     "rebuild_list",
@@ -29,7 +28,6 @@ __all__ = [
     "rebuild_struct",
     "retype",
     "shown",
-    "variant_as_json",
     "whole",
 ]
 
@@ -67,7 +65,7 @@ def cast(array: pa.Array, column: Column) -> pa.Array:
     duck = connection()
     source = pa.table({"v": array})
     try:
-        result = duck.from_arrow(source).project(f"{cast_sql('v', column)} AS v").to_arrow_table()
+        result = duck.from_arrow(source).project(f"{_cast_sql('v', column)} AS v").to_arrow_table()
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise CorruptLakeError(
@@ -76,16 +74,16 @@ def cast(array: pa.Array, column: Column) -> pa.Array:
     return retype(whole(result.column(0)), arrow_type(column))
 
 
-def cast_sql(sql: str, column: Column) -> str:
+def _cast_sql(sql: str, column: Column) -> str:
     """Text that becomes a variant is a string, not a document; a geometry is well-known text."""
     if column.type == "variant":
-        return variant_as_json(f"CAST({sql} AS VARIANT)")
+        return _variant_as_json(f"CAST({sql} AS VARIANT)")
     if column.type == "geometry":
         return f"CAST({sql} AS GEOMETRY)"
     return f"CAST({sql} AS {duckdb_type(column)})"
 
 
-def variant_as_json(sql: str) -> str:
+def _variant_as_json(sql: str) -> str:
     """A variant as JSON. To DuckDB a variant that holds null is NULL, but its cast is not."""
     return f"nullif(CAST({sql} AS JSON), 'null')"
 
@@ -102,28 +100,30 @@ def shown(name: str, type: Any, target: Target | None = None) -> str:
 
 def _shown(sql: str, type: Any, target: Target | None, depth: int) -> str:
     if isinstance(target, Column):
-        return cast_sql(sql, target)
+        return _cast_sql(sql, target)
     if target is None and "VARIANT" not in str(type):
         return sql
     if type.id == "variant":
-        return variant_as_json(sql)
+        return _variant_as_json(sql)
 
     def inside(sql: str, position: int) -> str:
         child = type.children[position][1]
         return _shown(sql, child, target.get(position) if target else None, depth + 1)
 
-    item = f"x{depth}"
+    def each(sql: str, position: int) -> str:
+        item = f"x{depth}"
+        made = inside(item, position)
+        return sql if made == item else f"list_transform({sql}, lambda {item}: {made})"
+
     match type.id:
         case "struct":
             names = [quote_identifier(name) for name, _ in type.children]
             fields = [f"{name} := {inside(f'({sql}).{name}', i)}" for i, name in enumerate(names)]
             made = f"struct_pack({', '.join(fields)})"
         case "list":
-            made = f"list_transform({sql}, lambda {item}: {inside(item, 0)})"
+            made = each(sql, 0)
         case "map":
-            keys = f"list_transform(map_keys({sql}), lambda {item}: {inside(item, 0)})"
-            values = f"list_transform(map_values({sql}), lambda {item}: {inside(item, 1)})"
-            made = f"map({keys}, {values})"
+            made = f"map({each(f'map_keys({sql})', 0)}, {each(f'map_values({sql})', 1)})"
         case _:
             return sql
     return f"CASE WHEN {sql} IS NOT NULL THEN {made} END"

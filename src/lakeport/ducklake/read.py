@@ -92,10 +92,12 @@ def read_file(
 
 
 def _for_duckdb(schema: pa.Schema, request: FileRead) -> dict[int, Target]:
+    stored = (column for column in request.columns if isinstance(column, Column))
+    documents = [c for c in stored if any(node.type in ("json", "variant") for node in c.walk())]
     targets, fields = {}, list(schema)
-    for column in request.columns:
-        position = find_child(fields, column, request.names) if isinstance(column, Column) else None
-        if isinstance(column, Column) and position is not None:
+    for column in documents:
+        position = find_child(fields, column, request.names)
+        if position is not None:
             target = duckdb_target(fields[position], column, request.names)
             if target is not None:
                 targets[position] = target

@@ -20,9 +20,7 @@ lends that segment again.
 from __future__ import annotations
 
 import gc
-import os
 import socket
-import stat
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -188,23 +186,16 @@ def _acknowledge() -> None:
 
     It holds the tasks back until it hears so, for which the system waits up to 40 ms.
     """
-    for connection in _connections():
+    if not hasattr(socket, "TCP_QUICKACK"):
+        return
+    for entry in tuple(Path("/proc/self/fd").iterdir()):
+        # Most are no connections by TCP; to others than Java it does no harm.
         with suppress(OSError):
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-
-
-@cache
-def _connections() -> Sequence[socket.socket]:
-    """The connections by TCP that a worker has when its first task begins: that to Java."""
-    found = []
-    # Linux only, as is the option.
-    with suppress(OSError):
-        for entry in Path("/proc/self/fd").iterdir():
-            number = int(entry.name)
-            with suppress(OSError):
-                if stat.S_ISSOCK(os.fstat(number).st_mode):
-                    found.append(socket.socket(fileno=os.dup(number)))
-    return [connection for connection in found if connection.family != socket.AF_UNIX]
+            connection = socket.socket(fileno=int(entry.name))
+            try:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            finally:
+                connection.detach()
 
 
 @cache

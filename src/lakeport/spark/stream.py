@@ -152,6 +152,7 @@ class PushJob(Job):
             sending.collect()
 
 
+# Jobs of this process, each added and discarded by one call that no other thread can divide.
 _unended: Final[set[PushJob]] = set()
 
 
