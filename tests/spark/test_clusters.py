@@ -110,13 +110,16 @@ def _first_match(process: subprocess.Popen[str], pattern: str) -> str:
 
 @pytest.fixture
 def lake(make_lake: Callable[..., Any]) -> str:
-    """The address of a lake with two files, one of them with a deleted row."""
+    """The address of a lake with two tables of two files, one of them with deleted rows."""
     lake = make_lake()
     lake.execute(
         "CREATE TABLE t (id BIGINT, kind VARCHAR)",
         "INSERT INTO t SELECT i, 'k' || i % 3 FROM range(50) r(i)",
         "INSERT INTO t SELECT i, 'k' || i % 3 FROM range(50, 100) r(i)",
         "DELETE FROM t WHERE id = 95",
+        "CREATE TABLE u AS SELECT i AS id, uuid() AS u FROM range(100) r(i)",
+        "INSERT INTO u VALUES (5, NULL)",
+        "DELETE FROM u WHERE id BETWEEN 10 AND 19",
     )
     lake.detach()
     uri: str = lake.uri
@@ -194,7 +197,7 @@ def test_a_standalone_master_with_two_workers_reads_a_lake(
     assert answers == {"every row": ROWS, "a lake": [LAKE_ROWS, 99]}
 
 
-def test_a_connect_session_reads_a_lake(
+def test_a_connect_session_reads_a_lake_and_serves_queries(
     start: Callable[..., str], run: Callable[..., Answers]
 ) -> None:
     settings = {
@@ -217,11 +220,17 @@ def test_a_connect_session_reads_a_lake(
         "a failing task",
         "a broken task",
         "a lake",
+        "frames",
+        "a served query",
+        "a query of a client",
+        "the first batch of many",
         "closing",
         "another server",
         SPARK_REMOTE=f"sc://{address}",
     )
+    (refused, untrusted), (failed, by_zero) = answers.pop("a query of a client")
     other = answers.pop("another server")
+    ids = [n for n in range(90) if not 10 <= n < 20]
 
     assert answers == {
         "every row": ROWS,
@@ -231,8 +240,15 @@ def test_a_connect_session_reads_a_lake(
             "the scan failed on Spark: ValueError: row 17 is not a number",
         ],
         "a lake": [LAKE_ROWS, 99],
+        "frames": {"native": [81, sum(ids) + 100], "arrow": [91, 90, ["id", "u"]]},
+        "a served query": [list(range(4999, -1, -1)), "time64[us]"],
+        "the first batch of many": True,
         "closing": ROWS,
     }
+    assert refused == "UnsupportedError"
+    assert "only trusted queries" in untrusted
+    assert failed == "InvalidInputError"
+    assert by_zero.startswith("[DIVIDE_BY_ZERO] Division by zero")
     running = "a Spark session on the server 127.0.0.1 is running: stop it before one on "
     asked = ["sc://127.0.0.1:1/", f"sc://{address}/", "local[2]"]
     assert other == [
@@ -241,8 +257,11 @@ def test_a_connect_session_reads_a_lake(
     ]
 
 
-def test_a_process_can_stop_its_session_and_start_another(run: Callable[..., Answers]) -> None:
-    answers = run("local[2,4]", "every row", "another session")
+def test_a_process_goes_on_after_its_session_stopped_and_after_its_java_died(
+    run: Callable[..., Answers],
+) -> None:
+    answers = run("local[2,4]", "every row", "another session", "a lost Java")
+    before, (kind, sentence), after, rows = answers.pop("a lost Java")
 
     assert answers == {
         "every row": ROWS,
@@ -258,12 +277,6 @@ def test_a_process_can_stop_its_session_and_start_another(run: Callable[..., Ans
             "left": {"listens": False, "segments": 1, "segments of batches": 0},
         },
     }
-
-
-def test_a_java_that_died_is_replaced(run: Callable[..., Answers]) -> None:
-    answers = run("local[2,4]", "a lost Java")
-
-    before, (kind, sentence), after, rows = answers["a lost Java"]
     assert (before, after, rows) == (99, 99, ROWS)
     assert kind == "UnavailableError"
     assert sentence.startswith("the Java process of the Spark session has ended")

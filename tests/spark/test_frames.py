@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -260,43 +258,3 @@ def test_names_that_only_spark_finds_equal_are_columns_of_their_own(
     lake.execute('CREATE TABLE t("é" INTEGER, "É" INTEGER)', "INSERT INTO t VALUES (1, 2)")
     with lake.open() as ours:
         assert ours.table("t").scan().to_spark(spark).collect() == [(1, 2)]
-
-
-CONNECT = """
-import os, sys
-from lakeport import Lake
-from lakeport.spark.java import java_home
-
-os.environ.update(JAVA_HOME=str(java_home()), PYSPARK_PYTHON=sys.executable)
-from pyspark.sql import SparkSession
-
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
-with Lake.open(sys.argv[1]) as lake:
-    native = lake.table("t").scan(["id", "rowid"], "id < 90").to_spark(spark)
-    arrow = lake.table("t").scan().to_spark(spark)
-    print(native.count(), native.agg({"rowid": "sum"}).first()[0], arrow.count())
-    print(arrow.where("u IS NOT NULL").count(), sorted(arrow.columns))
-spark.stop()
-"""
-
-
-def test_dataframes_work_on_spark_connect(make_lake: MakeLake, tmp_path: Path) -> None:
-    lake = make_lake()
-    lake.execute(
-        "CREATE TABLE t AS SELECT i AS id, uuid() AS u FROM range(100) r(i)",
-        "INSERT INTO t VALUES (5, NULL)",
-        "DELETE FROM t WHERE id BETWEEN 10 AND 19",
-    )
-    lake.detach()
-    script = tmp_path / "connect.py"
-    script.write_text(CONNECT)
-
-    command = [sys.executable, str(script), lake.uri]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-
-    assert done.returncode == 0, done.stderr[-2000:]
-    ids = [i for i in range(90) if not 10 <= i < 20]
-    assert done.stdout.split("\n")[:2] == [
-        f"81 {sum(ids) + 100} 91",
-        "90 ['id', 'u']",
-    ]

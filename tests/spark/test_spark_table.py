@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import json
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -37,37 +35,6 @@ NUMBERS = f"""
     FROM range({ROWS})
 """
 IDS = pa.schema([("id", pa.int64())])
-
-# A process has either classic sessions or Connect ones.
-ON_CONNECT = """
-import os, sys
-from lakeport.spark.java import java_home
-os.environ.update(JAVA_HOME=str(java_home()), PYSPARK_PYTHON=sys.executable)
-os.environ["SPARK_TESTING"] = "1"  # takes a free port for the server
-from pyspark.sql import SparkSession
-from lakeport.catalog import Arguments, ScanOptions
-from lakeport.errors import InvalidInputError, UnsupportedError
-from lakeport.spark import SparkTable, spark_sql_function
-import pyarrow as pa
-
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
-query = "SELECT id, TIME '12:00:00' AS clock FROM range(5000) ORDER BY id DESC"
-rows = SparkTable(query, spark=spark).scan(ScanOptions()).read_all()
-assert rows["id"].to_pylist() == list(range(4999, -1, -1))
-assert rows.schema.field("clock").type == pa.time64("us")
-call = Arguments({"query": pa.scalar("SELECT 1 / (id - 2) AS x FROM range(5)")})
-try:
-    spark_sql_function(spark).schema_for(call)
-except UnsupportedError as error:
-    print(error)
-try:
-    spark_sql_function(spark, trusted=True).execute_table(call, ScanOptions()).read_all()
-except InvalidInputError as error:
-    print(error)
-with SparkTable(spark.range(0, 10**8, 1, 10_000)).scan(ScanOptions()) as reader:
-    print(reader.read_next_batch().num_rows > 0)
-spark.stop()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -329,19 +296,6 @@ def test_a_route_that_does_not_exist_is_refused(own_spark: Any) -> None:
 
     with pytest.raises(InvalidArgumentError, match="'push' or 'collect', not 'pigeon'"):
         stream_frame(routed.range(1), IDS)
-
-
-@pytest.mark.timeout(300)
-def test_a_connect_session_streams_in_order_and_takes_trusted_queries_only() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", ON_CONNECT], capture_output=True, text=True, timeout=280, check=False
-    )
-
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    refused, failed, streamed = ran.stdout.strip().splitlines()
-    assert "only trusted queries" in refused
-    assert failed.startswith("[DIVIDE_BY_ZERO] Division by zero")
-    assert streamed == "True"
 
 
 def test_a_partition_that_fails_midway_and_changes_its_order_comes_once(own_spark: Any) -> None:

@@ -22,9 +22,9 @@ import pyarrow.compute
 from scan_tasks import SCHEMA, Breaks, Endless, FailsAtFirst, Rows
 
 from lakeport import Lake
-from lakeport.catalog import ScanOptions
+from lakeport.catalog import Arguments, ScanOptions
 from lakeport.lakehouse import LakeCatalog
-from lakeport.spark import session, stream
+from lakeport.spark import SparkTable, session, spark_sql_function, stream
 from lakeport.spark.receiver import receiver_of
 
 Try = Callable[[Any, str, Path], Any]
@@ -63,6 +63,36 @@ def reading_a_lake(spark: Any, lake: str, folder: Path) -> Any:
         table = opened.table("t")
         found = table.scan(["id", "kind"], filter="id >= 90").to_arrow(spark)
         return [found.sort_by("id").to_pylist(), table.scan().count(spark)]
+
+
+def frames(spark: Any, lake: str, folder: Path) -> Any:
+    with Lake.open(lake) as opened:
+        native = opened.table("u").scan(["id", "rowid"], "id < 90").to_spark(spark)
+        arrow = opened.table("u").scan().to_spark(spark)
+        return {
+            "native": [native.count(), native.agg({"rowid": "sum"}).first()[0]],
+            "arrow": [arrow.count(), arrow.where("u IS NOT NULL").count(), sorted(arrow.columns)],
+        }
+
+
+def a_served_query(spark: Any, lake: str, folder: Path) -> Any:
+    query = "SELECT id, TIME '12:00:00' AS clock FROM range(5000) ORDER BY id DESC"
+    rows = SparkTable(query, spark=spark).scan(ScanOptions()).read_all()
+    return [rows["id"].to_pylist(), str(rows.schema.field("clock").type)]
+
+
+def a_query_of_a_client(spark: Any, lake: str, folder: Path) -> Any:
+    call = Arguments({"query": pa.scalar("SELECT 1 / (id - 2) AS x FROM range(5)")})
+    trusted = spark_sql_function(spark, trusted=True)
+    return [
+        error_of(lambda: spark_sql_function(spark).schema_for(call)),
+        error_of(lambda: trusted.execute_table(call, ScanOptions()).read_all()),
+    ]
+
+
+def the_first_batch_of_many(spark: Any, lake: str, folder: Path) -> Any:
+    with SparkTable(spark.range(0, 10**8, 1, 10_000)).scan(ScanOptions()) as reader:
+        return reader.read_next_batch().num_rows > 0
 
 
 def closing(spark: Any, lake: str, folder: Path) -> Any:
@@ -148,6 +178,10 @@ TRIES: dict[str, Try] = {
     "a dead executor": failing("executor"),
     "a broken task": breaking,
     "a lake": reading_a_lake,
+    "frames": frames,
+    "a served query": a_served_query,
+    "a query of a client": a_query_of_a_client,
+    "the first batch of many": the_first_batch_of_many,
     "closing": closing,
     "another session": another_session,
     "a lost Java": lost_java,
@@ -156,9 +190,10 @@ TRIES: dict[str, Try] = {
 
 
 def main(master: str, lake: str, folder: str, *names: str) -> None:
-    spark = session(master or None)
+    session(master or None)
     for name in names:
-        answer = TRIES[name](spark, lake, Path(folder))
+        # Some of them stop the session that they get, and start another.
+        answer = TRIES[name](session(), lake, Path(folder))
         sys.stdout.write(json.dumps([name, answer]) + "\n")
     session().stop()
 
