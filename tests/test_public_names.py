@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import lakeport
 
-ROOMS = ["lakeport", "lakeport.catalog", "lakeport.filters", "lakeport.auth", "lakeport.memory"]
+ROOMS = [
+    "lakeport",
+    "lakeport.airport",
+    "lakeport.airport.client",
+    "lakeport.auth",
+    "lakeport.catalog",
+    "lakeport.ducklake",
+    "lakeport.filters",
+    "lakeport.lakehouse",
+    "lakeport.memory",
+    "lakeport.spark",
+]
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -39,7 +52,39 @@ def test_the_front_door_shows_what_the_documentation_uses() -> None:
     assert promised <= set(lakeport.__all__)
 
 
-def test_importing_lakeport_does_not_import_spark() -> None:
-    code = "import sys, lakeport; sys.exit('pyspark' in sys.modules)"
+def test_a_task_of_spark_imports_no_server_and_no_catalog_database() -> None:
+    modules = imported_by("import lakeport.spark.push, lakeport.ducklake.plan")
 
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert "lakeport.ducklake.read" in modules
+    assert not modules & {"lakeport.airport", "lakeport.ducklake.lake", "sqlalchemy", "pyspark"}
+
+
+def test_importing_lakeport_does_not_import_spark() -> None:
+    assert "pyspark" not in imported_by("from lakeport import *")
+
+
+def test_an_archive_of_the_package_gives_the_same_names(tmp_path: Path) -> None:
+    source = Path(lakeport.__file__).parent
+    archive = shutil.make_archive(str(tmp_path / "package"), "zip", source.parent, source.name)
+    code = (
+        f"import sys; sys.path.insert(0, {archive!r})\n"
+        "import lakeport, lakeport.spark\n"
+        "print(lakeport.spark.session.__module__, lakeport.connect.__module__, lakeport.__file__)"
+    )
+
+    printed = run(code).split()
+
+    assert printed == [
+        "lakeport.spark.session",
+        "lakeport.airport.client.client",
+        str(Path(archive, "lakeport", "__init__.py")),
+    ]
+
+
+def imported_by(code: str) -> set[str]:
+    return set(run(f"{code}\nimport sys; print(*sys.modules)").split())
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout

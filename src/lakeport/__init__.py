@@ -16,92 +16,11 @@ and read them without DuckDB:
 
 import os
 
-from lakeport._version import __version__
-from lakeport.airport import Limits, Server, serve
-from lakeport.airport.client import Client, connect
-from lakeport.auth import Access, BearerAuth, Operation, TlsConfig, TokenTable
-from lakeport.catalog import (
-    ANY,
-    Action,
-    Catalog,
-    CatalogBuilder,
-    CatalogVersion,
-    ColumnStats,
-    DMLOptions,
-    DMLResult,
-    FileFormat,
-    FileReference,
-    FunctionReference,
-    Parameter,
-    ParameterKind,
-    Partition,
-    RequestContext,
-    ScanOptions,
-    Schema,
-    Stability,
-    Table,
-    TableSize,
-    TimePoint,
-    TimeUnit,
-    column,
-    current_request,
-    find_rowid_column,
-    geometry_column,
-    project_schema,
-    rowid_field,
-)
-from lakeport.errors import LakeportError
-from lakeport.filters import Filter, col
-from lakeport.memory import MemoryCatalog
-from lakeport.spark import Lake
+from lakeport._lazy import attach
 
 # Batches that came over the network may be unaligned, which every platform we run on can read;
 # Arrow would print a warning for each scan.
 os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "ignore")
 
-__all__ = [
-    "ANY",
-    "Access",
-    "Action",
-    "BearerAuth",
-    "Catalog",
-    "CatalogBuilder",
-    "CatalogVersion",
-    "Client",
-    "ColumnStats",
-    "DMLOptions",
-    "DMLResult",
-    "FileFormat",
-    "FileReference",
-    "Filter",
-    "FunctionReference",
-    "Lake",
-    "LakeportError",
-    "Limits",
-    "MemoryCatalog",
-    "Operation",
-    "Parameter",
-    "ParameterKind",
-    "Partition",
-    "RequestContext",
-    "ScanOptions",
-    "Schema",
-    "Server",
-    "Stability",
-    "Table",
-    "TableSize",
-    "TimePoint",
-    "TimeUnit",
-    "TlsConfig",
-    "TokenTable",
-    "__version__",
-    "col",
-    "column",
-    "connect",
-    "current_request",
-    "find_rowid_column",
-    "geometry_column",
-    "project_schema",
-    "rowid_field",
-    "serve",
-]
+# Names come on first use, from the modules that `__init__.pyi` says.
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -5,25 +5,7 @@ tasks as one job that feeds a `pyarrow.RecordBatchReader`. `register_data_source
 a format of a session. `SparkTable` and `spark_sql_function` show DataFrames and queries to DuckDB.
 """
 
-from lakeport.spark.changes import Changes
-from lakeport.spark.functions import spark_sql_function
-from lakeport.spark.lake import Lake, LakeTable
-from lakeport.spark.registration import Registration
-from lakeport.spark.scan import Scan
-from lakeport.spark.session import session
-from lakeport.spark.source import register_data_source
-from lakeport.spark.stream import stream
-from lakeport.spark.table import SparkTable
+from lakeport._lazy import attach
 
-__all__ = [
-    "Changes",
-    "Lake",
-    "LakeTable",
-    "Registration",
-    "Scan",
-    "SparkTable",
-    "register_data_source",
-    "session",
-    "spark_sql_function",
-    "stream",
-]
+# Names come on first use, from the modules that `__init__.pyi` says.
+__getattr__, __dir__, __all__ = attach(__name__)
