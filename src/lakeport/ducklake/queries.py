@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -40,7 +41,7 @@ class Catalog:
     database: Database
     tables: CatalogTables
     version: str
-    _prepared: dict[object, PreparedBundle] = field(default_factory=dict, repr=False, compare=False)
+    _prepared: dict[object, PreparedBundle] = field(repr=False, compare=False)
 
     def snapshots(self, connection: sa.Connection) -> dict[str, list[Row]]:
         """Every snapshot, with what its commit says."""
@@ -249,15 +250,23 @@ def open_catalog(database: Database) -> Catalog:
             present.setdefault(table, set()).add(column)
         if "ducklake_metadata" not in present or "ducklake_snapshot" not in present:
             raise NotFoundError(f"{database.location} holds no DuckLake tables")
-        tables = CatalogTables(
-            database, {name: frozenset(columns) for name, columns in present.items()}
-        )
+        found = {name: frozenset(columns) for name, columns in present.items()}
+        tables = CatalogTables(database, found)
         metadata = tables["metadata"]
         version = connection.execute(
             sa.select(metadata.c.value).where(
                 metadata.c.key == "version", metadata.c.scope.is_(None)
             )
         ).scalar()
-        return Catalog(database, tables, str(version or ""))
+        dialect = database.engine.dialect
+        shape = (dialect.name, dialect.driver, dialect.server_version_info, database.schema)
+        shared = _statements((*shape, frozenset(found.items())))
+        return Catalog(database, tables, str(version or ""), shared)
 
     return database.read(work)
+
+
+@lru_cache(maxsize=32)
+def _statements(_shape: tuple[object, ...]) -> dict[object, PreparedBundle]:
+    """The statements of all catalogs of one shape: who opens many lakes compiles them once."""
+    return {}
