@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.object_store import s3, s3_reference
 from tests.real_lakes import lake_class, make_lake, mariadb, postgresql, reference
 
-__all__ = ["lake_class", "make_lake", "mariadb", "postgresql", "reference"]
+__all__ = ["lake_class", "make_lake", "mariadb", "postgresql", "reference", "s3", "s3_reference"]
 
 EXECUTOR_SIDE = str(Path(__file__).parent / "spark" / "executor_side")
 sys.path.insert(0, EXECUTOR_SIDE)

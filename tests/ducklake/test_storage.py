@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from lakeport.ducklake import Lake
@@ -150,44 +149,6 @@ def test_secrets_in_duckdbs_own_words() -> None:
         S3Secret.from_mapping({"nope": 1})
     with pytest.raises(InvalidArgumentError):
         S3Secret.from_sql("SELECT 1")
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Secret]:
-    """An S3 server of our own, with a bucket."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    secret = S3Secret(
-        key_id="key",
-        secret="secret",
-        region="us-east-1",
-        endpoint=f"{host}:{port}",
-        url_style="path",
-        use_ssl=False,
-    )
-    from pyarrow import fs
-
-    Storage((secret,)).locate("s3://lake/x")
-    maker = fs.S3FileSystem(
-        access_key="key", secret_key="secret", region="us-east-1", scheme="http",
-        endpoint_override=f"{host}:{port}", allow_bucket_creation=True,
-    )  # fmt: skip
-    maker.create_dir("lake")
-    yield secret
-    server.stop()
-
-
-@pytest.fixture
-def s3_reference(s3: S3Secret, reference: duckdb.DuckDBPyConnection) -> Iterator[S3Secret]:
-    reference.execute(
-        f"CREATE OR REPLACE SECRET s3test (TYPE s3, KEY_ID 'key', SECRET 'secret', REGION 'us-east-1',"
-        f" ENDPOINT '{s3.endpoint}', URL_STYLE 'path', USE_SSL false)"
-    )
-    yield s3
-    reference.execute("DROP SECRET s3test")
 
 
 @pytest.mark.parametrize("options", ["", "ENCRYPTED, DATA_INLINING_ROW_LIMIT 0"])
