@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import pkgutil
 from collections.abc import Callable
+from importlib import resources
 from typing import Any, TypeAlias
 
 import lazy_loader
@@ -17,7 +17,7 @@ Attached: TypeAlias = tuple[Callable[[str], Any], Callable[[], list[str]], list[
 def attach(package: str) -> Attached:
     """`__getattr__`, `__dir__` and `__all__` of a package, by the imports of its `__init__.pyi`."""
     # `lazy_loader` reads stubs from folders only; Spark also ships packages as archives.
-    stub = pkgutil.get_data(package, "__init__.pyi") or b""
+    stub = resources.files(package).joinpath("__init__.pyi").read_text("utf-8")
     submodules: set[str] = set()
     names: dict[str, list[str]] = {}
     for node in ast.parse(stub).body:
@@ -26,6 +26,6 @@ def attach(package: str) -> Attached:
             if node.module is None:
                 submodules.update(imported)
             else:
-                names[node.module] = imported
+                names.setdefault(node.module, []).extend(imported)
     attached: Attached = lazy_loader.attach(package, submodules, names)
     return attached

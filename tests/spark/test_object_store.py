@@ -35,9 +35,7 @@ def test_streams_and_frames_read_it(spark: Any, lake: RealLake, s3: S3Secret) ->
 
         assert sorted(rows["id"].to_pylist()) == IDS
         assert [row.id for row in frame.where("id >= 0").orderBy("id").collect()] == IDS
-        assert ours.table("t").scan(filter="id > 60").count(spark) == len(
-            [n for n in IDS if n > 60]
-        )
+        assert ours.table("t").scan(filter="id > 60").count(spark) == sum(n > 60 for n in IDS)
 
 
 def test_the_data_source_reads_it_and_keeps_the_secret(
