@@ -19,7 +19,8 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Lakeport needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "Setting up $(VENV): Spark, Java, DuckDB and the rest, some minutes and two gigabytes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@# The lock file is complete. Without --no-deps, pip 23 looks up packages with extras again and stops at a newer release.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
