@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 import duckdb
@@ -12,9 +15,9 @@ import sqlalchemy as sa
 
 from benchmarks.duck import attached, temporary_lake
 from benchmarks.measure import Figure, Skipped, interleaved, latencies
-from benchmarks.postgresql import initdb, postgresql
 from lakeport.ducklake import Lake, LakeTable
 from lakeport.filters import col
+from tests.fixtures_databases import PostgreSQL
 
 __all__ = ["TRIPS", "multiply_files", "planning", "planning_postgresql", "reading"]
 
@@ -66,14 +69,16 @@ def planning(*, files: tuple[int, ...], repeats: int) -> Iterator[Figure]:
 
 def planning_postgresql(*, files: int, repeats: int) -> Iterator[Figure | Skipped]:
     """The same on PostgreSQL, where a server can be started."""
-    program = initdb()
-    if program is None:
+    initdb = PostgreSQL.initdb()
+    if initdb is None:
         yield Skipped("plan on PostgreSQL", "PostgreSQL is not installed")
         return
     with (
-        postgresql(program) as address,
-        temporary_lake(lambda duck: _trips(duck, 100), f"ducklake:postgres:{address}") as uri,
+        tempfile.TemporaryDirectory() as folder,
+        closing(PostgreSQL(Path(folder), initdb)) as server,
+        temporary_lake(lambda duck: _trips(duck, 100), server.create_database()) as uri,
     ):
+        address = uri.removeprefix("ducklake:postgres:")
         one = _plan(uri, 1, repeats, "", "PostgreSQL")
         multiply_files(_url(address), files)
         baseline = f"1 file: {one.value:.1f} ms"

@@ -1,8 +1,9 @@
-"""What all tests share: one Spark session, because a process can have only one."""
+"""What all tests share: databases, the real DuckLake and one Spark session a process."""
 
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures_databases import mariadb, postgresql
 from tests.object_store import s3, s3_reference
-from tests.real_lakes import lake_class, make_lake, mariadb, postgresql, reference
+from tests.real_lakes import lake_class, make_lake, reference
 
 __all__ = ["lake_class", "make_lake", "mariadb", "postgresql", "reference", "s3", "s3_reference"]
 
@@ -25,17 +27,53 @@ for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(variable, QUICK_JAVA)
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """A session on two cores that tries a task four times."""
+@pytest.fixture(scope="module")
+def spark() -> Any:
+    """A session on two cores that tries a task four times; a new one if the last was lost."""
     from lakeport.spark import session
 
     # Workers inherit it, and import the tasks of the tests by name.
-    os.environ["PYTHONPATH"] = os.pathsep.join([EXECUTOR_SIDE, os.environ.get("PYTHONPATH", "")])
+    path = os.environ.get("PYTHONPATH", "")
+    if EXECUTOR_SIDE not in path.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join([EXECUTOR_SIDE, path])
+    _end_session_without_answers()
     # Plans that adapt are planned twice; the sessions of other processes have them.
     spark = session(
         "local[2,4]", spark_sql_shuffle_partitions="2", spark_sql_adaptive_enabled="false"
     )
     spark.sparkContext.setLogLevel("OFF")
-    yield spark
-    spark.stop()
+    return spark
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _stopped_session() -> Iterator[None]:
+    """Stop the last session of the process."""
+    yield
+    if "pyspark" in sys.modules:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session.stop()
+
+
+def _end_session_without_answers() -> None:
+    """Kill the Java process of a session that no longer answers.
+
+    A test that times out inside a call to Java leaves the reply unread, and every later call of
+    that thread gets the reply of the call before it.
+    """
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    gateway = SparkContext._gateway
+    if context is None or gateway is None:
+        return
+    number = random.randrange(1 << 30)
+    try:
+        answers = gateway.jvm.java.lang.Math.addExact(number, 1) == number + 1
+    except Exception:
+        answers = False
+    if not answers:
+        gateway.proc.kill()
+        gateway.proc.communicate()

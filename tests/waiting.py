@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-__all__ = ["wait_until"]
+__all__ = ["TIMEOUT_SECONDS", "wait_until"]
+
+# Generous: on a machine with other work a step that takes a second may take a minute.
+TIMEOUT_SECONDS = 300.0
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 60.0) -> bool:
-    """Ask until the condition holds; an event nobody sets serves as the clock."""
+def wait_until(condition: Callable[[], bool], *, seconds: float = TIMEOUT_SECONDS) -> bool:
+    """Poll a condition until it holds; return whether it does."""
     clock = threading.Event()
     for _ in range(int(seconds * 20)):
         if condition():

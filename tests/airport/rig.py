@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lakeport.airport import Server
+from tests.waiting import TIMEOUT_SECONDS
 
 __all__ = [
     "CHUNK_CONTINUES",
@@ -111,7 +112,8 @@ class Wire:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         merged = {**self.headers, **named}
         return flight.FlightCallOptions(
-            timeout=60, headers=[(k.encode(), v.encode()) for k, v in merged.items()]
+            timeout=TIMEOUT_SECONDS,
+            headers=[(k.encode(), v.encode()) for k, v in merged.items()],
         )
 
     def action(self, name: str, body: bytes = b"") -> list[bytes]:

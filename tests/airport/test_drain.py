@@ -13,10 +13,10 @@ from lakeport.airport import EndedCall, Server
 from lakeport.airport.client import connect
 from lakeport.catalog import CatalogBuilder, StaticCatalog
 from lakeport.errors import UnavailableError
+from tests.waiting import TIMEOUT_SECONDS
 
 ROWS = 4096
 BATCHES = 400
-PATIENCE = 60.0
 
 SCHEMA = pa.schema([("x", pa.int64()), ("text", pa.string())])
 
@@ -58,7 +58,7 @@ class Recorder:
             return next((c for c in self.ended if (c.verb, c.status) == (verb, status)), None)
 
         with self.changed:
-            call = self.changed.wait_for(found, timeout=PATIENCE)
+            call = self.changed.wait_for(found, timeout=TIMEOUT_SECONDS)
         assert call, self.ended
         return call
 
@@ -87,7 +87,7 @@ def test_a_stream_that_runs_is_finished_and_new_calls_are_refused(catalog: Stati
         reader = client.table("s.numbers").scan().to_reader()
         rows = reader.read_next_batch().num_rows
         finished: list[bool] = []
-        draining = threading.Thread(target=lambda: finished.append(server.drain(PATIENCE)))
+        draining = threading.Thread(target=lambda: finished.append(server.drain(TIMEOUT_SECONDS)))
         draining.start()
         while state(server) == "ready":
             draining.join(0.01)
@@ -97,7 +97,7 @@ def test_a_stream_that_runs_is_finished_and_new_calls_are_refused(catalog: Stati
 
         assert state(server) == "draining"
         rows += sum(batch.num_rows for batch in reader)
-        draining.join(PATIENCE)
+        draining.join(TIMEOUT_SECONDS)
     assert rows == ROWS * BATCHES
     assert finished == [True]
     assert state(server) == "stopped"
@@ -120,14 +120,14 @@ def test_stop_ends_a_drain(catalog: StaticCatalog) -> None:
     with connect(server.location) as client:
         reader = client.table("s.numbers").scan().to_reader()
         reader.read_next_batch()
-        draining = threading.Thread(target=server.drain, args=(10 * PATIENCE,))
+        draining = threading.Thread(target=server.drain, args=(10 * TIMEOUT_SECONDS,))
         draining.start()
         while state(server) == "ready":
             draining.join(0.01)
 
         server.stop(grace=0.1)
 
-        draining.join(PATIENCE)
+        draining.join(TIMEOUT_SECONDS)
         assert not draining.is_alive()
         with pytest.raises(UnavailableError):
             reader.read_all()
@@ -156,19 +156,19 @@ def test_an_insert_that_runs_is_finished() -> None:
             for number in range(3):
                 yield pa.record_batch({"x": pa.array([number], pa.int64())})
                 first.set()
-                assert go_on.wait(PATIENCE)
+                assert go_on.wait(TIMEOUT_SECONDS)
 
         rows = pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int64())]), batches())
         inserting = threading.Thread(target=table.insert, args=(rows,))
         inserting.start()
-        assert first.wait(PATIENCE)
-        draining = threading.Thread(target=server.drain, args=(PATIENCE,))
+        assert first.wait(TIMEOUT_SECONDS)
+        draining = threading.Thread(target=server.drain, args=(TIMEOUT_SECONDS,))
         draining.start()
         while state(server) == "ready":
             draining.join(0.01)
         go_on.set()
-        inserting.join(PATIENCE)
-        draining.join(PATIENCE)
+        inserting.join(TIMEOUT_SECONDS)
+        draining.join(TIMEOUT_SECONDS)
 
     with Server(memory) as again, connect(again.location) as client:
         assert client.table("s.t").scan().count() == 3
@@ -218,6 +218,6 @@ def test_an_observer_is_told_of_a_client_that_went_away(catalog: StaticCatalog) 
             del reader
         with seen.changed:
             assert seen.changed.wait_for(
-                lambda: any(call.verb == "DoGet" for call in seen.ended), timeout=PATIENCE
+                lambda: any(call.verb == "DoGet" for call in seen.ended), timeout=TIMEOUT_SECONDS
             )
     assert seen.scans == [False]

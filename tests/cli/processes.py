@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import TIMEOUT_SECONDS
+
 COMMAND = [sys.executable, "-m", "lakeport"]
-PATIENCE = 100.0
 SERVED = str(Path(__file__).parent / "served")
 
 
@@ -28,7 +29,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         [*COMMAND, *arguments],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
         env=environment(**variables),
     )
@@ -61,7 +62,9 @@ class Lines:
             return next((line for line in self.all if test(line)), None)
 
         with self._changed:
-            self._changed.wait_for(lambda: found() is not None or self._ended, timeout=PATIENCE)
+            self._changed.wait_for(
+                lambda: found() is not None or self._ended, timeout=TIMEOUT_SECONDS
+            )
             line = found()
         assert line is not None, self.all
         return line
@@ -93,7 +96,7 @@ class Serving:
 
     def wait(self) -> int:
         """The exit code."""
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT_SECONDS)
 
 
 @contextmanager

@@ -18,7 +18,8 @@ import pytest
 from lakeport.airport import Server
 from lakeport.catalog import CatalogBuilder
 from lakeport.memory import MemoryCatalog
-from tests.cli.processes import COMMAND, PATIENCE
+from tests.cli.processes import COMMAND
+from tests.waiting import TIMEOUT_SECONDS
 
 Command = Callable[..., Any]
 
@@ -242,9 +243,9 @@ def test_an_interrupt_is_exit_code_130_and_leaves_no_file(tmp_path: Path) -> Non
     with Server(catalog.build()) as server:
         command = ["query", server.location, "endless", "--output", str(tmp_path / "x.arrow")]
         with subprocess.Popen([*COMMAND, *command], stderr=subprocess.PIPE, text=True) as process:
-            assert started.wait(PATIENCE)
+            assert started.wait(TIMEOUT_SECONDS)
             process.send_signal(signal.SIGINT)
-            _, told = process.communicate(timeout=PATIENCE)
+            _, told = process.communicate(timeout=TIMEOUT_SECONDS)
 
     assert process.returncode == 130, told
     assert "Traceback" not in told

@@ -19,8 +19,9 @@ from lakeport.airport import Server
 from lakeport.errors import NotFoundError, UnauthenticatedError, UnavailableError
 from lakeport.memory import MemoryCatalog
 from tests.auth.certificates import Authority
-from tests.cli.processes import PATIENCE, Serving, run, running, serving
+from tests.cli.processes import Serving, run, running, serving
 from tests.cli.served.tank import BATCHES, ROWS
+from tests.waiting import TIMEOUT_SECONDS
 
 TANK = "tank:catalog"
 Command = Callable[..., Any]
@@ -82,7 +83,10 @@ def test_serve_speaks_tls_and_may_ask_clients_for_certificates(tmp_path: Path) -
         path.write_bytes(pem)
         arguments += [flag, str(path)]
     with serving("--name", "m", "memory:", *arguments) as server:
-        trusting: dict[str, Any] = {"tls_root_certs": authority.certificate, "timeout": PATIENCE}
+        trusting: dict[str, Any] = {
+            "tls_root_certs": authority.certificate,
+            "timeout": TIMEOUT_SECONDS,
+        }
         known: dict[str, Any] = {
             "cert_chain": client_pair.certificate,
             "private_key": client_pair.key,
@@ -216,7 +220,9 @@ def test_the_version_is_told(lakeport_command: Command) -> None:
 
 
 def test_sigterm_lets_a_slow_reader_finish_and_refuses_others() -> None:
-    with serving(TANK, "--metrics-listen", "127.0.0.1:0", "--drain", str(PATIENCE)) as server:
+    with serving(
+        TANK, "--metrics-listen", "127.0.0.1:0", "--drain", str(TIMEOUT_SECONDS)
+    ) as server:
         url = server.out.wait_for("/healthz").partition("/healthz")[0].strip()
         with (
             lakeport.connect(server.location) as client,
@@ -337,7 +343,7 @@ def test_sighup_reads_the_lakes_again_and_a_broken_file_changes_nothing(tmp_path
 
 def get(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import lakeport
-from tests.cli.processes import PATIENCE, serving
+from tests.cli.processes import serving
 from tests.cli.test_serve import get
 from tests.real_lakes import LakeMaker
+from tests.waiting import TIMEOUT_SECONDS
 
 
 @pytest.mark.timeout(300)
@@ -33,7 +34,7 @@ def test_a_lake_is_served_measured_reloaded_and_drained(
     log = '[log]\nformat = "json"\nlevel = "DEBUG"\n'
     config.write_text(f"{first}{log}")
 
-    arguments = ["--config", str(config), "--master", "local[2]", "--drain", str(PATIENCE)]
+    arguments = ["--config", str(config), "--master", "local[2]", "--drain", str(TIMEOUT_SECONDS)]
     with serving(*arguments, "--metrics-listen", "127.0.0.1:0") as server:
         told = "\n".join(server.out.all)
         url = server.out.wait_for("/metrics").partition("/healthz")[0].strip()

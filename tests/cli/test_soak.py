@@ -24,8 +24,9 @@ from pyarrow import flight
 import lakeport
 from lakeport import Client, col
 from lakeport.errors import LakeportError
-from tests.cli.processes import PATIENCE, Serving, serving
+from tests.cli.processes import Serving, serving
 from tests.real_lakes import LakeMaker
+from tests.waiting import TIMEOUT_SECONDS
 
 SECONDS = float(os.environ.get("LAKEPORT_SOAK_SECONDS", "8"))
 CLIENTS = 50
@@ -87,7 +88,7 @@ class Crowd:
 
     def run(self, seed: int) -> None:
         choose = random.Random(seed)
-        with lakeport.connect(self.location, timeout=PATIENCE) as client:
+        with lakeport.connect(self.location, timeout=TIMEOUT_SECONDS) as client:
             while not self.stop.is_set():
                 question, expected = choose.choice(QUESTIONS)
                 self._ask(client, question, expected)
@@ -151,7 +152,7 @@ def test_many_clients_get_the_right_rows_and_sigterm_truncates_nothing(lake: str
             finally:
                 crowd.stop.set()
                 for thread in threads:
-                    thread.join(PATIENCE)
+                    thread.join(TIMEOUT_SECONDS)
         rows = answers_to(tickets, replica)
 
     assert crowd.wrong == []

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import TIMEOUT_SECONDS
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^([ ]*)```python\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 
@@ -43,7 +45,7 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
         [sys.executable, str(script)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=TIMEOUT_SECONDS,
         check=False,
         cwd=tmp_path,
     )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import TIMEOUT_SECONDS
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 EXPECTED = {
@@ -105,7 +107,7 @@ def test_example_runs_and_prints_what_it_promises(name: str) -> None:
         [sys.executable, str(EXAMPLES / f"{name}.py")],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
 
