@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgpack
@@ -13,10 +14,10 @@ import pytest
 from pyarrow import flight
 
 from lakeport.auth import Access, Operation
-from lakeport.catalog import Action, CatalogBuilder, StaticCatalog
+from lakeport.catalog import Action, CatalogBuilder, StaticCatalog, current_request
 from lakeport.memory import MemoryCatalog
 from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, extra_info, path
+from tests.airport.rig import Serving, Wire, extra_info, one_row, path
 
 TOKENS = {"a": "ada", "g": "grace"}
 COLUMNS = pa.schema([("x", pa.int64())])
@@ -461,3 +462,48 @@ def test_an_action_of_the_server_is_asked_for_without_a_catalog(serving: Serving
     with pytest.raises(pa.ArrowNotImplementedError, match="there is no action 'forbidden'"):
         wire.action("forbidden", b"")
     assert ("", "allowed") in [(access.catalog, access.name) for access in asked]
+
+
+def test_a_catalog_asks_the_hook_about_any_object(serving: Serving) -> None:
+    asked: list[Access] = []
+
+    def authorize(access: Access) -> bool:
+        asked.append(access)
+        return access.name != "hidden"
+
+    def visible() -> pa.Table:
+        may = current_request().may
+        # A thread without the request, and so without its identity, gets the same answers.
+        with ThreadPoolExecutor(1) as thread:
+            names = [
+                name
+                for name in ("hidden", "shown")
+                if thread.submit(may, Operation.READ, "s", name).result()
+            ]
+        return pa.table({"name": names})
+
+    columns = pa.schema([("name", pa.string())])
+    builder = CatalogBuilder("shop")
+    builder.schema("s").table_function("visible", visible, parameters={}, schema=columns)
+    wire = serving(builder.build(), auth=TOKENS, authorize=authorize).with_headers(
+        authorization="Bearer g"
+    )
+    (endpoint,) = wire.endpoints(path("s", "visible"), arguments=one_row())
+
+    assert wire.read(endpoint.ticket).column("name").to_pylist() == ["shown"]
+    assert Access("grace", Operation.READ, "shop", "s", "hidden") in asked
+
+
+def test_an_action_of_the_server_asks_about_objects_of_no_catalog(serving: Serving) -> None:
+    def look(body: bytes) -> bytes:
+        return str(current_request().may(Operation.READ, "s", body.decode())).encode()
+
+    catalogs = {name: CatalogBuilder().schema("s").build() for name in ("one", "two")}
+
+    def authorize(access: Access) -> bool:
+        return (access.catalog, access.name) != ("", "hidden")
+
+    wire = serving(catalogs, authorize=authorize, actions=[Action("look", look)])
+
+    assert wire.action("look", b"hidden") == [b"False"]
+    assert wire.action("look", b"shown") == [b"True"]

@@ -17,6 +17,7 @@ from lakeport.airport.signatures import tag_of
 from lakeport.auth import Access, Authorizer, Operation
 from lakeport.catalog import (
     Catalog,
+    MayDo,
     ScalarFunction,
     Schema,
     Table,
@@ -24,6 +25,7 @@ from lakeport.catalog import (
     TableFunctionInOut,
     current_request,
 )
+from lakeport.catalog.operations import allow_everything
 from lakeport.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
@@ -51,13 +53,14 @@ class RoutedCatalog:
     """The name that the server knows it by, whatever the client wrote: permissions go by it."""
 
     def allows(
-        self, operation: Operation, schema: str | None = None, name: str | None = None
+        self, operation: Operation, schema: str | None = None, name: str | None = None, /
     ) -> bool:
         """Whether the caller may do this."""
-        if self.authorizer is None:
-            return True
-        access = Access(current_request().identity, operation, self.served_as, schema, name)
-        return bool(self.authorizer(access))
+        return self.permissions(current_request().identity)(operation, schema, name)
+
+    def permissions(self, identity: str) -> MayDo:
+        """Return the function that asks what an identity may do here, in any thread."""
+        return _permissions(self.authorizer, identity, self.served_as)
 
     def require(self, operation: Operation) -> None:
         """Refuse what the caller may not do with the catalog itself."""
@@ -164,10 +167,11 @@ class Registry:
 
     def allows_action(self, name: str) -> bool:
         """Whether the caller may call an action of the server itself, which is of no catalog."""
-        if self._authorizer is None:
-            return True
-        access = Access(current_request().identity, Operation.CALL, "", None, name)
-        return bool(self._authorizer(access))
+        return self.permissions(current_request().identity)(Operation.CALL, None, name)
+
+    def permissions(self, identity: str) -> MayDo:
+        """Return the function that asks what an identity may do with what is of no catalog."""
+        return _permissions(self._authorizer, identity, "")
 
     def add(self, name: str, catalog: Catalog) -> None:
         """Serve one more catalog from now on."""
@@ -219,6 +223,16 @@ class Registry:
 
     def _routed(self, name: str, catalog: Catalog, *, served_as: str) -> RoutedCatalog:
         return RoutedCatalog(name, catalog, self._authorizer, served_as)
+
+
+def _permissions(authorizer: Authorizer | None, identity: str, catalog: str) -> MayDo:
+    if authorizer is None:
+        return allow_everything
+
+    def may(operation: Operation, schema: str | None = None, name: str | None = None, /) -> bool:
+        return bool(authorizer(Access(identity, operation, catalog, schema, name)))
+
+    return may
 
 
 def _found_schema(schema: Schema | None, name: str) -> Schema:

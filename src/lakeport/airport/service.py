@@ -130,7 +130,11 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     @contextmanager
     def _answer(self, context: Any, what: str, *, typed: bool) -> Iterator[Call]:
         call = call_of(context)
-        with answering(what, typed=typed), request_scope(call.request(peer=context.peer())):
+        # Until a catalog is found, what is asked about is of none.
+        request = call.request(
+            peer=context.peer(), may=self._host.registry.permissions(call.identity)
+        )
+        with answering(what, typed=typed), request_scope(request):
             self._host.check_running()
             yield call
 
