@@ -32,7 +32,12 @@ from lakeport.catalog import (
     TimeTravelTable,
 )
 from lakeport.catalog.schemas import field_is_rowid
-from lakeport.errors import InvalidArgumentError, NotFoundError, UnavailableError, UnsupportedError
+from lakeport.errors import (
+    InvalidArgumentError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+)
 from lakeport.filters import parse_filter
 
 __all__ = ["Scan", "check_tag", "column_names", "resolve_scan", "scan_options"]
@@ -108,7 +113,8 @@ def column_names(schema: pa.Schema, ids: Sequence[int]) -> tuple[str, ...]:
 def check_tag(address: Address, schema: pa.Schema) -> None:
     """Refuse a client that has bound other columns than the table now has."""
     if address.tag and address.tag != table_tag(schema):
-        raise UnavailableError(
+        # Not UNAVAILABLE: the client would try for three seconds, and no trying helps.
+        raise InvalidInputError(
             f"the columns of table {address} have changed since this database was attached; "
             "DETACH it and ATTACH it again"
         )
