@@ -202,6 +202,21 @@ ADVERTISED = [
     pa.json_(),
     pa.bool8(),
     pa.opaque(pa.binary(16), "hugeint", "DuckDB"),
+    pa.opaque(pa.binary(16), "uhugeint", "DuckDB"),
+    pa.opaque(pa.binary(8), "time_tz", "DuckDB"),
+    pa.large_string(),
+    pa.string_view(),
+    pa.large_binary(),
+    pa.binary_view(),
+    pa.binary(16),
+    pa.date64(),
+    pa.time32("s"),
+    pa.timestamp("us", "UTC"),
+    pa.large_list(pa.int64()),
+    pa.list_(pa.int64(), 3),
+    pa.list_view(pa.int64()),
+    pa.map_(pa.string(), pa.int64()),
+    pa.list_(pa.opaque(pa.binary(), "bignum", "DuckDB")),
 ]
 
 WITHHELD = [
@@ -211,6 +226,9 @@ WITHHELD = [
     pa.sparse_union([pa.field("i", pa.int64())]),
     pa.null(),
     pa.opaque(pa.binary(), "bit", "DuckDB"),
+    pa.opaque(pa.binary(), "bignum", "DuckDB"),
+    pa.opaque(pa.binary(), "type_of_tomorrow", "DuckDB"),
+    pa.run_end_encoded(pa.int32(), pa.int64()),
 ]
 
 

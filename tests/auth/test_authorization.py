@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgpack
@@ -13,10 +14,10 @@ import pytest
 from pyarrow import flight
 
 from lakeport.auth import Access, Operation
-from lakeport.catalog import Action, CatalogBuilder, StaticCatalog
+from lakeport.catalog import Action, CatalogBuilder, StaticCatalog, current_request
 from lakeport.memory import MemoryCatalog
 from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, extra_info, path
+from tests.airport.rig import Serving, Wire, extra_info, one_row, path
 
 TOKENS = {"a": "ada", "g": "grace"}
 COLUMNS = pa.schema([("x", pa.int64())])
@@ -461,3 +462,133 @@ def test_an_action_of_the_server_is_asked_for_without_a_catalog(serving: Serving
     with pytest.raises(pa.ArrowNotImplementedError, match="there is no action 'forbidden'"):
         wire.action("forbidden", b"")
     assert ("", "allowed") in [(access.catalog, access.name) for access in asked]
+
+
+def test_a_catalog_asks_the_hook_about_any_object(serving: Serving) -> None:
+    asked: list[Access] = []
+
+    def authorize(access: Access) -> bool:
+        asked.append(access)
+        return access.name != "hidden"
+
+    def visible() -> pa.Table:
+        may = current_request().may
+        # A thread without the request, and so without its identity, gets the same answers.
+        with ThreadPoolExecutor(1) as thread:
+            names = [
+                name
+                for name in ("hidden", "shown")
+                if thread.submit(may, Operation.READ, "s", name).result()
+            ]
+        return pa.table({"name": names})
+
+    columns = pa.schema([("name", pa.string())])
+    builder = CatalogBuilder("shop")
+    builder.schema("s").table_function("visible", visible, parameters={}, schema=columns)
+    wire = serving(builder.build(), auth=TOKENS, authorize=authorize).with_headers(
+        authorization="Bearer g"
+    )
+    (endpoint,) = wire.endpoints(path("s", "visible"), arguments=one_row())
+
+    assert wire.read(endpoint.ticket).column("name").to_pylist() == ["shown"]
+    assert Access("grace", Operation.READ, "shop", "s", "hidden") in asked
+
+
+def test_an_action_of_the_server_asks_about_objects_of_no_catalog(serving: Serving) -> None:
+    def look(body: bytes) -> bytes:
+        return str(current_request().may(Operation.READ, "s", body.decode())).encode()
+
+    catalogs = {name: CatalogBuilder().schema("s").build() for name in ("one", "two")}
+
+    def authorize(access: Access) -> bool:
+        return (access.catalog, access.name) != ("", "hidden")
+
+    wire = serving(catalogs, authorize=authorize, actions=[Action("look", look)])
+
+    assert wire.action("look", b"hidden") == [b"False"]
+    assert wire.action("look", b"shown") == [b"True"]
+
+
+ROADS: dict[str, Callable[[Wire, str], Any]] = {
+    "list_schemas": lambda wire, name: wire.list_schemas(name),
+    "catalog_version": lambda wire, name: wire.call("catalog_version", catalog_name=name),
+    "create_transaction": lambda wire, name: wire.call("create_transaction", catalog_name=name),
+    "endpoints": lambda wire, name: wire.endpoints(path(name, "public", "open")),
+    "endpoints of nothing": lambda wire, name: wire.endpoints(path(name, "no", "where")),
+    "header": lambda wire, name: wire.with_headers(airport_catalog=name).endpoints(
+        path("public", "t")
+    ),
+    "GetFlightInfo": lambda wire, name: wire.info(path(name, "public", "open")),
+    "DoGet": lambda wire, name: wire.read(
+        json.dumps({"catalog_name": name, "schema_name": "public", "table_name": "open"}).encode()
+    ),
+    "column_statistics": lambda wire, name: wire.call(
+        "column_statistics",
+        flight_descriptor=path(name, "public", "open").serialize(),
+        column_name="x",
+        type="BIGINT",
+    ),
+    "GetSchemas": lambda wire, name: wire.action(
+        "GetSchemas", json.dumps({"catalog_name": name}).encode()
+    ),
+    "GetTables": lambda wire, name: wire.action(
+        "GetTables", json.dumps({"catalog_name": name, "schema_name": "public"}).encode()
+    ),
+    "scalar function": lambda wire, name: wire.scalar(
+        path(name, "public", "f"), [pa.record_batch({"x": [1]})]
+    ),
+    "insert": lambda wire, name: wire.change(
+        "insert", path(name, "public", "t"), pa.table({"x": [2]})
+    ),
+    "create_schema": lambda wire, name: wire.call("create_schema", catalog_name=name, schema="n"),
+    "drop_table": lambda wire, name: wire.call(
+        "drop_table", catalog_name=name, schema_name="public", name="open"
+    ),
+    "ListFlights": lambda wire, name: list(
+        wire.client.list_flights(b"", wire.options(airport_list_flights_filter_catalog=name))
+    ),
+    "ListFlights by header": lambda wire, name: list(
+        wire.client.list_flights(b"", wire.options(airport_catalog=name))
+    ),
+    "ListActions": lambda wire, name: [
+        action.type for action in wire.client.list_actions(wire.options(airport_catalog=name))
+    ],
+    "an action": lambda wire, name: wire.with_headers(airport_catalog=name).action("restock"),
+    "GetSchema": lambda wire, name: wire.client.get_schema(
+        path(name, "public", "open"), wire.options()
+    ),
+}
+
+
+@pytest.mark.parametrize("road", ROADS.values(), ids=ROADS)
+def test_a_denied_catalog_is_like_one_that_there_is_not(
+    serving: Serving, shop: Shop, road: Callable[[Wire, str], Any]
+) -> None:
+    wire = serving({"shop": shop, "vault": shop}, authorize=lambda access: access.catalog == "shop")
+
+    def answer(name: str) -> tuple[str, str]:
+        try:
+            return "OK", repr(road(wire, name))
+        except (pa.ArrowException, OSError, KeyError) as error:
+            told = re.sub(r"gRPC client debug context:.*", "", str(error), flags=re.DOTALL)
+            return type(error).__name__, told.replace(name, "NAME")
+
+    denied, missing = answer("vault"), answer("nowhere")
+
+    assert denied == missing
+    assert "shop" not in denied[1]
+
+
+def test_an_error_names_the_catalogs_only_that_the_caller_may_see(
+    serving: Serving, shop: Shop
+) -> None:
+    def authorize(access: Access) -> bool:
+        return access.catalog != "vault"
+
+    wire = serving({"shop": shop, "vault": shop}, authorize=authorize)
+
+    with pytest.raises(KeyError, match="there is no catalog 'nowhere'; this server has: 'shop'"):
+        wire.list_schemas("nowhere")
+    with pytest.raises(KeyError, match="name the catalog to use; this server has: 'shop'") as told:
+        wire.list_schemas()
+    assert "vault" not in str(told.value)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lakeport.catalog import RequestContext, current_request, request_scope
+from lakeport.catalog import Operation, RequestContext, current_request, request_scope
 
 
 def test_outside_of_a_request_there_is_an_empty_one() -> None:
@@ -69,3 +69,10 @@ def test_a_thread_sees_the_request_when_it_is_handed_the_context() -> None:
 def test_a_request_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         RequestContext().identity = "root"  # type: ignore[misc]
+
+
+def test_everything_is_allowed_outside_of_a_request() -> None:
+    for operation in Operation:
+        assert current_request().may(operation)
+        assert current_request().may(operation, "s")
+        assert current_request().may(operation, "s", "t")

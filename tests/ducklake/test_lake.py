@@ -118,7 +118,9 @@ def test_time_travel_by_timestamp_and_by_version(kind: str, make_lake: LakeMaker
         for nonsense in ("soon", "", "2027-02-30 00:00:00", "²"):
             with pytest.raises(InvalidArgumentError, match="is not a timestamp"):
                 ours.table("t", timestamp=nonsense)
-        with pytest.raises(NotFoundError, match=r"no table main\.t at snapshot 0"):
+        with pytest.raises(
+            NotFoundError, match=r"no table main\.t at snapshot 0: snapshot 1 created it"
+        ):
             ours.table("t", version=0)
     with lake.open(snapshot=2) as pinned:
         assert pinned.table("t").scan().to_table()["id"].to_pylist() == [0]

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import flight
 
 from lakeport import Client, Server, connect
+from lakeport.auth import Authorizer
 from lakeport.lakehouse import LakeCatalog
 
 
@@ -32,10 +33,10 @@ def serve(spark: Any) -> Iterator[Serve]:
     """Serve a lake with the given options; the real implementation lets go of it first."""
     with ExitStack() as stack:
 
-        def served(lake: Any, **options: Any) -> Served:
+        def served(lake: Any, *, authorize: Authorizer | None = None, **options: Any) -> Served:
             lake.detach()
             catalog = stack.enter_context(LakeCatalog(lake.uri, spark=spark, **options))
-            server = stack.enter_context(Server(catalog))
+            server = stack.enter_context(Server(catalog, authorize=authorize))
             client = stack.enter_context(connect(server.location, timeout=120))
             plain = stack.enter_context(flight.connect(server.location))
             return Served(catalog, server, client, plain)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from lakeport import ColumnStats
 from lakeport.catalog import ScanOptions, SizedTable
@@ -116,3 +117,40 @@ def test_a_table_tells_how_many_rows_are_left(make_lake: MakeLake, serve: Serve)
     table = schema.table("t")
     assert isinstance(table, SizedTable)
     assert table.size(ScanOptions()).rows == 502
+
+
+def test_the_statistics_of_a_table_are_computed_once_for_each_snapshot(
+    make_lake: MakeLake, serve: Serve
+) -> None:
+    columns = ", ".join(f"i + {n} AS c{n}" for n in range(20))
+    lake = make_lake()
+    lake.execute(
+        f"CREATE TABLE t AS SELECT {columns} FROM range(100) r(i)",
+        "INSERT INTO t SELECT * FROM t",
+    )
+    served = serve(lake)
+    table = served.client.table("public.t")
+    sent: list[str] = []
+    engine = served.catalog.lake._catalog.database.engine
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        sent.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    # The client asks for every column, and then once more.
+    found = [table.statistics(f"c{n}") for n in [*range(20), *range(20)]]
+
+    assert [stats.min for stats in found] == [*range(20), *range(20)]
+    assert [stats.max for stats in found] == [n + 99 for n in [*range(20), *range(20)]]
+    assert sum("file_column_stats" in statement for statement in sent) == 1
+
+
+def test_the_statistics_of_many_columns_fit_into_the_joins_of_a_database(
+    make_lake: MakeLake, serve: Serve
+) -> None:
+    columns = ", ".join(f"i + {n} AS c{n}" for n in range(150))
+    lake = make_lake("sqlite")
+    lake.execute(f"CREATE TABLE t AS SELECT {columns} FROM range(100) r(i)")
+    table = serve(lake).client.table("public.t")
+
+    assert [table.statistics(f"c{n}").max for n in (0, 70, 149)] == [99, 169, 248]

@@ -58,7 +58,9 @@ def test_a_time_that_never_was_is_a_clear_error(lake: Any, serve: Serve) -> None
 
     with pytest.raises(NotFoundError, match="no snapshot 99"):
         table.scan(at_version=99).to_arrow()
-    with pytest.raises(NotFoundError, match=r"no table main\.t at snapshot 0"):
+    with pytest.raises(
+        NotFoundError, match=r"no table public\.t at snapshot 0: snapshot 1 created it"
+    ):
         table.scan(at_version=0).to_arrow()
     with pytest.raises(NotFoundError, match="at or before 1999"):
         table.scan(at_timestamp="1999-01-01 00:00:00").to_arrow()

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import msgpack
+import pyarrow as pa
 import pytest
+from pyarrow import flight
 
 from lakeport.errors import InvalidArgumentError, UnavailableError
-from lakeport.spark.receiver import receiver_of
+from lakeport.spark.inlet import Inlet
+from lakeport.spark.push import DONE, FAILED, PLACE, SHARED, WANT
+from lakeport.spark.receiver import Receiver, receiver_of
+from lakeport.spark.segments import Segments
 
 
 def context(port: str) -> Any:
@@ -60,3 +67,164 @@ def test_the_endpoint_stops_with_its_context() -> None:
 
     assert not listens(port)
     assert first.shared.take() is None
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """An endpoint with a scan `scan` of two tasks."""
+    receiver = Receiver("127.0.0.1", "127.0.0.1", shared=Segments(2))
+    receiver.open("scan", Inlet(2, max_bytes=1 << 20, patience=0.1))
+    yield receiver
+    receiver.stop()
+
+
+def request(receiver: Receiver, **changed: Any) -> bytes:
+    inlet = receiver._inlets["scan"]
+    packed: bytes = msgpack.packb({"scan": "scan", "secret": inlet.secret, **changed})
+    return packed
+
+
+def put(
+    receiver: Receiver,
+    descriptor: flight.FlightDescriptor,
+    send: Callable[[Any], None] = lambda writer: None,
+) -> None:
+    """Open a stream of a task, send something, and read how the endpoint ends it."""
+    with flight.connect(receiver.location) as client:
+        writer, reader = client.do_put(descriptor, pa.schema([("x", pa.int64())]))
+        try:
+            send(writer)
+            writer.done_writing()
+            while reader.read() is not None:
+                pass
+        finally:
+            writer.close()
+
+
+def assert_clean(told: BaseException) -> None:
+    for shown in ("Traceback", ".py", "site-packages", "lakeport/"):
+        assert shown not in str(told)
+
+
+COMMANDS: dict[str, Callable[[Receiver], flight.FlightDescriptor]] = {
+    "a path": lambda _: flight.FlightDescriptor.for_path("scan"),
+    "nothing": lambda _: flight.FlightDescriptor.for_command(b""),
+    "no msgpack": lambda _: flight.FlightDescriptor.for_command(b"\xc1\xff"),
+    "a number": lambda _: flight.FlightDescriptor.for_command(msgpack.packb(5)),
+    "a deep list": lambda _: flight.FlightDescriptor.for_command(b"\x91" * 5000),
+    "a scan that is a list": lambda receiver: flight.FlightDescriptor.for_command(
+        request(receiver, scan=["scan"])
+    ),
+    "a secret that is a number": lambda receiver: flight.FlightDescriptor.for_command(
+        request(receiver, secret=5)
+    ),
+    "a secret beyond ASCII": lambda receiver: flight.FlightDescriptor.for_command(
+        request(receiver, secret="ж")
+    ),
+    "another secret": lambda receiver: flight.FlightDescriptor.for_command(
+        request(receiver, secret="guess")
+    ),
+    "another scan": lambda receiver: flight.FlightDescriptor.for_command(
+        request(receiver, scan="other")
+    ),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_stranger_learns_only_that_there_is_no_such_scan(
+    receiver: Receiver, command: Callable[[Receiver], flight.FlightDescriptor]
+) -> None:
+    with pytest.raises(flight.FlightUnauthenticatedError, match="no such scan") as told:
+        put(receiver, command(receiver))
+
+    assert_clean(told.value)
+
+
+ROW = pa.record_batch({"x": pa.array([1], pa.int64())})
+
+MESSAGES: dict[str, Callable[[Any], None]] = {
+    "a batch without a place": lambda writer: writer.write_batch(ROW),
+    "a batch with half a place": lambda writer: writer.write_with_metadata(ROW, b"\0\0"),
+    "a batch of a task beyond the last": lambda writer: writer.write_with_metadata(
+        ROW, PLACE.pack(7, 0)
+    ),
+    "a batch of no task at all": lambda writer: writer.write_with_metadata(
+        ROW, PLACE.pack(2**64 - 1, 0)
+    ),
+    "a batch out of order": lambda writer: writer.write_with_metadata(ROW, PLACE.pack(0, 5)),
+    "an end without a place": lambda writer: writer.write_metadata(DONE),
+    "an end of a task beyond the last": lambda writer: writer.write_metadata(
+        DONE + PLACE.pack(7, 0)
+    ),
+    "an end too early": lambda writer: writer.write_metadata(DONE + PLACE.pack(0, 3)),
+    "a failure without a place": lambda writer: writer.write_metadata(FAILED + b"\0"),
+    "memory that was not given": lambda writer: writer.write_metadata(
+        SHARED + PLACE.pack(0, 0) + bytes(8)
+    ),
+    "memory without a length": lambda writer: writer.write_metadata(SHARED),
+}
+
+
+@pytest.mark.parametrize("send", MESSAGES.values(), ids=MESSAGES)
+def test_a_message_that_cannot_be_used_is_refused_in_a_sentence(
+    receiver: Receiver, send: Callable[[Any], None]
+) -> None:
+    descriptor = flight.FlightDescriptor.for_command(request(receiver))
+
+    with pytest.raises((pa.ArrowException, OSError)) as told:
+        put(receiver, descriptor, send)
+
+    assert_clean(told.value)
+
+
+def _bad_segment(length: int) -> Callable[[Any, Any], None]:
+    def send(writer: Any, reader: Any) -> None:
+        writer.write_metadata(WANT)
+        reader.read()
+        writer.write_metadata(SHARED + PLACE.pack(0, 0) + length.to_bytes(8, "big"))
+        reader.read()
+
+    return send
+
+
+@pytest.mark.parametrize("length", [0, 5, 2**40, 2**64 - 1])
+def test_memory_that_holds_no_batch_is_refused_in_a_sentence(
+    receiver: Receiver, length: int
+) -> None:
+    with flight.connect(receiver.location) as client:
+        writer, reader = client.do_put(
+            flight.FlightDescriptor.for_command(request(receiver)), pa.schema([])
+        )
+        with pytest.raises((pa.ArrowException, OSError)) as told:
+            _bad_segment(length)(writer, reader)
+            writer.close()
+
+    assert_clean(told.value)
+
+
+OTHER_VERBS: dict[str, Callable[[flight.FlightClient], Any]] = {
+    "ListFlights": lambda client: list(client.list_flights()),
+    "GetFlightInfo": lambda client: client.get_flight_info(
+        flight.FlightDescriptor.for_path("scan")
+    ),
+    "GetSchema": lambda client: client.get_schema(flight.FlightDescriptor.for_path("scan")),
+    "DoGet": lambda client: client.do_get(flight.Ticket(b"scan")).read_all(),
+    "DoExchange": lambda client: client.do_exchange(flight.FlightDescriptor.for_path("scan"))[
+        1
+    ].read_all(),
+    "DoAction": lambda client: list(client.do_action(flight.Action("a", b""))),
+    "ListActions": lambda client: client.list_actions(),
+}
+
+
+@pytest.mark.parametrize("verb", OTHER_VERBS.values(), ids=OTHER_VERBS)
+def test_every_other_verb_is_refused_in_a_sentence(
+    receiver: Receiver, verb: Callable[[flight.FlightClient], Any]
+) -> None:
+    with (
+        flight.connect(receiver.location) as client,
+        pytest.raises(NotImplementedError, match="send batches by DoPut") as told,
+    ):
+        verb(client)
+
+    assert_clean(told.value)

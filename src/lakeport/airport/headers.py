@@ -16,7 +16,7 @@ from lakeport.airport.calls import Calls, RunningCall
 from lakeport.airport.status import answering
 from lakeport.airport.transactions import Transactions
 from lakeport.auth import Authenticator, bearer_token, identify
-from lakeport.catalog import RequestContext
+from lakeport.catalog import MayDo, RequestContext
 from lakeport.errors import InvalidArgumentError, UnauthenticatedError
 
 __all__ = ["MIDDLEWARE", "Call", "HeaderMiddlewareFactory", "call_of"]
@@ -68,8 +68,8 @@ class Call:
         given = self.header("airport-transaction-id")
         return transactions.current(self.owner, catalog, given, identity=self.identity)
 
-    def request(self, *, peer: str) -> RequestContext:
-        """The context that catalog methods see; the transaction depends on the catalog."""
+    def request(self, *, peer: str, may: MayDo) -> RequestContext:
+        """The context that catalog methods see; transaction and `may` depend on the catalog."""
         return RequestContext(
             identity=self.identity,
             catalog=self.catalog,
@@ -77,6 +77,7 @@ class Call:
             trace_id=self.header("airport-trace-id"),
             peer=peer,
             is_cancelled=self.presence.is_cancelled,
+            may=may,
         )
 
 

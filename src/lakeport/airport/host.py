@@ -64,7 +64,8 @@ class Host:
 
     def _join(self, call: Call, routed: RoutedCatalog) -> None:
         identifier = call.transaction(self.transactions, routed.served_as)
-        set_request(replace(current_request(), transaction_id=identifier))
+        may = routed.permissions(call.identity)
+        set_request(replace(current_request(), transaction_id=identifier, may=may))
 
     def check_running(self) -> None:
         """Refuse to go on when the server stops."""

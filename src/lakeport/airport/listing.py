@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -47,6 +47,34 @@ __all__ = [
 ]
 
 _CAN_PRODUCE_STATISTICS = b"can_produce_statistics"
+
+# The client takes statistics of these types only; of nested ones it ignores them.
+_KINDS_WITH_STATISTICS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
+    pt.is_boolean,
+    pt.is_integer,
+    pt.is_floating,
+    pt.is_decimal,
+    pt.is_string,
+    pt.is_large_string,
+    pt.is_string_view,
+    pt.is_binary,
+    pt.is_large_binary,
+    pt.is_binary_view,
+    pt.is_fixed_size_binary,
+    pt.is_date,
+    pt.is_time,
+    pt.is_timestamp,
+    pt.is_list,
+    pt.is_large_list,
+    pt.is_list_view,
+    pt.is_large_list_view,
+    pt.is_fixed_size_list,
+    pt.is_map,
+    pt.is_struct,
+)
+_EXTENSIONS_WITH_STATISTICS: Final = frozenset(
+    {"arrow.uuid", "arrow.json", "arrow.bool8", "hugeint", "uhugeint", "time_tz"}
+)
 
 
 class Listings:
@@ -242,23 +270,11 @@ def _can_produce_statistics(schema: pa.Schema) -> bool:
 
 
 def _has_statistics(field: pa.Field) -> bool:
+    """Whether the client takes statistics of this type; it fails the query over any other."""
     type = field.type
+    if is_geometry(field):
+        return False
     if isinstance(type, pa.BaseExtensionType):
         name = getattr(type, "type_name", "") or type.extension_name
-        return name in {
-            "arrow.uuid",
-            "arrow.json",
-            "arrow.bool8",
-            "hugeint",
-            "uhugeint",
-            "time_tz",
-            "bignum",
-        }
-    return not (
-        is_geometry(field)
-        or pt.is_interval(type)
-        or pt.is_duration(type)
-        or pt.is_dictionary(type)
-        or pt.is_union(type)
-        or pt.is_null(type)
-    )
+        return name in _EXTENSIONS_WITH_STATISTICS
+    return any(is_kind(type) for is_kind in _KINDS_WITH_STATISTICS)

@@ -10,13 +10,14 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from lakeport.airport.addresses import Address
 from lakeport.airport.signatures import tag_of
 from lakeport.auth import Access, Authorizer, Operation
 from lakeport.catalog import (
     Catalog,
+    MayDo,
     ScalarFunction,
     Schema,
     Table,
@@ -24,6 +25,7 @@ from lakeport.catalog import (
     TableFunctionInOut,
     current_request,
 )
+from lakeport.catalog.operations import allow_everything
 from lakeport.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
@@ -31,7 +33,7 @@ from lakeport.errors import (
     PermissionDeniedError,
 )
 
-__all__ = ["AnyFunction", "CatalogSource", "Registry", "RoutedCatalog"]
+__all__ = ["NO_CATALOG", "AnyFunction", "CatalogSource", "Registry", "RoutedCatalog"]
 
 AnyFunction: TypeAlias = ScalarFunction | TableFunction | TableFunctionInOut
 F = TypeVar("F", bound=AnyFunction)
@@ -51,25 +53,26 @@ class RoutedCatalog:
     """The name that the server knows it by, whatever the client wrote: permissions go by it."""
 
     def allows(
-        self, operation: Operation, schema: str | None = None, name: str | None = None
+        self, operation: Operation, schema: str | None = None, name: str | None = None, /
     ) -> bool:
         """Whether the caller may do this."""
-        if self.authorizer is None:
-            return True
-        access = Access(current_request().identity, operation, self.served_as, schema, name)
-        return bool(self.authorizer(access))
+        return self.permissions(current_request().identity)(operation, schema, name)
+
+    def permissions(self, identity: str) -> MayDo:
+        """Return the function that asks what an identity may do here, in any thread."""
+        return _permissions(self.authorizer, identity, self.served_as)
 
     def require(self, operation: Operation) -> None:
         """Refuse what the caller may not do with the catalog itself."""
         if not self.allows(operation):
-            raise self._denied(operation)
+            raise self.denied(operation)
 
     def require_schema(self, operation: Operation, name: str) -> Schema | None:
         """Refuse what the caller may not do with a schema; the schema, or None if there is none."""
         schema = self.catalog.schema(name)
         # A catalog finds an object in any spelling; permissions go by the object's own name.
         if not self.allows(operation, name if schema is None else schema.name):
-            raise self._denied(operation, name)
+            raise self.denied(operation, name)
         return schema
 
     def require_table(self, operation: Operation, address: Address) -> Table | None:
@@ -82,7 +85,7 @@ class RoutedCatalog:
             address.name if table is None else table.name,
         ):
             # The spelling of the request: that of the object would tell that it exists.
-            raise self._denied(operation, address.schema, address.name)
+            raise self.denied(operation, address.schema, address.name)
         return table
 
     def schemas(self) -> Sequence[Schema]:
@@ -123,7 +126,7 @@ class RoutedCatalog:
         schema_name = address.schema if schema is None else schema.name
         for name in set(names) or {address.name}:
             if not self.allows(Operation.CALL, schema_name, name):
-                raise self._denied(Operation.CALL, address.schema, address.name)
+                raise self.denied(Operation.CALL, address.schema, address.name)
 
     def _choose(self, schema: Schema | None, functions: Iterable[F], address: Address) -> F:
         wanted = address.name.casefold()
@@ -140,9 +143,29 @@ class RoutedCatalog:
             )
         return named[0]
 
-    def _denied(self, operation: Operation, *names: str) -> PermissionDeniedError:
+    def denied(self, operation: Operation, *names: str) -> PermissionDeniedError:
+        """Return the error about what the caller may not do here.
+
+        To a caller who may not even see the catalog, it is the one about a catalog that there is
+        not: what else was asked for makes no difference.
+        """
+        if not self.allows(Operation.SEE):
+            operation, names = Operation.SEE, ()
         what = ".".join(part for part in (self.served_as, *names) if part) or "this catalog"
         return PermissionDeniedError(f"you may not {operation.value} {what}")
+
+
+class _NoCatalog:
+    """What a name that is not served leads to."""
+
+    def schemas(self) -> Sequence[Schema]:
+        return ()
+
+    def schema(self, name: str) -> None:  # noqa: ARG002
+        return None
+
+
+NO_CATALOG: Final = _NoCatalog()
 
 
 class Registry:
@@ -164,10 +187,11 @@ class Registry:
 
     def allows_action(self, name: str) -> bool:
         """Whether the caller may call an action of the server itself, which is of no catalog."""
-        if self._authorizer is None:
-            return True
-        access = Access(current_request().identity, Operation.CALL, "", None, name)
-        return bool(self._authorizer(access))
+        return self.permissions(current_request().identity)(Operation.CALL, None, name)
+
+    def permissions(self, identity: str) -> MayDo:
+        """Return the function that asks what an identity may do with what is of no catalog."""
+        return _permissions(self._authorizer, identity, "")
 
     def add(self, name: str, catalog: Catalog) -> None:
         """Serve one more catalog from now on."""
@@ -208,7 +232,11 @@ class Registry:
         served_as = _served_name(catalogs, name)
         if served_as in catalogs:
             return self._routed(name, catalogs[served_as], served_as=served_as)
-        known = ", ".join(sorted(repr(known) for known in catalogs)) or "none"
+        missing = self._routed(name, NO_CATALOG, served_as=name)
+        if name and not missing.allows(Operation.SEE):
+            raise missing.denied(Operation.SEE)
+        seen = sorted(repr(routed.served_as) for routed in self.items())
+        known = ", ".join(seen) or "none"
         if not name:
             raise NotFoundError(f"name the catalog to use; this server has: {known}")
         raise NotFoundError(f"there is no catalog {name!r}; this server has: {known}")
@@ -219,6 +247,16 @@ class Registry:
 
     def _routed(self, name: str, catalog: Catalog, *, served_as: str) -> RoutedCatalog:
         return RoutedCatalog(name, catalog, self._authorizer, served_as)
+
+
+def _permissions(authorizer: Authorizer | None, identity: str, catalog: str) -> MayDo:
+    if authorizer is None:
+        return allow_everything
+
+    def may(operation: Operation, schema: str | None = None, name: str | None = None, /) -> bool:
+        return bool(authorizer(Access(identity, operation, catalog, schema, name)))
+
+    return may
 
 
 def _found_schema(schema: Schema | None, name: str) -> Schema:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakeport.airport.addresses import DATABASES, Address, table_tag
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
-from lakeport.airport.registry import RoutedCatalog
+from lakeport.airport.registry import NO_CATALOG, RoutedCatalog
 from lakeport.airport.signatures import decode_arguments, result_schema
 from lakeport.airport.tickets import ScanTicket
 from lakeport.auth import Operation
@@ -23,7 +23,6 @@ from lakeport.catalog import (
     EndpointTable,
     Partition,
     ScanOptions,
-    Schema,
     SizedTable,
     Table,
     TableFunction,
@@ -32,7 +31,12 @@ from lakeport.catalog import (
     TimeTravelTable,
 )
 from lakeport.catalog.schemas import field_is_rowid
-from lakeport.errors import InvalidArgumentError, NotFoundError, UnavailableError, UnsupportedError
+from lakeport.errors import (
+    InvalidArgumentError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+)
 from lakeport.filters import parse_filter
 
 __all__ = ["Scan", "check_tag", "column_names", "resolve_scan", "scan_options"]
@@ -108,7 +112,8 @@ def column_names(schema: pa.Schema, ids: Sequence[int]) -> tuple[str, ...]:
 def check_tag(address: Address, schema: pa.Schema) -> None:
     """Refuse a client that has bound other columns than the table now has."""
     if address.tag and address.tag != table_tag(schema):
-        raise UnavailableError(
+        # Not UNAVAILABLE: the client would try for three seconds, and no trying helps.
+        raise InvalidInputError(
             f"the columns of table {address} have changed since this database was attached; "
             "DETACH it and ATTACH it again"
         )
@@ -175,9 +180,7 @@ def _scan_of_databases(host: Host) -> Scan:
         }
     )
     table = ArrowTable(DATABASES, data)
-    return _scan_of_table(
-        RoutedCatalog("", _NO_CATALOG), table, data.schema, Address("", DATABASES)
-    )
+    return _scan_of_table(RoutedCatalog("", NO_CATALOG), table, data.schema, Address("", DATABASES))
 
 
 def _empty_scan(routed: RoutedCatalog, table: Table, address: Address) -> Scan:
@@ -192,14 +195,3 @@ def _one_endpoint(options: ScanOptions) -> Sequence[Endpoint]:  # noqa: ARG001
 
 def _unknown_size(options: ScanOptions) -> TableSize:  # noqa: ARG001
     return TableSize()
-
-
-class _NoCatalog:
-    def schemas(self) -> Sequence[Schema]:
-        return ()
-
-    def schema(self, name: str) -> None:  # noqa: ARG002
-        return None
-
-
-_NO_CATALOG = _NoCatalog()

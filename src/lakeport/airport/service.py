@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pyarrow import flight
@@ -24,7 +24,7 @@ from lakeport.airport.streams import open_stream
 from lakeport.airport.transaction_actions import TRANSACTION_ACTIONS
 from lakeport.auth import Operation
 from lakeport.catalog import Action, ActionCatalog, request_scope
-from lakeport.errors import NotFoundError, UnsupportedError
+from lakeport.errors import NotFoundError, PermissionDeniedError, UnsupportedError
 
 __all__ = ["FlightService"]
 
@@ -70,7 +70,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 
     def get_schema(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         """Tell the columns of a table."""
-        with self._answer(context, "GetSchema", typed=False) as call:
+        with self._answer(context, "GetSchema", typed=False, flight_errors=False) as call:
             return flight_schema(self._host, call, descriptor)
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
@@ -116,11 +116,18 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 
     def _custom_actions(self, call: Call) -> Iterator[Action]:
         # Where no catalog has to be named, an action of the server is part of its transaction.
-        with suppress(NotFoundError):
+        is_denied = False
+        try:
             self._host.route(call)
+        except NotFoundError:
+            pass
+        except PermissionDeniedError:
+            is_denied = True
         for action in self._host.actions.values():
             if self._host.registry.allows_action(action.name):
                 yield action
+        if is_denied:  # as if the catalog existed, and the caller might not call its actions
+            return
         for catalog in self._host.catalogs(call):
             if isinstance(catalog.catalog, ActionCatalog):
                 for action in catalog.catalog.actions():
@@ -128,9 +135,15 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
                         yield action
 
     @contextmanager
-    def _answer(self, context: Any, what: str, *, typed: bool) -> Iterator[Call]:
+    def _answer(
+        self, context: Any, what: str, *, typed: bool, flight_errors: bool = True
+    ) -> Iterator[Call]:
         call = call_of(context)
-        with answering(what, typed=typed), request_scope(call.request(peer=context.peer())):
+        # Until a catalog is found, what is asked about is of none.
+        request = call.request(
+            peer=context.peer(), may=self._host.registry.permissions(call.identity)
+        )
+        with answering(what, typed=typed, flight_errors=flight_errors), request_scope(request):
             self._host.check_running()
             yield call
 

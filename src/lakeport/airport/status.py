@@ -2,7 +2,7 @@
 
 gRPC codes come from what pyarrow makes of an exception's type. `Flight*Error` covers some of them;
 the others (NOT_FOUND, INVALID_ARGUMENT, UNIMPLEMENTED) need a builtin type, whose traceback pyarrow
-would append to the message. The exceptions below cannot be formatted as a traceback, so that
+would append to the message. Those of `lakeport._quiet` cannot be formatted as a traceback, so that
 pyarrow falls back to their bare name: the client sees one sentence, at once, with the right code.
 See docs/decisions/0001-errors-without-tracebacks.md.
 
@@ -22,7 +22,8 @@ See docs/decisions/0001-errors-without-tracebacks.md.
 
 ¹ UNKNOWN where the DuckDB type is sent along, since only a Flight error can carry it.
 A PermissionError of the operating system counts as "everything else".
-pyarrow has no way to say ALREADY_EXISTS.
+pyarrow has no way to say ALREADY_EXISTS. In GetSchema it has none for the codes of Flight errors
+either (PERMISSION_DENIED and those below): the code is UNKNOWN, and the detail names the right one.
 """
 
 from __future__ import annotations
@@ -30,13 +31,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import msgpack
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport import errors
+from lakeport import _quiet, errors
 
 __all__ = ["answering", "as_lakeport_error", "status_name", "to_status"]
 
@@ -47,43 +47,25 @@ _log = logging.getLogger("lakeport.airport")
 _MAX_MESSAGE_BYTES = 1000
 
 
-class _Quiet(Exception):  # noqa: N818
-    """An exception that no traceback can be made of."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-    @property
-    def __cause__(self) -> Any:
-        # pyarrow formats a traceback by walking the chain of causes, and gives up where that fails.
-        raise RuntimeError
-
-    @__cause__.setter
-    def __cause__(self, value: Any) -> None:
-        pass
-
-
-class NotFound(_Quiet, KeyError):  # noqa: N818
-    """Becomes NOT_FOUND."""
-
-
-class InvalidArgument(_Quiet, ValueError):  # noqa: N818
-    """Becomes INVALID_ARGUMENT."""
-
-
-class Unimplemented(_Quiet, NotImplementedError):  # noqa: N818
-    """Becomes UNIMPLEMENTED."""
-
-
 _STATUSES: tuple[tuple[type[errors.LakeportError], type[Exception]], ...] = (
-    (errors.NotFoundError, NotFound),
-    (errors.UnsupportedError, Unimplemented),
+    (errors.NotFoundError, _quiet.NotFound),
+    (errors.UnsupportedError, _quiet.Unimplemented),
     (errors.UnauthenticatedError, flight.FlightUnauthenticatedError),
     (errors.PermissionDeniedError, flight.FlightUnauthorizedError),
     (errors.UnavailableError, flight.FlightUnavailableError),
     (errors.CancelledError, flight.FlightCancelledError),
     (errors.InternalError, flight.FlightInternalError),
-    (errors.LakeportError, InvalidArgument),
+    (errors.LakeportError, _quiet.InvalidArgument),
+)
+
+# The exceptions for a verb in which pyarrow does not turn Flight errors into statuses.
+_WITHOUT_FLIGHT: tuple[tuple[type[Exception], type[Exception]], ...] = (
+    (flight.FlightUnauthenticatedError, _quiet.Unauthenticated),
+    (flight.FlightUnauthorizedError, _quiet.PermissionDenied),
+    (flight.FlightUnavailableError, _quiet.Unavailable),
+    (flight.FlightCancelledError, _quiet.Cancelled),
+    (flight.FlightInternalError, _quiet.Internal),
+    (flight.FlightError, _quiet.Unknown),
 )
 
 _CODES: tuple[tuple[type[BaseException], str], ...] = (
@@ -108,16 +90,22 @@ _DUCKDB_TYPES: tuple[tuple[type[errors.LakeportError], str], ...] = (
 
 
 @contextmanager
-def answering(what: str, *, typed: bool) -> Iterator[None]:
-    """Turn whatever the block raises into a status; `typed` where the client reads DuckDB types."""
+def answering(what: str, *, typed: bool, flight_errors: bool = True) -> Iterator[None]:
+    """Turn whatever the block raises into a status; `typed` where the client reads DuckDB types.
+
+    Without `flight_errors`, in a verb in which pyarrow cannot send them.
+    """
     try:
         yield
-    except flight.FlightError:
-        raise
-    except _Quiet:
+    except _quiet.Quiet:
         raise
     except Exception as error:  # noqa: BLE001
-        raise to_status(as_lakeport_error(error, what), typed=typed) from None
+        status = (
+            error
+            if isinstance(error, flight.FlightError)
+            else to_status(as_lakeport_error(error, what), typed=typed)
+        )
+        raise (status if flight_errors else _without_flight(status)) from None
 
 
 def as_lakeport_error(error: Exception, what: str) -> errors.LakeportError:
@@ -151,6 +139,13 @@ def status_name(error: BaseException | None) -> str:
     if error is None:
         return "OK"
     return next((name for kind, name in _CODES if isinstance(error, kind)), "UNKNOWN")
+
+
+def _without_flight(status: Exception) -> Exception:
+    for kind, quiet in _WITHOUT_FLIGHT:
+        if isinstance(status, kind):
+            return quiet(_cut(str(status)))
+    return status
 
 
 def _typed(error: errors.LakeportError, message: str, duckdb_type: str) -> Exception:

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from lakeport.catalog.operations import Operation
+
 __all__ = ["Access", "Authorizer", "Operation"]
-
-
-class Operation(enum.Enum):
-    """What a caller is about to do with an object."""
-
-    SEE = "see"
-    """Find it in a listing."""
-    READ = "read"
-    """Scan a table, or ask for its schema or statistics."""
-    WRITE = "write"
-    """Insert, update or delete rows."""
-    CHANGE = "change"
-    """Create, alter or drop."""
-    CALL = "call"
-    """Call a function or an action."""
 
 
 @dataclass(frozen=True, slots=True)

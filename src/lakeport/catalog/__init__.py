@@ -39,6 +39,7 @@ from lakeport.catalog.functions import (
 from lakeport.catalog.geometry import geometry_column, geometry_crs, is_geometry
 from lakeport.catalog.model import Catalog, Schema, Table
 from lakeport.catalog.names import check_name
+from lakeport.catalog.operations import MayDo, Operation
 from lakeport.catalog.options import (
     AddColumnOptions,
     AddFieldOptions,
@@ -122,7 +123,9 @@ __all__ = [
     "FunctionReference",
     "FunctionSignature",
     "InsertableTable",
+    "MayDo",
     "OnConflict",
+    "Operation",
     "Parameter",
     "ParameterKind",
     "Partition",

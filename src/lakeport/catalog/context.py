@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from lakeport.catalog.operations import MayDo, allow_everything
+
 __all__ = ["RequestContext", "current_request", "request_scope", "set_request"]
 
 
@@ -36,6 +38,14 @@ class RequestContext:
     """The network address of the client."""
     is_cancelled: Callable[[], bool] = field(default=_never, compare=False, repr=False)
     """Whether the client has gone away, for work that takes long before it has an answer."""
+    may: MayDo = field(default=allow_everything, compare=False, repr=False)
+    """Whether the caller may do something with an object: asks the authorizer of the server.
+
+    The server asks by itself about the object that a call names. A catalog asks about every other
+    object whose rows, columns or name its answer holds, such as the tables that a view reads:
+    `current_request().may(Operation.READ, "sales", "orders")`. Everything is allowed outside of a
+    request, so ask in the thread that answers it.
+    """
 
 
 _NOBODY = RequestContext()

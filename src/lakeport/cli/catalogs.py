@@ -67,11 +67,20 @@ class Catalogs:
         with self._opening(lakes) as opened:
             return opened
 
-    def reload(self, server: Server, read: Callable[[], Mapping[str, LakeSettings]]) -> None:
-        """Serve what the settings say now; if they are wrong, go on as before and say why."""
+    def reload(
+        self,
+        server: Server,
+        read: Callable[[], tuple[Mapping[str, LakeSettings], Callable[[], None]]],
+    ) -> None:
+        """Serve what the settings say now; if they are wrong, go on as before and say why.
+
+        `read` returns the settings of the catalogs, and what to do once all of them are open.
+        """
         before, were = self._lakes, self._opened
         try:
-            with self._opening(read()) as opened:
+            lakes, apply = read()
+            with self._opening(lakes) as opened:
+                apply()
                 server.replace_catalogs(opened)
         except LakeportError as error:
             _log.error("the catalogs stay as they are: %s", error)

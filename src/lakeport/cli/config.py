@@ -7,11 +7,20 @@ documentation is generated from this model by `lakeport.cli.reference`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
@@ -21,13 +30,19 @@ from pydantic_settings import (
 from lakeport.errors import DefinitionError
 
 __all__ = [
+    "MIN_TOKEN_LENGTH",
     "LakeSettings",
     "LogSettings",
     "ServerSettings",
     "Settings",
     "SparkSettings",
+    "TokenSettings",
+    "check_token",
     "load_settings",
 ]
+
+MIN_TOKEN_LENGTH: Final = 16
+"""Shorter tokens can be guessed, and are parts of words that a log may contain."""
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 
@@ -114,6 +129,38 @@ class ServerSettings(BaseModel):
     )
 
 
+class TokenSettings(BaseModel):
+    """A token, which one of `token`, `file` and `environment` holds, and the lakes it may read."""
+
+    model_config = _STRICT
+
+    identity: str = Field(min_length=1, description="Whom the token stands for, in logs as well.")
+    token: str | None = Field(
+        default=None,
+        repr=False,
+        description=f"The token itself, of at least {MIN_TOKEN_LENGTH} characters.",
+    )
+    file: Path | None = Field(default=None, description="A file that holds the token.")
+    environment: str | None = Field(
+        default=None, description="A variable of the environment that holds the token."
+    )
+    lakes: list[str] = Field(
+        description='The names of the lakes that it may read; `["*"]` for all. The others are '
+        "neither listed nor named to its callers."
+    )
+
+    @field_validator("token")
+    @classmethod
+    def _check_token(cls, token: str | None) -> str | None:
+        return None if token is None else check_token(token)
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if sum(value is not None for value in (self.token, self.file, self.environment)) != 1:
+            raise ValueError("give one of token, file and environment")
+        return self
+
+
 class SparkSettings(BaseModel):
     """Where lakes are read."""
 
@@ -156,6 +203,9 @@ class Settings(BaseSettings):
     lake: list[LakeSettings] = Field(
         default=[], description="What to serve, besides the command line."
     )
+    token: list[TokenSettings] = Field(
+        default=[], description="Whom to let in, and to which lakes."
+    )
     server: ServerSettings = ServerSettings()
     spark: SparkSettings = SparkSettings()
     log: LogSettings = LogSettings()
@@ -165,13 +215,23 @@ class Settings(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags, then the environment, then the file."""
         file = settings_cls.model_config.get("toml_file")
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+        environment = _Environment(settings_cls)
+        return init_settings, environment, TomlConfigSettingsSource(settings_cls, file)
+
+
+class _Environment(EnvSettingsSource):
+    """The variables of the environment, but LAKEPORT_TOKEN, which is the token of a client."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        if field_name == "token":
+            return None, field_name, False
+        return super().get_field_value(field, field_name)
 
 
 def load_settings(file: Path | None = None, **flags: dict[str, Any]) -> Settings:
@@ -195,6 +255,13 @@ def load_settings(file: Path | None = None, **flags: dict[str, Any]) -> Settings
         where = "the environment" if isinstance(error, SettingsError) else str(file)
         reason = str(error).partition("\n")[0]
         raise DefinitionError(f"{where} cannot be read: {reason}") from None
+
+
+def check_token(token: str) -> str:
+    """Return a token of the configuration; one that is too short is a `ValueError`."""
+    if len(token) < MIN_TOKEN_LENGTH:
+        raise ValueError(f"a token needs at least {MIN_TOKEN_LENGTH} characters")
+    return token
 
 
 def _explained(error: ValidationError) -> str:

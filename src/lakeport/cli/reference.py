@@ -5,12 +5,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from lakeport.cli.config import LakeSettings, LogSettings, ServerSettings, SparkSettings
+from lakeport.cli.config import (
+    LakeSettings,
+    LogSettings,
+    ServerSettings,
+    SparkSettings,
+    TokenSettings,
+)
 
 __all__ = ["reference"]
 
@@ -28,6 +35,11 @@ uri = "ducklake:postgres:dbname=lake host=db"
 
 [[lake]]
 uri = "@/run/secrets/archive-lake"   # the location is in that file
+
+[[token]]
+identity = "ada"
+file = "/run/secrets/token-of-ada"
+lakes = ["sales"]
 
 [server]
 listen = "0.0.0.0:8815"
@@ -49,12 +61,18 @@ password is in a file, too, or in the environment. None of them is ever printed.
 
 _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[[lake]]", "", LakeSettings),
+    ("[[token]]", "", TokenSettings),
     ("[server]", "LAKEPORT_SERVER__", ServerSettings),
     ("[spark]", "LAKEPORT_SPARK__", SparkSettings),
     ("[log]", "LAKEPORT_LOG__", LogSettings),
 )
 
-_LAKES = "Repeated for every catalog. In the environment: `LAKEPORT_LAKE`, a JSON list of objects."
+_REPEATED: Mapping[str, str] = {
+    "[[lake]]": "Repeated for every catalog. In the environment: `LAKEPORT_LAKE`, a JSON list of "
+    "objects.",
+    "[[token]]": "Repeated for every token. Without any, and without `token_file`, everybody may "
+    "call.",
+}
 
 
 def reference() -> str:
@@ -67,7 +85,7 @@ def _section(title: str, prefix: str, model: type[BaseModel]) -> str:
     if prefix:
         lines += ["| Key | Variable | Type | Default | |", "|---|---|---|---|---|"]
     else:
-        lines += [_LAKES, "", "| Key | Type | Default | |", "|---|---|---|---|"]
+        lines += [_REPEATED[title], "", "| Key | Type | Default | |", "|---|---|---|---|"]
     for name, field in model.model_fields.items():
         variable = f" `{prefix}{name.upper()}` |" if prefix else ""
         lines.append(
@@ -82,8 +100,8 @@ def _type(annotation: Any) -> str:
     if options and all(isinstance(option, str) for option in options):
         return ", ".join(f"`{option}`" for option in options)
     name = getattr(annotation, "__name__", "")
-    if name == "dict":
-        return "table"
+    if name in ("dict", "list"):
+        return "table" if name == "dict" else "list of texts"
     if options:
         return _type(options[0])
     return {"str": "text", "int": "number", "float": "number", "bool": "true or false"}.get(

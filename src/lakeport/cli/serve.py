@@ -12,14 +12,15 @@ import typer
 from lakeport.airport import Server
 from lakeport.airport.lifetime import leave, serve_until_signalled
 from lakeport.airport.listening import check_listening, check_location
-from lakeport.auth import TlsConfig, TokenTable
+from lakeport.auth import Authorizer, TlsConfig
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import Catalogs
 from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_settings
 from lakeport.cli.logs import CallLog, log_to_stderr
 from lakeport.cli.metrics import Metrics, Observers, side_port
 from lakeport.cli.output import make_console
-from lakeport.cli.places import is_lake, named, parse_argument, read_tokens, resolve_uri
+from lakeport.cli.places import is_lake, named, parse_argument, resolve_uri
+from lakeport.cli.tokens import TokenPolicy, Tokens
 from lakeport.cli.watching import watch_spark
 from lakeport.ducklake.uri import parse_location
 from lakeport.errors import DefinitionError
@@ -131,14 +132,18 @@ def serve(
 def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     """Serve what the settings name, until a signal ends it."""
     settings = load()
-    tokens = read_tokens(settings.server.token_file) if settings.server.token_file else {}
+    secrets: set[str] = set()
 
-    def wanted(now: Settings) -> dict[str, LakeSettings]:
+    def wanted(now: Settings) -> tuple[dict[str, LakeSettings], Tokens]:
         found = named(now.lake)
-        log_to_stderr(settings.log, secrets=[*tokens, *_passwords(found.values())])
-        return found
+        tokens = Tokens.of(now, found)
+        # What was secret before stays so: these settings may yet be refused.
+        secrets.update(tokens.identities, _passwords(found.values()))
+        log_to_stderr(settings.log, secrets=secrets)
+        return found, tokens
 
-    lakes = wanted(settings)
+    lakes, tokens = wanted(settings)
+    policy = TokenPolicy(tokens) if tokens.identities else None
     if not lakes:
         raise DefinitionError("there is nothing to serve: name a LAKE, or a file with --config")
     tls = _tls_config(settings.server)
@@ -149,7 +154,9 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     with ExitStack() as stack:
         catalogs = stack.enter_context(Catalogs(settings.spark))
         opened = catalogs.open(lakes)
-        server = _server(settings.server, opened, location, tls, tokens, metrics)
+        # An authorizer costs the cache of listings; without it every token reaches every lake.
+        authorize = policy.authorize if policy is not None and tokens.lakes else None
+        server = _server(settings.server, opened, location, tls, policy, authorize, metrics)
         watch_spark(metrics, catalogs)
         stack.enter_context(server)
         side = settings.server.metrics_listen
@@ -160,10 +167,24 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
             show_served(console, server, opened, lakes)
             if url is not None:
                 console.print(f"\n{url}/healthz and {url}/metrics", highlight=False)
-            show_sql(console, attach_sql(server.location, lakes, needs_token=bool(tokens)))
+            show_sql(console, attach_sql(server.location, lakes, needs_token=policy is not None))
 
         def reload() -> None:
-            catalogs.reload(server, lambda: wanted(load()))
+            catalogs.reload(server, reread)
+
+        def reread() -> tuple[dict[str, LakeSettings], Callable[[], None]]:
+            found, now = wanted(load())
+            if policy is None:
+                if now.identities:
+                    raise DefinitionError(
+                        "the server runs without tokens: restart it to ask for some"
+                    )
+                return found, lambda: None
+            if not now.identities or (now.lakes and authorize is None):
+                raise DefinitionError(
+                    "restart the server to go without tokens, or to begin with [[token]]"
+                )
+            return found, lambda: policy.replace(now)
 
         finished = serve_until_signalled(
             server,
@@ -180,13 +201,15 @@ def _server(
     catalogs: Any,
     location: str,
     tls: TlsConfig | None,
-    tokens: dict[str, str],
+    policy: TokenPolicy | None,
+    authorize: Authorizer | None,
     metrics: Metrics,
 ) -> Server:
     return Server(
         catalogs,
         location=location,
-        auth=TokenTable(tokens) if tokens else None,
+        auth=policy,
+        authorize=authorize,
         tls=tls,
         advertise=settings.advertise,
         batch_rows=settings.batch_rows,

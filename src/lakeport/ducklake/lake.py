@@ -21,6 +21,7 @@ from lakeport.ducklake.contents import (
 from lakeport.ducklake.database import Database
 from lakeport.ducklake.describe import table_state
 from lakeport.ducklake.filesystems import S3Secret, Storage
+from lakeport.ducklake.lifetimes import Lifetime, lifetimes_of, why_missing
 from lakeport.ducklake.model import Schema, Snapshot, View
 from lakeport.ducklake.paths import as_directory
 from lakeport.ducklake.queries import Catalog, Row, open_catalog
@@ -198,6 +199,10 @@ class Lake:
         found = views_of(self._names(version, timestamp))
         return [view for view in found if schema is None or _same(view.schema, schema)]
 
+    def lifetimes(self) -> list[Lifetime]:
+        """Return every name that a schema, table or view has had, and which snapshots know it."""
+        return lifetimes_of(self._read(self._catalog.lifetimes))
+
     def table(
         self,
         name: str,
@@ -213,13 +218,24 @@ class Lake:
             rows = self._read(
                 lambda connection: self._catalog.table(connection, schema, name, wanted)
             )
-            return self._table(self._meant(rows, schema, name), wanted, f"{schema}.{name}")
+            meant = self._meant(rows, schema, name)
+            if meant["snapshot"] and not meant["table"]:
+                self._refuse_missing(schema, name, meant["snapshot"][0]["snapshot_id"])
+            return self._table(meant, wanted, f"{schema}.{name}")
 
         if self._cache is None:
             return look_up()
         if wanted is None:
             wanted = self._read(self._catalog.newest_snapshot)
         return self._cache.remembered((wanted, ascii_lower(schema), ascii_lower(name)), look_up)
+
+    def _refuse_missing(self, schema: str, name: str, snapshot: int) -> None:
+        """Raise an error about a table that only other snapshots have."""
+        reason = why_missing(self.lifetimes(), schema, name, snapshot)
+        if reason is not None:
+            raise NotFoundError(
+                f"there is no table {schema}.{name} at snapshot {snapshot}: {reason}"
+            )
 
     def _meant(self, rows: dict[str, list[Row]], schema: str, name: str) -> dict[str, list[Row]]:
         """The rows of one table: a database may fold more than the ASCII case of names."""

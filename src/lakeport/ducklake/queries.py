@@ -82,6 +82,20 @@ class Catalog:
 
         return self._run(connection, ("snapshot", version is None), build, at=version)
 
+    def lifetimes(self, connection: sa.Connection) -> dict[str, list[Row]]:
+        """Return every name that a schema, table or view has had, and since and until when."""
+
+        def build() -> Bundle:
+            bundle = Bundle()
+            validity = ("begin_snapshot", "end_snapshot")
+            bundle.add("schema", self.tables["schema"], ("schema_id", "schema_name", *validity))
+            for kind in ("table", "view"):
+                columns = (f"{kind}_id", "schema_id", f"{kind}_name", *validity)
+                bundle.add(kind, self.tables[kind], columns)
+            return bundle
+
+        return self._run(connection, "lifetimes", build)
+
     def names(self, connection: sa.Connection, version: int | None) -> dict[str, list[Row]]:
         """Schemas, tables, views and their tags at a snapshot."""
         t = self.tables

@@ -11,8 +11,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from lakeport.ducklake import Contents, Snapshot, SnapshotCache
+from lakeport.ducklake.lifetimes import why_missing
 from lakeport.ducklake.text import ascii_lower
-from lakeport.errors import DefinitionError
+from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.lakehouse.plans import PlanCache
 from lakeport.spark import Lake, LakeTable, session
 from lakeport.spark.queries import is_connect
@@ -64,6 +65,16 @@ class LakeAccess:
             (snapshot, ascii_lower(schema), ascii_lower(name)),
             lambda: self.lake.table(name, schema, version=snapshot),
         )
+
+    def missing_table(self, schema: str, name: str, snapshot: int, *, shown: str) -> NotFoundError:
+        """Return the error about a table that a snapshot does not have; `shown` is its name there.
+
+        It names the snapshots that created and dropped the table, if it ever existed.
+        """
+        reason = why_missing(self.lake.lifetimes(), schema, name, snapshot)
+        if reason is None:
+            return NotFoundError(f"there is no table {shown}")
+        return NotFoundError(f"there is no table {shown} at snapshot {snapshot}: {reason}")
 
     def session(self) -> SparkSession:
         """The Spark session: the caller's, or one that is started now if none is running."""

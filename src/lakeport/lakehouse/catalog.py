@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from lakeport.catalog import CatalogVersion, Schema, TransactionState
+from lakeport.catalog import (
+    CatalogVersion,
+    Operation,
+    Schema,
+    TransactionState,
+    current_request,
+)
 from lakeport.ducklake import S3Secret, Snapshot, SnapshotCache, Storage
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError, NotFoundError
@@ -123,7 +129,8 @@ class LakeCatalog:
             return self._published(directory, key, snapshot)
         if key == ascii_lower(directory.names.functions):
             return self._functions(directory, snapshot)
-        if key == MAIN:
+        # To a caller who may not see the schema, it is one that does not exist.
+        if key == MAIN and current_request().may(Operation.SEE, directory.names.main):
             raise NotFoundError(
                 "DuckDB cannot address a schema called 'main': the tables of the lake's schema "
                 f"'main' are in {directory.names.main!r}"

@@ -45,11 +45,11 @@ class Directory:
 
         members: dict[str, dict[str, Publish]] = defaultdict(dict)
         for table in contents.tables:
-            publish = partial(PublishedTable, access, table, direct=direct_reads)
+            publish = partial(PublishedTable, access, names, table, direct=direct_reads)
             members[place(table.schema)][ascii_lower(table.name)] = publish
         columns = view_schemas(contents)
         for view in contents.views:
             if view.id in columns:
-                make = partial(PublishedView, access, view, columns[view.id])
+                make = partial(PublishedView, access, names, view, columns[view.id])
                 members[place(view.schema)][ascii_lower(view.name)] = make
         return cls(names, {place(schema.name): schema for schema in contents.schemas}, members)

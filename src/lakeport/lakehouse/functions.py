@@ -17,10 +17,11 @@ from lakeport.catalog import (
 )
 from lakeport.catalog.callables import CallableTableFunction
 from lakeport.ducklake import Snapshot
-from lakeport.errors import InvalidInputError, UnsupportedError
+from lakeport.errors import InvalidInputError, PermissionDeniedError, UnsupportedError
 from lakeport.lakehouse import information
 from lakeport.lakehouse.access import LakeAccess
-from lakeport.lakehouse.naming import Names, find_table
+from lakeport.lakehouse.naming import Names, find_table, parse_table_name
+from lakeport.lakehouse.permissions import Permissions
 from lakeport.spark import LakeTable, Scan
 from lakeport.spark.changes import Changes
 
@@ -55,7 +56,7 @@ class _Functions:
         self._snapshot = snapshot
 
     def tables(self) -> Iterator[ScanTable]:
-        contents, names = self._access.contents(self._snapshot), self._names
+        contents, access = self._access.contents(self._snapshot), self._access
         yield ScanTable(
             "snapshots",
             information.SNAPSHOTS,
@@ -65,25 +66,27 @@ class _Functions:
         yield ScanTable(
             "schemas",
             information.SCHEMAS,
-            lambda _: information.schemas(contents, names),
+            lambda _: information.schemas(contents, self._permissions()),
             comment="The schemas, with their names in the lake",
         )
         yield ScanTable(
             "tables",
             information.TABLES,
-            lambda _: information.tables(contents, names),
+            lambda _: information.tables(contents, self._permissions()),
             comment="The tables and views",
         )
         yield ScanTable(
             "columns",
             information.COLUMNS,
-            lambda _: information.columns(contents, names),
+            lambda _: information.columns(contents, self._permissions()),
             comment="The columns of all tables",
         )
         yield ScanTable(
             "files",
             information.FILES,
-            lambda _: information.files(self._access, contents, names, self._snapshot),
+            lambda _: information.files(
+                access, contents, self._permissions(), snapshot=self._snapshot
+            ),
             comment="The files of all tables",
         )
 
@@ -94,7 +97,10 @@ class _Functions:
         yield CallableTableFunction(
             "table_info",
             lambda: information.table_info(
-                self._access, self._access.contents(self._snapshot), self._snapshot
+                self._access,
+                self._access.contents(self._snapshot),
+                self._permissions(),
+                snapshot=self._snapshot,
             ),
             (),
             information.TABLE_INFO,
@@ -113,7 +119,11 @@ class _Functions:
             yield self._feed("table_deletions", "Rows deleted from a table", type, _deletions)
 
     def _snapshots(self) -> pa.Table:
-        return information.snapshots(self._access.lake.snapshots())
+        return information.snapshots(self._access.lake, self._permissions())
+
+    def _permissions(self) -> Permissions:
+        """Those of the request that is being answered, which may not be the one that listed us."""
+        return Permissions.of_request(self._access, self._names)
 
     def _list_files(self, table_name: str | None, snapshot_version: int | None) -> pa.Table:
         return information.files_of_table(self._table(table_name, snapshot_version))
@@ -146,8 +156,16 @@ class _Functions:
         if name is None:
             raise InvalidInputError("the name of the table is NULL")
         snapshot = self._snapshot if version is None else self._access.snapshot(version)
-        table = find_table(self._access.contents(snapshot), self._names, name)
-        return self._access.table(table.schema, table.name, snapshot.id)
+        schema, table_name = parse_table_name(self._names, name)
+        table = find_table(self._access.contents(snapshot), schema, table_name)
+        # The name as it was written: the table's own spelling would show that there is one.
+        denied = f"you may not read {name[:80]}"
+        if table is not None:
+            self._permissions().require_reading([table], denied=denied)
+            return self._access.table(table.schema, table.name, snapshot.id)
+        if not self._permissions().reads_name(schema, table_name):
+            raise PermissionDeniedError(denied)
+        raise self._access.missing_table(schema, table_name, snapshot.id, shown=repr(name[:80]))
 
 
 def _changes(feed: Changes) -> Changes:

@@ -1,4 +1,7 @@
-"""What there is to know about a lake, as rows: snapshots, schemas, tables, columns, files."""
+"""What there is to know about a lake, as rows: snapshots, schemas, tables, columns, files.
+
+Rows are about what the caller may see; those about files, about what the caller may read.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lakeport.ducklake import Column, Contents, FileTotals, LakeTable, Snapshot
+from lakeport.ducklake import Column, Contents, FileTotals, Lake, LakeTable, Snapshot
 from lakeport.ducklake.types import duckdb_type
 from lakeport.errors import UnsupportedError
 from lakeport.lakehouse.access import LakeAccess
-from lakeport.lakehouse.changes_made import changes_by_kind
+from lakeport.lakehouse.changes_made import changes_by_kind, visible_changes
 from lakeport.lakehouse.fields import default_sql
-from lakeport.lakehouse.naming import Names
+from lakeport.lakehouse.permissions import Permissions
+from lakeport.lakehouse.view_shapes import sees_reads
 
 __all__ = [
     "COLUMNS",
@@ -118,8 +122,9 @@ FILES: Final = pa.schema(
 )
 
 
-def snapshots(found: Iterable[Snapshot]) -> pa.Table:
-    """All snapshots, oldest first."""
+def snapshots(lake: Lake, permissions: Permissions) -> pa.Table:
+    """All snapshots, oldest first, with their changes to what the caller may see."""
+    shown = visible_changes(lake, permissions)
     return _table(
         SNAPSHOTS,
         (
@@ -127,32 +132,35 @@ def snapshots(found: Iterable[Snapshot]) -> pa.Table:
                 snapshot.id,
                 snapshot.time,
                 snapshot.schema_version,
-                changes_by_kind(snapshot.changes),
+                changes_by_kind(snapshot.changes, shown),
                 snapshot.author,
                 snapshot.commit_message,
                 snapshot.commit_extra_info,
             )
-            for snapshot in found
+            for snapshot in lake.snapshots()
         ),
     )
 
 
-def schemas(contents: Contents, names: Names) -> pa.Table:
+def schemas(contents: Contents, permissions: Permissions) -> pa.Table:
     """The schemas, with the name that each has in the lake."""
+    published = permissions.names.published
     return _table(
         SCHEMAS,
         (
-            (names.published(schema.name), schema.name, schema.id, schema.uuid, schema.comment)
+            (published(schema.name), schema.name, schema.id, schema.uuid, schema.comment)
             for schema in contents.schemas
+            if permissions.sees_schema(schema.name)
         ),
     )
 
 
-def tables(contents: Contents, names: Names) -> pa.Table:
+def tables(contents: Contents, permissions: Permissions) -> pa.Table:
     """Tables and views."""
+    published = permissions.names.published
     rows: list[tuple[Any, ...]] = [
         (
-            names.published(table.schema),
+            published(table.schema),
             table.name,
             "BASE TABLE",
             table.id,
@@ -161,29 +169,32 @@ def tables(contents: Contents, names: Names) -> pa.Table:
             None,
         )
         for table in contents.tables
+        if permissions.sees(table)
     ]
     rows += [
         (
-            names.published(view.schema),
+            published(view.schema),
             view.name,
             "VIEW",
             view.id,
             view.uuid,
             view.comment,
-            view.sql,
+            view.sql if sees_reads(view, contents, permissions) else None,
         )
         for view in contents.views
+        if permissions.sees(view)
     ]
     return _table(TABLES, rows)
 
 
-def columns(contents: Contents, names: Names) -> pa.Table:
+def columns(contents: Contents, permissions: Permissions) -> pa.Table:
     """The columns of all tables."""
+    published = permissions.names.published
     return _table(
         COLUMNS,
         (
             (
-                names.published(table.schema),
+                published(table.schema),
                 table.name,
                 column.name,
                 position,
@@ -194,18 +205,23 @@ def columns(contents: Contents, names: Names) -> pa.Table:
                 column.comment,
             )
             for table in contents.tables
+            if permissions.sees(table)
             for position, column in enumerate(table.columns, start=1)
         ),
     )
 
 
-def table_info(access: LakeAccess, contents: Contents, snapshot: Snapshot) -> pa.Table:
+def table_info(
+    access: LakeAccess, contents: Contents, permissions: Permissions, *, snapshot: Snapshot
+) -> pa.Table:
     """Number and size of the files of every table."""
     totals = access.lake.file_totals(version=snapshot.id)
     nothing = FileTotals()
     ids = {schema.name: schema.id for schema in contents.schemas}
     rows = []
     for table in contents.tables:
+        if not permissions.reads(table):
+            continue
         of_table = totals.get(table.id, nothing)
         rows.append(
             (
@@ -228,12 +244,14 @@ def files_of_table(table: LakeTable) -> pa.Table:
 
 
 def files(
-    access: LakeAccess, contents: Contents, names: Names, snapshot: Snapshot
+    access: LakeAccess, contents: Contents, permissions: Permissions, *, snapshot: Snapshot
 ) -> Iterator[pa.RecordBatch]:
     """The files of all tables, a table at a time."""
+    published = permissions.names.published
     for summary in contents.tables:
-        table = access.table(summary.schema, summary.name, snapshot.id)
-        yield from _table(FILES, _files(table, names.published(summary.schema))).to_batches()
+        if permissions.reads(summary):
+            table = access.table(summary.schema, summary.name, snapshot.id)
+            yield from _table(FILES, _files(table, published(summary.schema))).to_batches()
 
 
 def _files(table: LakeTable, schema: str) -> Iterator[tuple[Any, ...]]:

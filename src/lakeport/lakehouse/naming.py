@@ -13,9 +13,9 @@ from itertools import count
 from lakeport.catalog import check_name
 from lakeport.ducklake import Contents, TableSummary
 from lakeport.ducklake.text import ascii_lower
-from lakeport.errors import DefinitionError, InvalidArgumentError, NotFoundError
+from lakeport.errors import DefinitionError, InvalidArgumentError
 
-__all__ = ["MAIN", "Names", "check_main_as", "find_table"]
+__all__ = ["MAIN", "Names", "check_main_as", "find_table", "parse_table_name"]
 
 MAIN = "main"
 
@@ -56,21 +56,25 @@ class Names:
         return MAIN if ascii_lower(schema) == ascii_lower(self.main) else schema
 
 
-def find_table(contents: Contents, names: Names, text: str) -> TableSummary:
-    """The table that a person means by `t`, `schema.t` or `"schema"."t"`; `t` alone is in `main`.
+def parse_table_name(names: Names, text: str) -> tuple[str, str]:
+    """Return the schema and the table that `t`, `schema.t` or `"schema"."t"` mean in the lake.
 
-    The schema may be written as in the lake or as published.
+    `t` alone is in `main`. The schema may be written as in the lake or as published.
     """
     match = _QUALIFIED.fullmatch(text)
     if match is None:
         raise InvalidArgumentError(f"{text[:80]!r} is not the name of a table")
     first, second = (None if part is None else _unquoted(part) for part in match.groups())
-    schema, name = (MAIN, first) if second is None else (names.in_lake(first or ""), second)
-    wanted = (ascii_lower(schema), ascii_lower(name or ""))
+    return (MAIN, first or "") if second is None else (names.in_lake(first or ""), second)
+
+
+def find_table(contents: Contents, schema: str, name: str) -> TableSummary | None:
+    """Return the table of a name in the lake, whatever the case of its letters, or None."""
+    wanted = (ascii_lower(schema), ascii_lower(name))
     for table in contents.tables:
         if (ascii_lower(table.schema), ascii_lower(table.name)) == wanted:
             return table
-    raise NotFoundError(f"there is no table {text[:80]!r} in the lake")
+    return None
 
 
 def _first_free(wanted: list[str], taken: set[str]) -> str:

@@ -8,9 +8,11 @@ writers have been seen to forget values in them.
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,53 +40,108 @@ _UNCOUNTED = ("timetz", "interval", "variant", "geometry")
 # Writers cut longer texts, not all of them upwards.
 _MAX_TEXT = 250
 _UNKNOWN = ColumnStats()
+# The statistics of each column are a join, of which MySQL takes 61 in a statement and SQLite 64.
+_MOST_COLUMNS: Final = 32
+# As many bounds of files, about, are held in memory at once.
+_MOST_BOUNDS: Final = 200_000
 
 
 def column_statistics(access: LakeAccess, summary: TableSummary, name: str) -> ColumnStats:
-    """The bounds of a column in all that the lake holds of its table."""
+    """Return the bounds of a column in all that the lake holds of its table.
+
+    The client asks twice for each column of a statement: the answers of a table are computed once
+    for each snapshot.
+    """
     newest = access.newest().id
+    key = ("statistics", newest, summary.schema, summary.name)
+    found: _TableStatistics = access.details.remembered(
+        key, lambda: _TableStatistics(access, summary, newest)
+    )
+    return found.of_column(name)
 
-    def look() -> ColumnStats:
+
+class _TableStatistics:
+    """The statistics of one table at one snapshot, a group of columns at a time."""
+
+    def __init__(self, access: LakeAccess, summary: TableSummary, snapshot: int) -> None:
+        # Guards the answers: who asks at the same time waits instead of computing the same.
+        self._lock = threading.Lock()
+        self._known: dict[int, ColumnStats] = {}
+        self._planner: Planner | None = None
+        self._groups: list[list[Column]] = []
         try:
-            planner = access.table(summary.schema, summary.name, newest).planner
-            column = planner.column(name)
+            planner = access.table(summary.schema, summary.name, snapshot).planner
         except NotFoundError:  # dropped or renamed since: the past can still be read
+            return
+        self._planner = planner
+        files = access.details.remembered(
+            ("files", snapshot), lambda: access.lake.file_totals(version=snapshot)
+        )
+        count = files[planner.state.id].files if planner.state.id in files else 0
+        columns = _columns_of_one_meaning(planner)
+        step = max(1, min(_MOST_COLUMNS, _MOST_BOUNDS // max(count, 1)))
+        self._groups = [columns[i : i + step] for i in range(0, len(columns), step)]
+
+    def of_column(self, name: str) -> ColumnStats:
+        """Return the statistics of a column; unknown ones of a name that has several meanings."""
+        if self._planner is None:
             return _UNKNOWN
-        if not _is_only_meaning(planner, column):
+        try:
+            id = self._planner.column(name).id
+        except NotFoundError:
             return _UNKNOWN
-        return _statistics(planner, column)
+        with self._lock:
+            for group in self._groups:
+                if id not in self._known and any(column.id == id for column in group):
+                    self._known |= _statistics(self._planner, group)
+            return self._known.get(id, _UNKNOWN)
 
-    key = ("statistics", newest, summary.schema, summary.name, name)
-    return access.details.remembered(key, look)
 
-
-def _is_only_meaning(planner: Planner, column: Column) -> bool:
-    """Whether the names of table and column never meant anything else."""
+def _columns_of_one_meaning(planner: Planner) -> list[Column]:
+    """The columns with statistics whose names, and that of the table, never meant anything else."""
     state = planner.state
     rows = planner.catalog.database.read(
         lambda connection: planner.catalog.namesakes(connection, state.schema, state.name)
     )
-    meanings = {
-        (row["table_id"], row["column_id"])
-        for row in rows
-        if row["parent_column"] is None
-        and ascii_lower(row["column_name"]) == ascii_lower(column.name)
-    }
-    return meanings == {(state.id, column.id)}
+    meanings: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
+    for row in rows:
+        if row["parent_column"] is None:
+            key = ascii_lower(row["column_name"])
+            meanings[key].add((row["table_id"], row["column_id"]))
+    return [
+        column
+        for column in state.columns
+        if meanings[ascii_lower(column.name)] == {(state.id, column.id)}
+        and not column.children
+        and column.type not in _UNCOUNTED
+    ]
 
 
-def _statistics(planner: Planner, column: Column) -> ColumnStats:
-    if column.children or column.type in _UNCOUNTED:
-        return _UNKNOWN
-    context = planner.context([column.name], Filter.always())
+def _statistics(planner: Planner, columns: Sequence[Column]) -> dict[int, ColumnStats]:
+    """The statistics of some columns by their ids, in one question to the catalog database."""
+    context = planner.context([column.name for column in columns], Filter.always())
+    ids = [column.id for column in columns]
 
     def work(connection: sa.Connection) -> tuple[list[Row], list[InlinedRows]]:
-        rows = planner.file_rows(connection, [column.id], since=0)
+        rows = planner.file_rows(connection, ids, since=0)
         return rows["data_file"], planner.inlined(connection, rows, context, since=0)
 
     files, inlined = planner.catalog.database.read(work)
-    values = pa.chunked_array([part.columns[0] for part in inlined], arrow_type(column))
-    of_rows = statistics_of(values)
+    return {
+        column.id: _column_statistics(
+            planner,
+            column,
+            files,
+            pa.chunked_array([part.columns[i] for part in inlined], arrow_type(column)),
+        )
+        for i, column in enumerate(columns)
+    }
+
+
+def _column_statistics(
+    planner: Planner, column: Column, files: Sequence[Row], inlined: pa.ChunkedArray
+) -> ColumnStats:
+    of_rows = statistics_of(inlined)
     counts = [file[f"s{column.id}_null_count"] for file in files]
     is_mapped = any(file["mapping_id"] is not None for file in files)
     has_null = False if not is_mapped and set(counts) <= {0} and not of_rows.has_null else None

@@ -14,16 +14,19 @@ from lakeport.catalog import (
     ScanOptions,
     TableSize,
     TimePoint,
+    current_request,
     project_schema,
 )
 from lakeport.ducklake import ScanTask, Snapshot, TableSummary
 from lakeport.ducklake.plan import FileTask
-from lakeport.errors import UnavailableError
+from lakeport.errors import NotFoundError, SnapshotNotFoundError, UnavailableError
 from lakeport.lakehouse.access import LakeAccess
 from lakeport.lakehouse.direct import direct_reads
 from lakeport.lakehouse.fields import ROWID, published_schema
 from lakeport.lakehouse.moments import snapshot_at
+from lakeport.lakehouse.naming import Names
 from lakeport.lakehouse.parts import PartToken, digest_of, divide
+from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.statistics import column_statistics
 from lakeport.spark import LakeTable, Scan
 
@@ -34,9 +37,16 @@ class PublishedTable:
     """One table of a lake at the snapshot of the request, or at the one that a scan names."""
 
     def __init__(
-        self, access: LakeAccess, summary: TableSummary, snapshot: Snapshot, *, direct: bool
+        self,
+        access: LakeAccess,
+        names: Names,
+        summary: TableSummary,
+        snapshot: Snapshot,
+        *,
+        direct: bool,
     ) -> None:
         self._access = access
+        self._names = names
         self._summary = summary
         self._snapshot = snapshot
         self._direct = direct
@@ -155,7 +165,21 @@ class PublishedTable:
         return self._table(snapshot_at(self._access, time_point).id)
 
     def _table(self, snapshot: int) -> LakeTable:
-        return self._access.table(self._summary.schema, self._summary.name, snapshot)
+        """The table that had this name at a snapshot, if the caller may read that table."""
+        schema, name = self._summary.schema, self._summary.name
+        shown = f"{self._names.published(schema)}.{name}"
+        try:
+            table = self._access.table(schema, name, snapshot)
+        except SnapshotNotFoundError:
+            raise
+        except NotFoundError:
+            raise self._access.missing_table(schema, name, snapshot, shown=shown) from None
+        # The server has asked about the table that has this name at the newest snapshot.
+        if table.id != self._summary.id or current_request().transaction_id is not None:
+            permissions = Permissions.of_request(self._access, self._names)
+            state = table.planner.state
+            permissions.require_reading([state], denied=f"you may not read {shown}")
+        return table
 
 
 def _key(table: LakeTable, digest: bytes, options: ScanOptions) -> Hashable:

@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from lakeport.ducklake import Column, Contents, TableSummary, View
 from lakeport.errors import LakeportError, UnsupportedError
+from lakeport.lakehouse.permissions import Permissions
 
 if TYPE_CHECKING:
     from lakeport.spark.view_columns import ViewColumns
     from lakeport.spark.views import Key
 
-__all__ = ["reads_of", "view_schemas"]
+__all__ = ["reads_of", "sees_reads", "view_schemas"]
 
 _log = logging.getLogger("lakeport.lakehouse")
 
@@ -84,6 +85,17 @@ def reads_of(view: View, contents: Contents) -> dict[Key, TableSummary | View]:
 
     add(view)
     return ordered
+
+
+def sees_reads(view: View, contents: Contents, permissions: Permissions) -> bool:
+    """Whether the caller may see everything that a view names, and so its SQL."""
+    if permissions.are_all_given:
+        return True
+    try:
+        reads = reads_of(view, contents).values()
+    except (LakeportError, ImportError):  # what it reads is not known
+        return False
+    return all(permissions.sees(read) for read in reads)
 
 
 def _key(found: TableSummary | View) -> Key:

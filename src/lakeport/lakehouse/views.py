@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.catalog import Endpoint, Partition, ScanOptions, project_schema
-from lakeport.ducklake import Snapshot, View
+from lakeport.ducklake import Snapshot, TableSummary, View
 from lakeport.errors import UnavailableError, UnsupportedError
 from lakeport.lakehouse.access import LakeAccess
+from lakeport.lakehouse.naming import Names
 from lakeport.lakehouse.parts import DIGEST_BYTES, PartToken
+from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.view_shapes import reads_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from lakeport.spark.views import Key
 
 __all__ = ["PublishedView"]
 
@@ -25,11 +29,17 @@ class PublishedView:
     """One view of a lake at the snapshot of the request."""
 
     def __init__(
-        self, access: LakeAccess, view: View, schema: pa.Schema, snapshot: Snapshot
+        self,
+        access: LakeAccess,
+        names: Names,
+        view: View,
+        schema: pa.Schema,
+        snapshot: Snapshot,
     ) -> None:
         self.name = view.name
         self.comment = view.comment or ""
         self._access = access
+        self._names = names
         self._view = view
         self._schema = schema
         self._snapshot = snapshot
@@ -40,6 +50,7 @@ class PublishedView:
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:  # noqa: ARG002
         """The whole view, pinned to a snapshot."""
+        self._reads(self._snapshot.id)
         return [Partition(self._token(self._snapshot.id).to_bytes())]
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
@@ -58,6 +69,17 @@ class PublishedView:
                 )
         return scan_frame(self._frame(snapshot), options)
 
+    def _reads(self, snapshot: int) -> dict[Key, TableSummary | View]:
+        """What the view reads, if the caller may read all of it."""
+        contents = self._access.contents(self._access.snapshot(snapshot))
+        reads = reads_of(self._view, contents)
+        shown = f"{self._names.published(self._view.schema)}.{self.name}"
+        # The view may be for everyone to see; the tables that it reads are not named.
+        Permissions.of_request(self._access, self._names).require_reading(
+            reads.values(), denied=f"you may not read everything that the view {shown} reads"
+        )
+        return reads
+
     def _token(self, snapshot: int) -> PartToken:
         digest = hashlib.blake2b(self._view.sql.encode(), digest_size=DIGEST_BYTES).digest()
         return PartToken(snapshot=snapshot, table=self._view.id, digest=digest, part=0, parts=1)
@@ -68,10 +90,10 @@ class PublishedView:
         from lakeport.spark.quoting import quoted
         from lakeport.spark.register import register_as
 
-        contents = self._access.contents(self._access.snapshot(snapshot))
+        reads = self._reads(snapshot)
         session = safe_session(self._access.session())
         # Nobody sees these names, and no two tables get the same.
-        names = {key: f"read_{i}" for i, key in enumerate(reads_of(self._view, contents))}
+        names = {key: f"read_{i}" for i, key in enumerate(reads)}
         known = register_as(self._access.lake, session, names, version=snapshot)
         name = known.names.get((self._view.schema, self._view.name))
         if name is None:

@@ -5,13 +5,17 @@ Only a task that knows the secret of a running scan is heard. Nothing can be rea
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 import pyarrow as pa
 from pyarrow import flight
 
+from lakeport import _quiet
 from lakeport.errors import (
     CancelledError,
     InternalError,
@@ -37,6 +41,8 @@ _MAX_PORT: Final = 65535
 
 # How many seconds streams that are still open have to end when the endpoint stops.
 _PATIENCE: Final = 5.0
+
+_log = logging.getLogger("lakeport.spark")
 
 _lock = threading.Lock()
 _current: tuple[SparkContext, Receiver] | None = None
@@ -117,7 +123,7 @@ class Receiver:
         """The inlet of a scan, for a task that knows its secret."""
         inlet = self._inlets.get(scan)
         if inlet is None or not inlet.accepts(secret):
-            raise flight.FlightUnauthenticatedError("no such scan")
+            raise _no_such_scan()
         return inlet
 
     def stop(self) -> None:
@@ -142,20 +148,49 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
         super().__init__(location)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
-        try:
-            request = msgpack.unpackb(descriptor.command)
-            scan, secret = request["scan"], request["secret"]
-        except (ValueError, TypeError, KeyError):
-            raise flight.FlightUnauthenticatedError("no such scan") from None
-        inlet = self._receiver.inlet(scan, secret)
-        try:
+        with _answering():
+            inlet = self._receiver.inlet(*_scan_and_secret(descriptor.command))
             _Delivery(inlet, self._receiver.shared, writer).receive(reader)
-        except PausedError as error:
-            raise flight.FlightUnavailableError(str(error), PAUSED) from None
-        except CancelledError as error:
-            raise flight.FlightCancelledError(str(error)) from None
-        except LakeportError as error:
-            raise flight.FlightServerError(str(error)) from None
+
+    def _refuse(self, *_: Any) -> Any:
+        raise _quiet.Unimplemented("tasks of a scan send batches by DoPut; there is nothing else")
+
+    # pyarrow's own refusals of these verbs send a traceback.
+    list_flights = get_flight_info = get_schema = do_get = _refuse
+    do_exchange = list_actions = do_action = _refuse
+
+
+def _scan_and_secret(command: bytes | None) -> tuple[str, str]:
+    try:
+        request = msgpack.unpackb(command)
+        scan, secret = request["scan"], request["secret"]
+    except (ValueError, TypeError, KeyError):
+        raise _no_such_scan() from None
+    if not isinstance(scan, str) or not isinstance(secret, str) or not secret.isascii():
+        raise _no_such_scan()
+    return scan, secret
+
+
+def _no_such_scan() -> flight.FlightUnauthenticatedError:
+    return flight.FlightUnauthenticatedError("no such scan")
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Turn whatever the block raises into a status that shows nothing of this process."""
+    try:
+        yield
+    except flight.FlightError:
+        raise
+    except PausedError as error:
+        raise flight.FlightUnavailableError(str(error), PAUSED) from None
+    except CancelledError as error:
+        raise flight.FlightCancelledError(str(error)) from None
+    except LakeportError as error:
+        raise flight.FlightServerError(str(error)) from None
+    except Exception as error:  # noqa: BLE001
+        _log.warning("a scan task sent what cannot be used", exc_info=error)
+        raise _quiet.InvalidArgument("the message of a scan task cannot be used") from None
 
 
 class _Delivery:
