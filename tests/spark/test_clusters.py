@@ -221,6 +221,7 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         "a broken task",
         "a lake",
         "frames",
+        "the data source",
         "a served query",
         "a query of a client",
         "the first batch of many",
@@ -241,6 +242,10 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         ],
         "a lake": [LAKE_ROWS, 99],
         "frames": {"native": [81, sum(ids) + 100], "arrow": [91, 90, ["id", "u"]]},
+        "the data source": [
+            {pushdown: [10, 99, 19, 10, 5, 99, 99] for pushdown in ("true", "false")},
+            [90, 93, 96, 99],
+        ],
         "a served query": [list(range(4999, -1, -1)), "time64[us]"],
         "the first batch of many": True,
         "closing": ROWS,

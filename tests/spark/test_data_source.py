@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date, datetime
-from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -14,7 +13,6 @@ import pytest
 from lakeport.ducklake import S3Secret
 from lakeport.errors import InvalidArgumentError
 from lakeport.spark import register_data_source
-from lakeport.spark.source_filters import pushed_filter
 from lakeport.spark.source_options import SourceOptions
 from tests.real_lakes import RealLake
 
@@ -102,26 +100,130 @@ def test_versions_columns_and_quoted_names_work_from_sql(spark: Any, lake: RealL
     assert [row.asDict() for row in spark.table("odd").collect()] == [{"x,y": 1}]
 
 
-def test_files_that_cannot_match_are_not_read(spark: Any, lake: RealLake) -> None:
-    register_data_source(spark)
-    frame = load(spark, lake, table="events")
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
-    late = frame.where("id BETWEEN 100 AND 199 AND name LIKE 'v1%'")
+
+@pytest.fixture(params=["true", "false"], ids=["pushdown on", "pushdown off"])
+def session(spark: Any, request: pytest.FixtureRequest) -> Any:
+    """A session of its own, with and without the setting that makes Spark push filters down."""
+    own = spark.newSession()
+    own.conf.set(PUSHDOWN, request.param)
+    return own
+
+
+def ids(frame: Any) -> list[int]:
+    return sorted(row.id for row in frame.select("id").collect())
+
+
+IDS = [*range(150), *range(151, 200), 1000]
+
+
+def test_a_frame_is_whole_after_a_part_of_it_was_read(session: Any, lake: RealLake) -> None:
+    frame = load(session, lake, table="events")
+
+    assert frame.where("id < 10").count() == 10
+    assert frame.count() == len(IDS)
+    assert ids(frame.where("id >= 190")) == [*range(190, 200), 1000]
+    assert ids(frame) == IDS
+
+
+def test_a_frame_can_be_united_and_joined_with_itself(session: Any, lake: RealLake) -> None:
+    frame = load(session, lake, table="events")
+    low, high = frame.where("id < 10"), frame.where("id >= 190 AND id < 1000")
+
+    assert ids(low.union(high)) == [*range(10), *range(190, 200)]
+    assert low.union(high).union(frame).count() == 20 + len(IDS)
+    assert frame.where("name = 'v5'").join(frame.select("id", "x"), "id").count() == 1
+    pairs = low.alias("l").join(high.alias("h"), on=low["even"] == high["even"])
+    assert pairs.count() == 50
+    assert high.join(low, "id", "left_anti").count() == 10
+
+
+def test_a_cached_frame_is_whole(session: Any, lake: RealLake) -> None:
+    frame = load(session, lake, table="events")
+    part = frame.where("id < 10").cache()
+    try:
+        assert part.count() == 10
+        frame.cache()
+        assert frame.where("id >= 190").count() == 11
+        assert (frame.count(), part.count()) == (len(IDS), 10)
+    finally:
+        frame.unpersist()
+        part.unpersist()
+
+
+def test_a_temporary_view_is_whole_in_every_query(session: Any, lake: RealLake) -> None:
+    session.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW reused USING ducklake "
+        f"OPTIONS (catalog '{lake.uri}', table 'events')"
+    )
+    load(session, lake, table="events").createOrReplaceTempView("framed")
+    for view in ("reused", "framed"):
+        queries = [
+            (f"SELECT * FROM {view} WHERE id < 10", 10),
+            (f"SELECT * FROM {view}", len(IDS)),
+            (f"SELECT * FROM {view} WHERE name IN (SELECT name FROM {view})", len(IDS)),
+            (
+                f"WITH w AS (TABLE {view}) SELECT 1 FROM w WHERE id < 5 UNION ALL SELECT 1 FROM w",
+                205,
+            ),
+        ]
+        for query, expected in queries:
+            assert session.sql(query).count() == expected, query
+
+
+def test_nothing_switches_the_pushdown_of_filters_on(spark: Any) -> None:
+    own = spark.newSession()
+    register_data_source(own)
+
+    assert spark.conf.get(PUSHDOWN) == "false"
+    assert own.conf.get(PUSHDOWN) == "false"
+
+
+def test_the_option_filter_leaves_out_files_and_rows(session: Any, lake: RealLake) -> None:
+    frame = load(session, lake, table="events")
+    late = load(session, lake, table="events", filter="id BETWEEN 100 AND 199 AND name LIKE 'v19%'")
 
     # Two files and the inlined row; the second file alone.
     assert frame.rdd.getNumPartitions() == 3
     assert late.rdd.getNumPartitions() == 1
-    assert late.count() == 99
+    assert ids(late) == list(range(190, 200))
+    assert ids(late.where("id % 2 = 0").union(late)) == sorted(
+        [*range(190, 200), *range(190, 200, 2)]
+    )
 
 
-def test_a_session_that_pushes_no_filters_down_reads_the_same(spark: Any, lake: RealLake) -> None:
-    setting = "spark.sql.python.filterPushdown.enabled"
-    before = spark.conf.get(setting)
-    spark.conf.set(setting, "false")
-    try:
-        assert load(spark, lake, table="events").where("id >= 150").count() == 50
-    finally:
-        spark.conf.set(setting, before)
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "tens IS NULL AND id < 20",
+        "d >= DATE '2024-06-01' AND NOT even",
+        "ts < TIMESTAMP '2024-01-05' OR price > 290",
+        "st.a IN (3, 190)",
+        "u IS NOT NULL AND rowid % 50 = 3",
+        "tz = TIMESTAMPTZ '2024-01-03 02:00:00+02'",
+    ],
+)
+def test_the_option_filter_is_sql_of_duckdb(spark: Any, lake: RealLake, condition: str) -> None:
+    expected = lake.query(f"SELECT id, name FROM events WHERE {condition} ORDER BY id")
+    lake.detach()
+
+    found = load(spark, lake, table="events", filter=condition, columns="id, name")
+
+    assert expected
+    assert [tuple(row) for row in found.orderBy("id").collect()] == expected
+
+
+def test_a_table_becomes_a_frame_of_the_rows_that_pass_a_filter(spark: Any, lake: RealLake) -> None:
+    with lake.open() as ours:
+        table = ours.table("events")
+        chosen = table.to_spark(spark, columns=["id"], filter="id >= 195")
+        everything = table.to_spark(spark, columns=["id", "name"])
+
+    assert chosen.columns == ["id"]
+    assert ids(chosen) == [*range(195, 200), 1000]
+    assert ids(everything) == IDS
+    assert (len(chosen.inputFiles()), len(everything.inputFiles())) == (1, 2)
 
 
 def test_a_table_without_rows_is_empty(spark: Any, lake: RealLake) -> None:
@@ -133,6 +235,8 @@ def test_a_table_without_rows_is_empty(spark: Any, lake: RealLake) -> None:
     [
         ({"table": "nowhere"}, "there is no table main.nowhere at snapshot"),
         ({"table": "events", "columns": "id,nothing"}, "has no column 'nothing'"),
+        ({"table": "events", "filter": "id > "}, "the filter is not SQL"),
+        ({"table": "events", "filter": "nothing = 1"}, "has no column 'nothing'"),
     ],
 )
 def test_a_mistake_is_said_in_one_sentence(
@@ -140,8 +244,64 @@ def test_a_mistake_is_said_in_one_sentence(
 ) -> None:
     from pyspark.errors import PySparkException
 
-    with pytest.raises(PySparkException, match=sentence):
+    with pytest.raises(PySparkException, match=sentence) as failure:
         load(spark, lake, **options)
+
+    assert "Traceback" not in str(failure.value)
+
+
+def test_a_stream_is_refused_in_one_sentence(spark: Any, lake: RealLake, tmp_path: Path) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    stream = spark.readStream.format("ducklake").options(catalog=lake.uri, table="events").load()
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+
+    with pytest.raises(StreamingQueryException, match="'ducklake' cannot be read as") as failure:
+        query.awaitTermination(300)
+
+    assert not re.search("Traceback|UnboundLocalError", str(failure.value))
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_writing_is_refused_in_one_sentence(spark: Any, lake: RealLake, mode: str) -> None:
+    from pyspark.errors import PySparkException
+
+    writer = spark.range(3).write.format("ducklake").options(catalog=lake.uri, table="events")
+
+    with pytest.raises(PySparkException, match="'ducklake' cannot write, in any mode") as failure:
+        writer.mode(mode).save()
+
+    assert "Traceback" not in str(failure.value)
+
+
+def test_inserting_into_a_view_of_the_source_is_refused_in_one_sentence(
+    spark: Any, lake: RealLake
+) -> None:
+    from pyspark.errors import PySparkException
+
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW nothing USING ducklake "
+        f"OPTIONS (catalog '{lake.uri}', table 'empty')"
+    )
+
+    with pytest.raises(PySparkException, match="'ducklake' cannot write, in any mode") as failure:
+        spark.sql("INSERT INTO nothing VALUES (1)")
+
+    assert "Traceback" not in str(failure.value)
+
+
+def test_writing_a_stream_is_refused_in_one_sentence(
+    spark: Any, lake: RealLake, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    rate = spark.readStream.format("rate").load().writeStream.format("ducklake")
+    query = rate.options(catalog=lake.uri, table="events", checkpointLocation=str(tmp_path)).start()
+
+    with pytest.raises(StreamingQueryException, match="'ducklake' cannot write") as failure:
+        query.awaitTermination(300)
+
+    assert "Traceback" not in str(failure.value)
 
 
 def test_secrets_appear_neither_in_plans_nor_in_errors(spark: Any, lake: RealLake) -> None:
@@ -228,50 +388,3 @@ def test_an_s3_secret_is_given_in_the_words_of_duckdb() -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidArgumentError, match=sentence):
         SourceOptions.parse(options)
-
-
-def test_every_filter_of_spark_keeps_the_rows_that_match(lake: RealLake) -> None:
-    """The rows that are left out, by pruning or by Arrow, are never rows that match."""
-    from pyspark.sql import datasource as spark
-
-    moment = datetime(2024, 1, 5)
-    cases: list[tuple[Any, str]] = [
-        (spark.EqualTo(("id",), 7), "id = 7"),
-        (spark.EqualNullSafe(("tens",), None), "tens IS NULL"),
-        (spark.GreaterThan(("price",), Decimal("200.00")), "price > 200"),
-        (spark.GreaterThanOrEqual(("d",), date(2024, 6, 1)), "d >= DATE '2024-06-01'"),
-        (spark.LessThan(("ts",), moment), "ts < TIMESTAMP '2024-01-05'"),
-        (spark.LessThanOrEqual(("x",), 3.0), "x <= 3.0"),
-        (spark.In(("name",), ("v3", "v190", None)), "name IN ('v3', 'v190')"),
-        (spark.IsNull(("tens",)), "tens IS NULL"),
-        (spark.IsNotNull(("tens",)), "tens IS NOT NULL"),
-        (spark.Not(spark.EqualTo(("even",), True)), "NOT even"),
-        (spark.StringStartsWith(("name",), "v19"), "starts_with(name, 'v19')"),
-        (spark.StringEndsWith(("name",), "9"), "suffix(name, '9')"),
-        (spark.StringContains(("name",), "5"), "contains(name, '5')"),
-    ]
-    expected = [
-        [row[0] for row in lake.query(f"SELECT id FROM events WHERE {sql} ORDER BY 1")]
-        for _, sql in cases
-    ]
-    with lake.open() as ours:
-        table = ours.table("events")
-        for (pushed, sql), ids in zip(cases, expected, strict=True):
-            filter = pushed_filter([pushed], table.columns)
-            found = table.scan(["id"], filter, exact=False).to_table()
-            assert sorted(found["id"].to_pylist()) == ids, sql
-
-
-def test_filters_on_values_that_spark_holds_otherwise_are_left_to_spark(lake: RealLake) -> None:
-    from pyspark.sql import datasource as spark
-
-    with lake.open() as ours:
-        columns = ours.table("events").columns
-    given = [
-        spark.EqualTo(("u",), "6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
-        spark.GreaterThan(("st", "a"), 5),
-        spark.EqualTo(("tz",), object()),
-        spark.Not(spark.IsNull(("u",))),
-    ]
-
-    assert not pushed_filter(given, columns)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakeport.ducklake import S3Secret
-from lakeport.spark import Lake, register_data_source
+from lakeport.spark import Lake
 from tests.real_lakes import RealLake
 
 IDS = [n for n in range(100) if n % 3]
@@ -41,7 +41,6 @@ def test_streams_and_frames_read_it(spark: Any, lake: RealLake, s3: S3Secret) ->
 def test_the_data_source_reads_it_and_keeps_the_secret(
     spark: Any, lake: RealLake, s3: S3Secret, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    register_data_source(spark)
     reader = spark.read.format("ducklake").options(
         catalog=lake.uri,
         table="t",

@@ -6,29 +6,38 @@ only small, picklable values travel between them. Import this module where Spark
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 
 from lakeport.ducklake import ScanTask
-from lakeport.errors import InvalidArgumentError
-from lakeport.filters import Filter
-from lakeport.spark.source_filters import pushed_filter
+from lakeport.errors import InvalidArgumentError, LakeportError, UnsupportedError
 from lakeport.spark.source_options import SourceOptions
 from lakeport.spark.values import spark_batch, spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter as SparkFilter
     from pyspark.sql.types import StructType
 
 __all__ = ["DuckLakeSource"]
 
-# Spark imports it in the process that plans a read, if the session pushes filters down.
-_PUSHDOWN: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+_NO_WRITING: Final = (
+    "the format 'ducklake' cannot write, in any mode, as a batch or as a stream: it only reads; "
+    "write to a lake with DuckDB's ducklake extension"
+)
+_NO_STREAMS: Final = (
+    "the format 'ducklake' cannot be read as a stream: use spark.read instead of spark.readStream, "
+    "or the changes between two snapshots, lake.table(…).changes(first, last).to_spark()"
+)
 
 
 class DuckLakeSource(DataSource):  # type: ignore[misc]
@@ -36,7 +45,7 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
 
     ```python
     reader = spark.read.format("ducklake").option("catalog", "ducklake:meta.ducklake")
-    reader.option("table", "main.events").option("version", 7).load()
+    reader.option("table", "main.events").option("filter", "id > 1000").load()
     ```
     """
 
@@ -49,33 +58,52 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         """The columns of the table; from here on, the source is pinned to their snapshot."""
-        options = SourceOptions.parse(self.options)
-        with options.open() as lake:
-            table = options.table(lake)
-            self._pinned = replace(options, version=table.snapshot.id, timestamp=None)
-            return spark_schema(table.planner.context(options.columns, Filter.always()).columns)
+        with _errors_in_one_sentence():
+            options = SourceOptions.parse(self.options)
+            with options.open() as lake:
+                table = options.table(lake)
+                self._pinned = replace(options, version=table.snapshot.id, timestamp=None)
+                return spark_schema(options.context(table).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         """How the table is read."""
-        if self._pinned is None:
-            raise InvalidArgumentError("a table of a lake has its own schema: do not give another")
-        # Spark refuses a reader that takes filters in a session that does not push them.
-        reader = _FilteringReader if _PUSHDOWN in sys.modules else _Reader
-        return reader(self._pinned)
+        with _errors_in_one_sentence():
+            if self._pinned is None:
+                raise InvalidArgumentError(
+                    "a table of a lake has its own schema: do not give another"
+                )
+            return _Reader(self._pinned)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """Return a reader that refuses to read."""
+        return _NoStreamReader()
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001
+        """Refuse to write."""
+        with _errors_in_one_sentence():
+            raise UnsupportedError(_NO_WRITING)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001, N802
+        """Refuse to write."""
+        with _errors_in_one_sentence():
+            raise UnsupportedError(_NO_WRITING)
 
 
 class _Reader(DataSourceReader):  # type: ignore[misc]
-    """Reads all rows: one partition for each scan task."""
+    """Reads the rows that pass the filter of the options: one partition for each scan task.
+
+    It takes no filters of Spark. Spark 4.3.0 keeps the reader that got the filters of one query in
+    the relation (spark.sql.python.filterPushdown.enabled), and reads the relation's other uses with
+    it: rows would be missing from every other query of the same DataFrame.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._filter = Filter.always()
 
     def partitions(self) -> list[InputPartition]:
         """What is read, planned at the pinned snapshot."""
-        with self._options.open() as lake:
-            table = self._options.table(lake)
-            plan = table.scan(self._options.columns, self._filter, exact=False)
+        with _errors_in_one_sentence(), self._options.open() as lake:
+            plan = self._options.table(lake).scan(self._options.columns, self._options.filter)
         return [_TaskPartition(task) for task in plan.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -87,16 +115,38 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
                 yield spark_batch(batch, columns)
 
 
-class _FilteringReader(_Reader):
-    """Leaves out rows that cannot match; Spark evaluates the filters again."""
+class _NoStreamReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Refuses to read, in the first call that Spark makes.
 
-    def pushFilters(self, filters: list[SparkFilter]) -> Iterable[SparkFilter]:  # noqa: N802
-        """Take what can be used; all of it is given back."""
-        with self._options.open() as lake:
-            self._filter = pushed_filter(filters, self._options.table(lake).columns)
-        return filters
+    `DataSource.streamReader` itself must not raise: PySpark 4.3.0 would then stop a reader that it
+    does not have, and report an UnboundLocalError.
+    """
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Refuse to read a new stream."""
+        with _errors_in_one_sentence():
+            raise UnsupportedError(_NO_STREAMS)
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Refuse to read on from a checkpoint."""
+        return self.initialOffset()
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
+        """Refuse to read."""
+        raise UnsupportedError(_NO_STREAMS)
 
 
 @dataclass(frozen=True)
 class _TaskPartition(InputPartition):  # type: ignore[misc]
     task: ScanTask
+
+
+@contextmanager
+def _errors_in_one_sentence() -> Iterator[None]:
+    """Make Spark report an error of Lakeport without the traceback of the planning process."""
+    try:
+        yield
+    except LakeportError:
+        # PySpark reads it when it reports the error, after which this process ends.
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise

@@ -18,7 +18,7 @@ from lakeport.spark.changes import Changes
 from lakeport.spark.scan import Scan
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.spark.register import Registration
 
@@ -48,6 +48,19 @@ class LakeTable(FormatTable):
                 filters again.
         """
         return Scan.of(super().scan(columns, filter, task_bytes=task_bytes, exact=exact))
+
+    def to_spark(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: FilterLike = None,
+    ) -> DataFrame:
+        """Return the rows as a DataFrame; files that cannot pass the filter are not in it.
+
+        The same as `scan(columns, filter).to_spark(spark)`.
+        """
+        return self.scan(columns, filter).to_spark(spark)
 
     def changes(self, first: int | datetime, last: int | datetime | None = None) -> Changes:
         """What happened to the table from one snapshot to another, both included.

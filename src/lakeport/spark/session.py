@@ -24,7 +24,6 @@ _LOCAL: Final = "local[*,4]"
 _SQL_DEFAULTS: Final[dict[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
 }
 
 _DEFAULTS: Final[dict[str, str]] = {

@@ -11,11 +11,10 @@ __all__ = ["register_data_source"]
 
 
 def register_data_source(spark: SparkSession) -> None:
-    """Make `ducklake` a format of a session, and let Spark push filters down to it.
+    """Make `ducklake` a format of a session.
 
-    Spark finds the format by itself where Lakeport is installed; then only filters need this.
+    Spark finds the format by itself where Lakeport is installed.
     """
     from lakeport.spark.data_source import DuckLakeSource
 
     spark.dataSource.register(DuckLakeSource)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

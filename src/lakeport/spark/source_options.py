@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from lakeport.ducklake import Lake, LakeTable, S3Secret, Storage
+from lakeport.ducklake.plan import ScanContext
+from lakeport.ducklake.sql_filter import parse_sql_filter
 from lakeport.errors import InvalidArgumentError
+from lakeport.filters import Filter
 
 __all__ = ["SourceOptions"]
 
@@ -18,6 +21,7 @@ _NAMES: Final = frozenset(
         "table",
         "schema",
         "columns",
+        "filter",
         "version",
         "timestamp",
         "data_path",
@@ -30,12 +34,13 @@ _PART: Final = r'\s*(?:"((?:[^"]|"")+)"|`((?:[^`]|``)+)`|([^"`{0}]*[^"`{0}\s]))\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Which table of which lake, at which snapshot, and which of its columns."""
+    """Which table of which lake, at which snapshot, and which of its columns and rows."""
 
     catalog: str = field(repr=False)
     schema: str
     name: str
     columns: tuple[str, ...] | None = None
+    filter: str | None = None
     version: int | None = None
     timestamp: str | None = None
     data_path: str | None = None
@@ -59,6 +64,7 @@ class SourceOptions:
             schema=schema,
             name=table,
             columns=_columns(given.get("columns")),
+            filter=given.get("filter"),
             version=_version(given.get("version")),
             timestamp=given.get("timestamp"),
             data_path=given.get("data_path"),
@@ -78,6 +84,13 @@ class SourceOptions:
     def table(self, lake: Lake) -> LakeTable:
         """The table at its snapshot."""
         return lake.table(self.name, self.schema, version=self.version, timestamp=self.timestamp)
+
+    def context(self, table: LakeTable) -> ScanContext:
+        """What is read of the table; a column that it does not have is an error."""
+        filter = Filter.always()
+        if self.filter is not None:
+            filter = parse_sql_filter(self.filter, table.columns)
+        return table.planner.context(self.columns, filter)
 
 
 def _table_name(text: str, schema: str | None) -> tuple[str, str]:

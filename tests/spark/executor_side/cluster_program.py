@@ -75,6 +75,26 @@ def frames(spark: Any, lake: str, folder: Path) -> Any:
         }
 
 
+def the_data_source(spark: Any, lake: str, folder: Path) -> Any:
+    counts = {}
+    for pushdown in ("true", "false"):
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
+        frame = spark.read.format("ducklake").options(catalog=lake, table="t").load()
+        low, high = frame.where("id < 10"), frame.where("id >= 90")
+        counts[pushdown] = [low.count(), frame.count(), low.union(high).count()]
+        counts[pushdown].append(low.join(frame, "id").count())
+        low.cache().count()
+        frame.createOrReplaceTempView("sourced")
+        query = "SELECT count(*) FROM sourced WHERE id < 5 OR kind = 'k9'"
+        counts[pushdown] += [spark.sql(query).first()[0], spark.table("sourced").count()]
+        counts[pushdown].append(frame.count())
+        low.unpersist()
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    options = {"catalog": lake, "table": "t", "filter": "id >= 90 AND kind = 'k0'"}
+    chosen = spark.read.format("ducklake").options(**options).load()
+    return [counts, sorted(row.id for row in chosen.collect())]
+
+
 def a_served_query(spark: Any, lake: str, folder: Path) -> Any:
     query = "SELECT id, TIME '12:00:00' AS clock FROM range(5000) ORDER BY id DESC"
     rows = SparkTable(query, spark=spark).scan(ScanOptions()).read_all()
@@ -179,6 +199,7 @@ TRIES: dict[str, Try] = {
     "a broken task": breaking,
     "a lake": reading_a_lake,
     "frames": frames,
+    "the data source": the_data_source,
     "a served query": a_served_query,
     "a query of a client": a_query_of_a_client,
     "the first batch of many": the_first_batch_of_many,
