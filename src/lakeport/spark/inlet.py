@@ -1,26 +1,36 @@
 """Where the batches of one scan arrive in the driver: bounded, in order per task, without repeats.
 
-Spark tasks offer batches numbered from zero; a task that is tried again offers the same ones
-again, and what was taken already is dropped. A task is complete when it has said how many batches
-it had and all of them were taken. An end without that is a failed attempt, never the end of data.
+Spark tasks send batches numbered from zero. An attempt that follows another one begins where that
+one ended; what the driver has is not sent again. A task is complete when its sender has reported
+how many batches and rows it had, all of them were taken, and Spark has confirmed the same as the
+result of its job. Anything that arrives out of this order fails the whole scan.
 """
 
 from __future__ import annotations
 
-import hmac
-import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
 
 import pyarrow as pa
 
 from lakeport.catalog import current_request
-from lakeport.errors import CancelledError, InternalError, LakeportError, UnavailableError
+from lakeport.errors import (
+    CancelledError,
+    InternalError,
+    LakeportError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from lakeport.spark.grants import Claim, Grant, ScanKey
 
-__all__ = ["Inlet", "PausedError"]
+__all__ = ["DIRECT", "Inlet", "PausedError", "Progress"]
 
+
+DIRECT: Final = -1
+"""The attempt of what comes as results of Spark itself, without a stream."""
 
 _POLL_SECONDS: Final = 1.0
 
@@ -29,56 +39,105 @@ class PausedError(UnavailableError):
     """The consumer does not read: the task ends and is run again when there is room."""
 
 
+@dataclass(slots=True)
+class Progress:
+    """What has arrived of one scan task."""
+
+    batches: int = 0
+    rows: int = 0
+    attempt: int = DIRECT
+    """The attempt that may send the next batch."""
+    has_ended: bool = False
+    """Whether its sender has reported the end, which Spark has yet to confirm."""
+
+
 class Inlet:
     """The batches of one scan between the tasks that send them and the consumer that takes them."""
 
     def __init__(self, tasks: int, *, max_bytes: int, patience: float) -> None:
-        self.secret = secrets.token_hex(16)
         self.patience = patience
         """How many seconds a task that holds a core waits for room."""
+        self._key = ScanKey()
         self._max_bytes = max_bytes
         # Guards everything below; waited on by senders for room and by the consumer for batches.
         self._changed = threading.Condition()
         self._batches: deque[tuple[pa.RecordBatch, int]] = deque()
         self._bytes = 0
-        self._next = [0] * tasks
+        self._progress = [Progress() for _ in range(tasks)]
         self._incomplete = set(range(tasks))
         self._reasons: dict[int, str] = {}
         self._error: LakeportError | None = None
         self._finished = False
         self._cancelled = False
 
-    def accepts(self, secret: str) -> bool:
-        """Whether a sender knows the secret of this scan."""
-        return hmac.compare_digest(self.secret, secret)
+    def grant(self, scan: str, tasks: Sequence[int]) -> Grant:
+        """Return what lets a Spark task send the batches of these scan tasks."""
+        return self._key.grant(scan, tasks)
+
+    def open(self, claim: Claim) -> list[Progress]:
+        """Let an attempt send its tasks from now on, alone; return what has arrived of each.
+
+        Raises:
+            UnauthenticatedError: It has no grant for them, or a later attempt has begun.
+        """
+        self._key.check(claim)
+        with self._changed:
+            self._check_open()
+            holders = [self._progress[task].attempt for task in claim.tasks]
+            if claim.attempt <= max(holders, default=DIRECT):
+                raise UnauthenticatedError("another attempt of this task is sending")
+            for task in claim.tasks:
+                self._progress[task].attempt = claim.attempt
+            return [self._progress[task] for task in claim.tasks]
+
+    def covers(self, claim: Claim, task: int) -> bool:
+        """Return whether a stream with this claim may send a task."""
+        return task in claim.tasks
 
     def offer(
-        self, task: int, number: int, batch: pa.RecordBatch, *, patience: float | None
+        self,
+        task: int,
+        number: int,
+        batch: pa.RecordBatch,
+        *,
+        patience: float | None,
+        attempt: int = DIRECT,
     ) -> None:
-        """Take a batch of a task, unless it was taken before. Waits so many seconds for room."""
+        """Take the next batch of a task. Waits so many seconds for room."""
         size = max(1, batch.get_total_buffer_size())
         with self._changed:
-            if number > self._next[task]:
-                raise InternalError(f"batch {number} of scan task {task} came out of order")
-            if number < self._next[task]:
-                self._check_open()
-                return
+            progress = self._checked(task, attempt)
+            if progress.has_ended or number != progress.batches:
+                self._disturbed(f"batch {number} of scan task {task} came out of order")
             if not self._changed.wait_for(self._has_room, timeout=patience):
                 raise PausedError("the consumer is not reading")
-            self._check_open()
-            # Another attempt of the same task may have been quicker meanwhile.
-            if number == self._next[task]:
-                self._next[task] += 1
-                self._batches.append((batch, size))
-                self._bytes += size
-                self._changed.notify_all()
+            # Another attempt of the same task may have begun meanwhile.
+            self._checked(task, attempt)
+            progress.batches += 1
+            progress.rows += batch.num_rows
+            self._batches.append((batch, size))
+            self._bytes += size
+            self._changed.notify_all()
 
-    def complete(self, task: int, count: int) -> None:
-        """A task has sent all of its batches."""
+    def complete(self, task: int, batches: int, rows: int, *, attempt: int = DIRECT) -> None:
+        """Take the report of a sender that it has sent all batches of a task."""
         with self._changed:
-            if self._next[task] != count:
-                raise InternalError(
-                    f"scan task {task} sent {count} batches, {self._next[task]} arrived"
+            progress = self._checked(task, attempt)
+            if (batches, rows) != (progress.batches, progress.rows):
+                self._disturbed(
+                    f"scan task {task} sent {batches} batches, {progress.batches} arrived"
+                    if batches != progress.batches
+                    else f"scan task {task} sent {rows} rows, {progress.rows} arrived"
+                )
+            progress.has_ended = True
+
+    def confirm(self, task: int, batches: int, rows: int) -> None:
+        """Take what Spark returns as the result of a task: the same must have arrived."""
+        with self._changed:
+            progress = self._progress[task]
+            if not progress.has_ended or (batches, rows) != (progress.batches, progress.rows):
+                self._disturbed(
+                    f"Spark read {rows} rows of scan task {task}, {progress.rows} arrived"
                 )
             self._incomplete.discard(task)
             if not self._incomplete:
@@ -157,7 +216,25 @@ class Inlet:
         self._check_open()
 
     def _has_room(self) -> bool:
-        return self._cancelled or not self._batches or self._bytes < self._max_bytes
+        is_over = self._cancelled or self._error is not None
+        return is_over or not self._batches or self._bytes < self._max_bytes
+
+    def _checked(self, task: int, attempt: int) -> Progress:
+        """Return the progress of a task, if an attempt may still send it."""
+        self._check_open()
+        if self._error is not None:
+            raise self._error
+        progress = self._progress[task]
+        if progress.attempt != attempt:
+            raise InternalError(f"another attempt of scan task {task} has begun")
+        return progress
+
+    def _disturbed(self, how: str) -> NoReturn:
+        """Fail the scan: what has arrived cannot be trusted."""
+        error = InternalError(f"the batches of the scan were disturbed: {how}")
+        self._finished, self._error = True, error
+        self._changed.notify_all()
+        raise error
 
     def _check_open(self) -> None:
         if self._cancelled:

@@ -18,9 +18,10 @@ from lakeport.catalog.layouts import LayoutCast
 from lakeport.errors import CancelledError
 from lakeport.spark.arrow_map import map_in_arrow
 from lakeport.spark.collect import CollectJob, ConnectJob, to_chunks
+from lakeport.spark.grants import Grant
 from lakeport.spark.inlet import Inlet
 from lakeport.spark.job import Job
-from lakeport.spark.push import PushTasks
+from lakeport.spark.push import PushTasks, acknowledge
 from lakeport.spark.query_errors import query_error
 from lakeport.spark.reader import ScanReader
 from lakeport.spark.spool import Spool, sender
@@ -33,6 +34,9 @@ __all__ = ["stream_frame"]
 
 MAX_DISK_BYTES: Final = 16 * 1024**3
 LANES: Final = 2
+
+# Spark's own rules hide the values of settings with such a name in event logs.
+_GRANT: Final = "lakeport.grant.secret"
 
 
 def stream_frame(
@@ -96,12 +100,15 @@ class _PushFrameJob(PushJob):
             thread.join()
 
     def _run_windows(self, windows: queue.SimpleQueue[list[int]]) -> None:
+        context = self.spark.sparkContext
         try:
             while self.inlet.wait_for_room():
                 numbers = windows.get_nowait()
+                # A property of the job travels with each task; the function itself is broadcast.
+                context.setLocalProperty(_GRANT, self.inlet.grant(self.tag, numbers).to_text())
                 for rows in self._partitions.collectPartitions(self._java_array(numbers)):
                     for row in rows:
-                        self.inlet.confirm(row.getLong(0))
+                        self.inlet.confirm(row.getLong(0), row.getLong(1), row.getLong(2))
         except queue.Empty:
             return
         except Exception as error:  # noqa: BLE001
@@ -109,7 +116,7 @@ class _PushFrameJob(PushJob):
 
     def _planned(self) -> Any:
         """The partitions that send themselves, in Java; all stages before them have run."""
-        push = PushTasks(self._receiver.location, self.tag, self.inlet.secret, self.schema)
+        push = PushTasks(self._receiver.location, self.schema)
         sending: Any = map_in_arrow(self._frame, _PushPartition(push), _PushPartition.schema)
         # Python's own RDD would need one more Python process for each task.
         return sending._jdf.toJavaRDD()  # noqa: SLF001
@@ -144,14 +151,16 @@ class _CollectFrameJob(CollectJob):
         self._start_thread(self.tag)
 
     def _run(self) -> None:
-        number = -1
+        number, rows = -1, 0
         try:
             self._tag_thread()
             chunks = map_in_arrow(self._frame, _Chunks(self.schema), _Chunks.columns)
             for number, row in enumerate(chunks.toLocalIterator()):
                 for batch in pa.ipc.open_stream(pa.py_buffer(row[0])):
                     self.inlet.offer(0, number, batch, patience=None)
-            self.inlet.complete(0, number + 1)
+                    rows += batch.num_rows
+            self.inlet.complete(0, number + 1, rows)
+            self.inlet.confirm(0, number + 1, rows)
         except CancelledError:
             return
         except Exception as error:  # noqa: BLE001
@@ -164,19 +173,24 @@ class _ConnectFrameJob(_CollectFrameJob, ConnectJob):
 
 @dataclass(frozen=True, slots=True)
 class _PushPartition:
-    """What `mapInArrow` runs on a partition: send it, and say under which number."""
+    """What `mapInArrow` runs on a partition: send it, and return under which number."""
 
     push: PushTasks
 
-    schema = "sender bigint"
+    schema = "sender bigint, batches bigint, rows bigint"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        acknowledge()
         context: Any = TaskContext.get()
-        number = sender(context.taskAttemptId(), context.partitionId())
-        for _ in self.push([[(number, _Rows(batches, self.push.schema))]]):
-            yield pa.RecordBatch.from_pydict({"sender": [number]})
+        attempt = context.taskAttemptId()
+        number = sender(attempt, context.partitionId())
+        grant = Grant.from_text(context.getLocalProperty(_GRANT))
+        tasks = [(number, _Rows(batches, self.push.schema))]
+        for each in self.push.send(grant, tasks, attempt=attempt):
+            values = zip(("sender", "batches", "rows"), each, strict=True)
+            yield pa.RecordBatch.from_pydict({name: [value] for name, value in values})
 
 
 @dataclass(frozen=True, slots=True)

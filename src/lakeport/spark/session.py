@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.errors import InvalidArgumentError, UnavailableError
 from lakeport.spark.java import java_home
 from lakeport.spark.queries import is_connect
+from lakeport.spark.security import protection, settings_file
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -214,8 +215,10 @@ def _connect(remote: str, settings: dict[str, str]) -> SparkSession:
 
 
 def _classic(master: str, settings: dict[str, str]) -> SparkSession:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    protecting = protection(master, settings)
     os.environ["JAVA_HOME"] = str(java_home())
     # Executors on this machine must run the interpreter that has the driver's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -228,8 +231,12 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
         **(_LOOPBACK if _is_here(master) else {}),
         **(_FEW_CORES if master.startswith("local") else {}),
     }
-    builder = SparkSession.builder.master(master)
-    for name, value in {**defaults, **settings}.items():
+    chosen = {"spark.master": master, **defaults, **settings, **protecting}
+    with settings_file(chosen):
+        # Started by the builder, the JVM would have all settings on its command line.
+        SparkContext._ensure_initialized()  # noqa: SLF001
+    builder = SparkSession.builder
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     _quieten(spark)

@@ -22,10 +22,11 @@ from lakeport.spark.failures import scan_error
 from lakeport.spark.inlet import Inlet
 from lakeport.spark.job import Job
 from lakeport.spark.packing import packed
-from lakeport.spark.push import PushTasks, ReadTask
+from lakeport.spark.push import Group, PushTasks, ReadTask
 from lakeport.spark.queries import is_connect
 from lakeport.spark.reader import ScanReader
 from lakeport.spark.receiver import receiver_of
+from lakeport.spark.security import check_protected
 from lakeport.spark.session import check_running
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def route(spark: SparkSession) -> Route:
     if is_connect(spark):
         return "connect"
     check_running(spark.sparkContext)
+    check_protected(spark.sparkContext)
     match spark.conf.get(ROUTE, "push"):
         case "push":
             return "push"
@@ -142,14 +144,20 @@ class PushJob(Job):
             _unended.discard(self)
 
     def _run_once(self, numbers: list[int]) -> None:
-        push = PushTasks(self._receiver.location, self.tag, self.inlet.secret, self.schema)
         context = self.spark.sparkContext
         numbered = [(number, self.tasks[number]) for number in numbers]
-        groups = packed(numbered, context.defaultParallelism)
+        groups = [self._granted(group) for group in packed(numbered, context.defaultParallelism)]
+        push = PushTasks(self._receiver.location, self.schema)
         sending = context.parallelize(groups, len(groups)).mapPartitions(push)
-        # Nobody has told Spark to cancel what it had not begun.
+        # What Spark had not begun, it was not asked to cancel.
         if not self.inlet.cancelled:
-            sending.collect()
+            for sent in sending.collect():
+                for task in sent:
+                    self.inlet.confirm(*task)
+
+    def _granted(self, tasks: Sequence[tuple[int, ReadTask]]) -> Group:
+        """Return tasks with what lets one Spark task send them; that travels in the task itself."""
+        return self.inlet.grant(self.tag, [number for number, _ in tasks]), tasks
 
 
 # Jobs of this process, each added and discarded by one call that no other thread can divide.
