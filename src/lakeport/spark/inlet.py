@@ -9,6 +9,7 @@ result of its job. Anything that arrives out of this order fails the whole scan.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ DIRECT: Final = -1
 """The attempt of what comes as results of Spark itself, without a stream."""
 
 _POLL_SECONDS: Final = 1.0
+# How often a sender that waits for room looks whether another scan needs its core.
+_YIELD_SECONDS: Final = 0.02
 
 
 class PausedError(UnavailableError):
@@ -69,6 +72,22 @@ class Inlet:
         self._error: LakeportError | None = None
         self._finished = False
         self._cancelled = False
+        self._paused = False
+        self._interrupted = False
+        self.is_core_wanted: Callable[[], bool] = lambda: False
+        """Asked after each batch: whether its sender is to leave its core to another scan."""
+        self.on_pause: Callable[[], None] = lambda: None
+        """Called when the scan is paused, while the inlet is locked."""
+
+    def begin(self) -> None:
+        """Let senders in, for a run of the tasks that are not complete."""
+        with self._changed:
+            self._paused = self._interrupted = False
+
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether senders were sent away since the last `begin`."""
+        return self._interrupted
 
     def grant(self, scan: str, tasks: Sequence[int]) -> Grant:
         """Return what lets a Spark task send the batches of these scan tasks."""
@@ -83,6 +102,8 @@ class Inlet:
         self._key.check(claim)
         with self._changed:
             self._check_open()
+            if self._paused:
+                raise PausedError("the consumer is not reading")
             holders = [self._progress[task].attempt for task in claim.tasks]
             if claim.attempt <= max(holders, default=DIRECT):
                 raise UnauthenticatedError("another attempt of this task is sending")
@@ -109,8 +130,8 @@ class Inlet:
             progress = self._checked(task, attempt)
             if progress.has_ended or number != progress.batches:
                 self._disturbed(f"batch {number} of scan task {task} came out of order")
-            if not self._changed.wait_for(self._has_room, timeout=patience):
-                raise PausedError("the consumer is not reading")
+            if not self._wait_for_room(patience):
+                self._pause()
             # Another attempt of the same task may have begun meanwhile.
             self._checked(task, attempt)
             progress.batches += 1
@@ -118,6 +139,9 @@ class Inlet:
             self._batches.append((batch, size))
             self._bytes += size
             self._changed.notify_all()
+            if patience is not None and self.is_core_wanted():
+                self._interrupted = True
+                raise PausedError("another scan needs the core")
 
     def complete(self, task: int, batches: int, rows: int, *, attempt: int = DIRECT) -> None:
         """Take the report of a sender that it has sent all batches of a task."""
@@ -162,8 +186,15 @@ class Inlet:
     def wait_for_room(self) -> bool:
         """Wait until the consumer has read half of what waits; False when the scan is over."""
         with self._changed:
-            self._changed.wait_for(lambda: self._cancelled or self._bytes <= self._max_bytes // 2)
-            return not self._cancelled
+            self._changed.wait_for(
+                lambda: (
+                    self._cancelled
+                    or self._finished
+                    or not self._paused
+                    or self._bytes <= self._max_bytes // 2
+                )
+            )
+            return not self._cancelled and not self._finished
 
     def fail(self, error: LakeportError) -> None:
         """No more batches will come: the scan failed, unless all of them are there already."""
@@ -190,6 +221,16 @@ class Inlet:
         return self._bytes
 
     @property
+    def paused(self) -> bool:
+        """Whether all senders are sent away until the consumer has read."""
+        return self._paused
+
+    @property
+    def finished(self) -> bool:
+        """Whether no more batches will come."""
+        return self._finished
+
+    @property
     def cancelled(self) -> bool:
         """Whether nobody wants the rest."""
         return self._cancelled
@@ -214,6 +255,31 @@ class Inlet:
             if current_request().is_cancelled():
                 raise CancelledError("the client went away")
         self._check_open()
+
+    def _wait_for_room(self, patience: float | None) -> bool:
+        """Wait so many seconds for room; False if there is none, or if another scan needs the core.
+
+        Without patience, no core is held and there is no hurry.
+        """
+        if patience is None:
+            return self._changed.wait_for(self._has_room)
+        deadline = time.monotonic() + patience
+        while not self._has_room():
+            left = deadline - time.monotonic()
+            if self._paused or left <= 0 or self.is_core_wanted():
+                return False
+            self._changed.wait_for(
+                lambda: self._has_room() or self._paused, timeout=min(left, _YIELD_SECONDS)
+            )
+        return not self._paused
+
+    def _pause(self) -> NoReturn:
+        """Send all senders away, until the consumer has read."""
+        if not self._paused:
+            self._paused = self._interrupted = True
+            self._changed.notify_all()
+            self.on_pause()
+        raise PausedError("the consumer is not reading")
 
     def _has_room(self) -> bool:
         is_over = self._cancelled or self._error is not None

@@ -7,6 +7,7 @@ be read here.
 from __future__ import annotations
 
 import struct
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ from lakeport.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from lakeport.spark.cores import Cores
 from lakeport.spark.grants import Claim
 from lakeport.spark.inlet import Inlet, PausedError, Progress
 from lakeport.spark.push import BACK, COUNTS, DONE, FAILED, PAUSED, PLACE, SHARED, TOTAL, WANT
@@ -64,7 +66,10 @@ def _start(context: SparkContext) -> Receiver:
     host = conf.get("spark.driver.host") or "127.0.0.1"
     bind = conf.get("spark.driver.bindAddress") or host
     shared = Segments(min(4 + 2 * context.defaultParallelism, _MAX_SEGMENTS))
-    return Receiver(bind, host, _port(conf.get(PORT)), shared=shared)
+    # In a queue, a core that is given up goes to the job that came first.
+    is_fair = (conf.get("spark.scheduler.mode") or "").upper() == "FAIR"
+    cores = context.defaultParallelism if is_fair else sys.maxsize
+    return Receiver(bind, host, _port(conf.get(PORT)), shared=shared, cores=cores)
 
 
 def _port(setting: str | None) -> int:
@@ -95,7 +100,10 @@ def _stop_with(context: SparkContext, receiver: Receiver) -> None:
 class Receiver:
     """Routes what tasks send to the inlets of the scans that they belong to."""
 
-    def __init__(self, bind: str, host: str, port: int = 0, *, shared: Segments) -> None:
+    def __init__(
+        self, bind: str, host: str, port: int = 0, *, shared: Segments, cores: int = 1
+    ) -> None:
+        self.cores = Cores(cores)
         # Only single operations, which are atomic: the garbage collector may end a scan anywhere.
         self._inlets: dict[str, Inlet] = {}
         self.shared = shared
@@ -152,8 +160,9 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
         try:
             claim = Claim.parse(descriptor.command)
             inlet, arrived = self._receiver.admit(claim)
-            writer.write(b"".join(COUNTS.pack(each.batches, each.rows) for each in arrived))
-            _Delivery(inlet, claim, self._receiver.shared, writer).receive(reader)
+            with self._receiver.cores.sending(claim.scan):
+                writer.write(b"".join(COUNTS.pack(each.batches, each.rows) for each in arrived))
+                _Delivery(inlet, claim, self._receiver.shared, writer).receive(reader)
         except UnauthenticatedError as error:
             raise flight.FlightUnauthenticatedError(str(error)) from None
         except PausedError as error:

@@ -7,15 +7,14 @@ the batches come as results of Spark itself, one partition after the other.
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from lakeport.catalog.layouts import LayoutCast
-from lakeport.errors import CancelledError
+from lakeport.errors import CancelledError, LakeportError
 from lakeport.spark.arrow_map import map_in_arrow
 from lakeport.spark.collect import CollectJob, ConnectJob, to_chunks
 from lakeport.spark.grants import Grant
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["stream_frame"]
 
 MAX_DISK_BYTES: Final = 16 * 1024**3
-LANES: Final = 2
 
 # Spark's own rules hide the values of settings with such a name in event logs.
 _GRANT: Final = "lakeport.grant.secret"
@@ -79,40 +77,27 @@ class _PushFrameJob(PushJob):
         self._frame = frame
 
     def _run_once(self, numbers: list[int]) -> None:  # noqa: ARG002
-        from pyspark import InheritableThread
-
         try:
             self._partitions = self._planned()
             self.inlet.expect(self._partitions.getNumPartitions())
         except Exception as error:
             self.inlet.fail(query_error(error))
             raise
-        windows = self._windows()
-        # Two at once, so that no core waits for the last partition of a window.
-        run = [
-            InheritableThread(target=self._run_windows, args=(windows,), session=self.spark)
-            for _ in range(min(LANES, windows.qsize()))
-        ]
-        for number, thread in enumerate(run):
-            thread.name, thread.daemon = f"{self.tag}-{number}", True
-            thread.start()
-        for thread in run:
-            thread.join()
+        self._run_windows(self._windows())
 
-    def _run_windows(self, windows: queue.SimpleQueue[list[int]]) -> None:
-        context = self.spark.sparkContext
-        try:
-            while self.inlet.wait_for_room():
-                numbers = windows.get_nowait()
-                # A property of the job travels with each task; the function itself is broadcast.
-                context.setLocalProperty(_GRANT, self.inlet.grant(self.tag, numbers).to_text())
-                for rows in self._partitions.collectPartitions(self._java_array(numbers)):
-                    for row in rows:
-                        self.inlet.confirm(row.getLong(0), row.getLong(1), row.getLong(2))
-        except queue.Empty:
-            return
-        except Exception as error:  # noqa: BLE001
-            self.inlet.fail(query_error(error, self.inlet.reason()))
+    def _may_run(self) -> bool:
+        return self.inlet.wait_for_room()
+
+    def _failure(self, error: Exception) -> LakeportError:
+        return query_error(error, self.inlet.reason())
+
+    def _run_window(self, numbers: Sequence[Any]) -> None:
+        # A property of the job travels with each task; the function itself is broadcast.
+        grant = self.inlet.grant(self.tag, numbers).to_text()
+        self.spark.sparkContext.setLocalProperty(_GRANT, grant)
+        for rows in self._partitions.collectPartitions(self._java_array(numbers)):
+            for row in rows:
+                self.inlet.confirm(row.getLong(0), row.getLong(1), row.getLong(2))
 
     def _planned(self) -> Any:
         """The partitions that send themselves, in Java; all stages before them have run."""
@@ -121,16 +106,13 @@ class _PushFrameJob(PushJob):
         # Python's own RDD would need one more Python process for each task.
         return sending._jdf.toJavaRDD()  # noqa: SLF001
 
-    def _windows(self) -> queue.SimpleQueue[list[int]]:
-        """The partitions in groups that keep all cores busy, in their order."""
+    def _windows(self) -> list[list[int]]:
+        """Return the partitions in groups that keep all cores busy, in their order."""
         numbers = self.inlet.incomplete()
         size = max(2, self.spark.sparkContext.defaultParallelism)
-        windows: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
-        for start in range(0, len(numbers), size):
-            windows.put(numbers[start : start + size])
-        return windows
+        return [numbers[start : start + size] for start in range(0, len(numbers), size)]
 
-    def _java_array(self, numbers: list[int]) -> Any:
+    def _java_array(self, numbers: Sequence[int]) -> Any:
         gateway: Any = self.spark.sparkContext._gateway  # noqa: SLF001
         array = gateway.new_array(gateway.jvm.int, len(numbers))
         for position, number in enumerate(numbers):

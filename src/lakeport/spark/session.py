@@ -9,9 +9,10 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import InvalidArgumentError, UnavailableError
+from lakeport.spark.cores import write_pools
 from lakeport.spark.java import java_home
 from lakeport.spark.queries import is_connect
-from lakeport.spark.security import protection, settings_file
+from lakeport.spark.security import private_folder, protection, settings_file
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -231,7 +232,8 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
         **(_LOOPBACK if _is_here(master) else {}),
         **(_FEW_CORES if master.startswith("local") else {}),
     }
-    chosen = {"spark.master": master, **defaults, **settings, **protecting}
+    pools = {"spark.scheduler.allocation.file": write_pools(private_folder())}
+    chosen = {"spark.master": master, **pools, **defaults, **settings, **protecting}
     with settings_file(chosen):
         # Started by the builder, the JVM would have all settings on its command line.
         SparkContext._ensure_initialized()  # noqa: SLF001
