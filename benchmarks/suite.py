@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from benchmarks import frames, growth, lakes, reading, scans, serving, writing
+from benchmarks import crowd, frames, growth, lakes, reading, scans, serving, writing
 from benchmarks.curves import Curve
 from benchmarks.measure import Figure, Skipped
 
@@ -30,6 +30,7 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "memory": partial(scans.memory, scale=0.1, repeats=3),
         "queries": partial(frames.queries, scale=0.1, repeats=9),
         "server": partial(serving.serving, scale=0.1, repeats=5, small_repeats=20),
+        "crowd": partial(crowd.small_query, scale=1, stalled=8, greedy=4, repeats=30),
         "grow-rows": partial(growth.rows, sizes=(100_000, 1_000_000, 4_000_000), repeats=3),
         "grow-files": partial(growth.files, sizes=(10, 100, 1_000), repeats=3),
         "grow-deletes": partial(
@@ -52,6 +53,7 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "memory": partial(scans.memory, scale=1, repeats=5),
         "queries": partial(frames.queries, scale=1, repeats=11),
         "server": partial(serving.serving, scale=1, repeats=11, small_repeats=100),
+        "crowd": partial(crowd.small_query, scale=1, stalled=8, greedy=4, repeats=100),
         "grow-rows": partial(growth.rows, sizes=(1_000_000, 10_000_000, 100_000_000), repeats=3),
         "grow-files": partial(growth.files, sizes=(10, 100, 1_000, 10_000), repeats=3),
         "grow-deletes": partial(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
 import threading
@@ -51,6 +52,9 @@ def environment(spark_home: Path, tmp_path: Path) -> dict[str, str]:
     settings.mkdir()
     (settings / "spark-defaults.conf").write_text(
         f"spark.executor.extraJavaOptions {os.environ['SPARK_SUBMIT_OPTS']}\n"
+        "spark.authenticate true\n"
+        f"spark.authenticate.secret {secrets.token_hex(16)}\n"
+        "spark.network.crypto.enabled true\n"
     )
     return {
         "SPARK_CONF_DIR": str(settings),

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import msgpack
 import pyarrow as pa
 import pytest
 from pyarrow import flight
 
 from lakeport.spark import push
 from lakeport.spark.inlet import Inlet
-from lakeport.spark.push import BACK, DONE, PLACE, SHARED, WANT, PushTasks
+from lakeport.spark.push import BACK, DONE, PLACE, SHARED, TOTAL, WANT, PushTasks
 from lakeport.spark.receiver import Receiver
 from lakeport.spark.segments import SEGMENT_BYTES, Segment, Segments, write_segment
 
@@ -57,6 +57,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.shared = Recorded(6)
+        self.attempts = itertools.count()
         self.receiver = Receiver("127.0.0.1", "127.0.0.1", shared=self.shared)
 
     def scan(self, name: str, *, tasks: int = 1) -> Inlet:
@@ -65,15 +66,20 @@ class Driver:
         return inlet
 
     def push(self, name: str, inlet: Inlet, *tasks: Words) -> None:
-        send = PushTasks(self.receiver.location, name, inlet.secret, SCHEMA)
-        assert list(send([list(enumerate(tasks))])) != [-1]
+        grant = inlet.grant(name, range(len(tasks)))
+        send = PushTasks(self.receiver.location, SCHEMA).send
+        sent = send(grant, list(enumerate(tasks)), attempt=next(self.attempts))
+        assert len(sent) == len(tasks)
+        for task in sent:
+            inlet.confirm(*task)
 
     def open(self, name: str, inlet: Inlet) -> tuple[Any, Any]:
         """A stream of a task that the test plays itself."""
-        request = msgpack.packb({"scan": name, "secret": inlet.secret})
+        request = inlet.grant(name, [0]).claim(next(self.attempts))
         client = flight.connect(self.receiver.location)
         descriptor = flight.FlightDescriptor.for_command(request)
         writer, answers = client.do_put(descriptor, SCHEMA)
+        answers.read()
         return writer, lambda: answers.read().to_pybytes().decode()
 
 
@@ -167,7 +173,7 @@ def test_a_task_that_left_its_stream_can_write_to_nobodys_memory(
     left = answer()
     write_segment(left, batch("begun", LARGE))
     if ending == "is refused":
-        writer.write_metadata(DONE + PLACE.pack(0, 7))
+        writer.write_metadata(DONE + TOTAL.pack(0, 7, 0))
         with pytest.raises(flight.FlightServerError, match="7 batches, 0 arrived"):
             writer.close()
     else:

@@ -41,8 +41,8 @@ def filled(*, max_bytes: int) -> Iterator[Spool]:
         for partition in range(PARTITIONS):
             spool.offer(sender(1, partition), number, batch(partition, number), patience=0)
     for partition in range(PARTITIONS):
-        spool.complete(sender(1, partition), BATCHES)
-        spool.confirm(sender(1, partition))
+        spool.complete(sender(1, partition), BATCHES, BATCHES * ROWS)
+        spool.confirm(sender(1, partition), BATCHES, BATCHES * ROWS)
     yield spool
     spool.cancel()
 

@@ -27,8 +27,9 @@ from lakeport.errors import (
     UnavailableError,
 )
 from lakeport.spark import session, stream
+from lakeport.spark.grants import ScanKey
 from lakeport.spark.job import activity
-from lakeport.spark.push import _acknowledge
+from lakeport.spark.push import acknowledge
 from lakeport.spark.receiver import receiver_of
 from lakeport.spark.segments import SEGMENT_BYTES, Segment, Segments, write_segment
 from tests.waiting import wait_until
@@ -342,11 +343,10 @@ def test_an_executor_that_cannot_reach_the_driver_is_told_what_to_set(
 
 
 def test_a_stranger_cannot_send_rows_into_a_scan(spark: Any) -> None:
-    import msgpack
     from pyarrow import flight
 
     receiver = receiver_of(spark.sparkContext)
-    request = msgpack.packb({"scan": "lakeport-scan-x", "secret": "guess"})
+    request = ScanKey().grant("lakeport-scan-x", [0]).claim(1)
     client = flight.connect(receiver.location)
 
     def send() -> None:
@@ -390,7 +390,7 @@ def test_a_connection_is_acknowledged_at_once_and_stays_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         with socket.create_connection(server.getsockname()) as java, server.accept()[0] as worker:
             worker.setsockopt(*option, 0)
-            _acknowledge()
+            acknowledge()
             assert worker.getsockopt(*option) == 1
             java.sendall(b"tasks")
             assert worker.recv(5) == b"tasks"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -50,6 +51,8 @@ class CollectJob(Job):
     ) -> None:
         super().__init__(spark, tasks, schema, inlet)
         self._threads: list[threading.Thread] = []
+        self._rows: Counter[int] = Counter()
+        """How many rows of each task were fetched; one thread fetches a task."""
 
     def start(self) -> None:
         """Fetch groups of tasks in a few threads."""
@@ -94,9 +97,12 @@ class CollectJob(Job):
 
     def _take(self, task: int, number: int, data: bytes | None) -> None:
         if data is None:
-            self.inlet.complete(task, number)
+            rows = self._rows[task]
+            self.inlet.complete(task, number, rows)
+            self.inlet.confirm(task, number, rows)
             return
         batch = pa.ipc.open_stream(pa.py_buffer(data)).read_next_batch()
+        self._rows[task] += batch.num_rows
         # What waits here is held by Spark, not by a core: there is no hurry.
         self.inlet.offer(task, number, batch, patience=None)
 

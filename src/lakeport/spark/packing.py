@@ -11,13 +11,14 @@ from typing import Final
 
 from lakeport.spark.push import ReadTask
 
-__all__ = ["packed"]
+__all__ = ["is_small", "packed"]
 
 _MAX_BYTES: Final = 8 * 1024 * 1024
 _MIN_BYTES: Final = 1024 * 1024
 # What opening a file costs, as the bytes that could be read meanwhile.
 _OPENING: Final = 128 * 1024
 _SPARK_TASKS_PER_CORE: Final = 4
+_SMALL_SCAN: Final = 32 * 1024 * 1024
 
 Numbered = tuple[int, ReadTask]
 
@@ -36,3 +37,11 @@ def packed(tasks: Sequence[Numbered], cores: int) -> list[list[Numbered]]:
         groups[-1].append(task)
         left -= weight
     return groups
+
+
+def is_small(tasks: Sequence[ReadTask]) -> bool:
+    """Return whether tasks are one short Spark task; those of unknown size are not."""
+    sizes = [getattr(task, "estimated_bytes", _SMALL_SCAN) + _OPENING for task in tasks]
+    if len(sizes) == 1:
+        return sizes[0] < _SMALL_SCAN
+    return 0 < sum(sizes) <= _MIN_BYTES

@@ -1,8 +1,12 @@
-"""What runs inside a Spark task: read the rows, send them to the driver, say how many there were.
+"""What runs inside a Spark task: read the rows, send them to the driver, return how many it had.
 
 Batches go by Flight, or, where driver and task share a machine, through memory that they share;
 the driver is told of each by Flight either way. This module is imported by executors: it knows
 pyarrow, not the rest of the pipeline.
+
+A stream begins with a claim (see `grants`), which the driver answers with what it has of each task.
+The stream sends what follows. What it had sent is returned to Spark as well, as the result of the
+Spark task, once the driver has taken all of it.
 
 Who may write to a segment, in each state of a stream:
 
@@ -27,16 +31,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
-import msgpack
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.errors import UnavailableError
+from lakeport.errors import InternalError, UnavailableError
+from lakeport.spark.grants import Grant
 from lakeport.spark.segments import forget_segments, write_segment
 
-__all__ = ["PushTasks", "ReadTask"]
+__all__ = ["Group", "PushTasks", "ReadTask", "Sent", "acknowledge"]
 
 DONE: Final = b"done"
 FAILED: Final = b"failed"
@@ -47,6 +51,12 @@ BACK: Final = b"back"
 
 PLACE: Final = struct.Struct(">QQ")
 """The number of a task, and the number of a batch in it."""
+
+COUNTS: Final = struct.Struct(">QQ")
+"""How many batches of a task there are, and how many rows."""
+
+TOTAL: Final = struct.Struct(">QQQ")
+"""The number of a task, its batches and its rows."""
 
 _SMALL: Final = 256 * 1024
 
@@ -61,48 +71,62 @@ class ReadTask(Protocol):
         ...
 
 
+Group: TypeAlias = tuple[Grant, Sequence[tuple[int, ReadTask]]]
+"""The numbered tasks of one Spark task, and what lets it send them."""
+
+Sent: TypeAlias = tuple[int, int, int]
+"""The number of a task whose end the driver has seen, its batches and its rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class PushTasks:
-    """Sends the batches of tasks to the driver; Spark calls it once per partition."""
+    """Sends the batches of tasks to the driver; Spark calls it once per partition.
+
+    Spark broadcasts it, so there is nothing secret in it.
+    """
 
     location: str
     """Where the driver listens."""
-    scan: str
-    secret: str
     schema: pa.Schema
     """The schema of every batch."""
 
-    def __call__(self, groups: Iterable[Sequence[tuple[int, ReadTask]]]) -> Iterator[int]:
-        """Run the tasks of a partition, which are numbered; gives the number of batches."""
-        _acknowledge()
-        for group in groups:
-            yield self._push(group)
-        _settle()
+    def __call__(self, groups: Iterable[Group]) -> Iterator[list[Sent]]:
+        """Send the tasks of a partition; gives those of which the driver has everything."""
+        from pyspark import TaskContext
 
-    def _push(self, group: Sequence[tuple[int, ReadTask]]) -> int:
+        acknowledge()
+        context: Any = TaskContext.get()
+        for grant, tasks in groups:
+            yield self.send(grant, tasks, attempt=context.taskAttemptId())
+
+    def send(
+        self, grant: Grant, tasks: Sequence[tuple[int, ReadTask]], *, attempt: int
+    ) -> list[Sent]:
+        """Send tasks as an attempt; return them if the driver has everything, else none."""
         try:
-            return self._send(group)
+            return self._send(grant.claim(attempt), tasks)
         except (flight.FlightCancelledError, flight.FlightUnauthenticatedError):
-            # The consumer is gone: nobody wants the rest.
-            return -1
+            # The scan has ended: the rest is not needed.
+            return []
         except flight.FlightUnavailableError as error:
             # The consumer is slow: give the core to somebody else. The driver knows what is
             # missing, and runs it later if anybody still wants it.
             if error.extra_info == PAUSED:
-                return -1
+                return []
             raise UnavailableError(
                 f"an executor cannot reach the driver at {self.location}: set spark.driver.host "
                 "to an address that it can reach, or spark.lakeport.route to 'collect'"
             ) from None
+        finally:
+            _settle()
 
-    def _send(self, group: Sequence[tuple[int, ReadTask]]) -> int:
-        request = {"scan": self.scan, "secret": self.secret}
-        descriptor = flight.FlightDescriptor.for_command(msgpack.packb(request))
+    def _send(self, claim: bytes, tasks: Sequence[tuple[int, ReadTask]]) -> list[Sent]:
+        descriptor = flight.FlightDescriptor.for_command(claim)
         writer, answers = _client(self.location).do_put(descriptor, self.schema)
         with writer:
             courier = _Courier(self.location, writer, answers)
             try:
-                sent = sum(courier.run(number, task) for number, task in group)
+                sent = [courier.run(number, task) for number, task in tasks]
                 courier.give_back()
             except BaseException:
                 # The driver gives up what it had lent: nobody may keep that memory from here.
@@ -122,22 +146,50 @@ class _Courier:
         """Whether the answer of the driver is still to be read: the name of a segment, or none."""
         self._name = ""
         """The segment that is lent to this stream, once its name is read."""
+        self._arrived: Iterator[tuple[Any, ...]] | None = None
+        """What the driver has of each task, in their order, once its answer is read."""
 
-    def run(self, number: int, task: ReadTask) -> int:
-        """Send the batches of a task; how many there were. If it fails, the driver hears why."""
-        sent = 0
+    def run(self, number: int, task: ReadTask) -> Sent:
+        """Send what the driver lacks of a task. If that fails, the driver receives the reason."""
         try:
-            for batch in task.read():
-                self._send(PLACE.pack(number, sent), batch)
-                sent += 1
+            batches, rows = self._send_missing(number, task)
         except flight.FlightError:
             raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"[:_MAX_REASON]
-            self._writer.write_metadata(FAILED + PLACE.pack(number, sent) + reason.encode())
+            self._writer.write_metadata(FAILED + PLACE.pack(number, 0) + reason.encode())
             raise
-        self._writer.write_metadata(DONE + PLACE.pack(number, sent))
-        return sent
+        self._writer.write_metadata(DONE + TOTAL.pack(number, batches, rows))
+        return number, batches, rows
+
+    def _send_missing(self, number: int, task: ReadTask) -> tuple[int, int]:
+        """Read a task and send the batches after those that have arrived; count all of them."""
+        batches = rows = 0
+        arrived: tuple[Any, ...] | None = None
+        for batch in task.read():
+            if arrived is None:
+                arrived = self._next_arrived()
+            if batches >= arrived[0]:
+                self._send(PLACE.pack(number, batches), batch)
+            batches += 1
+            rows += batch.num_rows
+            if batches == arrived[0] and rows != arrived[1]:
+                raise InternalError(f"scan task {number} has other rows than before")
+        if batches < (arrived or self._next_arrived())[0]:
+            raise InternalError(f"scan task {number} has fewer rows than before")
+        return batches, rows
+
+    def _next_arrived(self) -> tuple[Any, ...]:
+        """Return how many batches and rows of the next task the driver has."""
+        if self._arrived is None:
+            answer = self._answers.read()
+            self._arrived = COUNTS.iter_unpack(answer.to_pybytes() if answer else b"")
+        found = next(self._arrived, None)
+        if found is None:
+            # The stream is refused: closing it raises the reason.
+            self._writer.close()
+            raise InternalError("the driver has not answered")
+        return found
 
     def _send(self, place: bytes, batch: pa.RecordBatch) -> None:
         length = self._share(batch)
@@ -181,10 +233,10 @@ class _Courier:
 _unshared: set[str] = set()
 
 
-def _acknowledge() -> None:
-    """Tell Java at once that this function has come.
+def acknowledge() -> None:
+    """Acknowledge at once what Java has sent: the function that runs now.
 
-    It holds the tasks back until it hears so, for which the system waits up to 40 ms.
+    Java holds the tasks back until then, for which the system waits up to 40 ms.
     """
     if not hasattr(socket, "TCP_QUICKACK"):
         return

@@ -1,17 +1,19 @@
 """The endpoint that takes the batches of Spark tasks: one per driver process, by Flight DoPut.
 
-Only a task that knows the secret of a running scan is heard. Nothing can be read here.
+Only a task that has a grant of a running scan can send, and only what the grant names. No rows can
+be read here.
 """
 
 from __future__ import annotations
 
 import logging
+import struct
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import msgpack
 import pyarrow as pa
 from pyarrow import flight
 
@@ -21,10 +23,13 @@ from lakeport.errors import (
     InternalError,
     InvalidArgumentError,
     LakeportError,
+    UnauthenticatedError,
     UnavailableError,
 )
-from lakeport.spark.inlet import Inlet, PausedError
-from lakeport.spark.push import BACK, DONE, FAILED, PAUSED, PLACE, SHARED, WANT
+from lakeport.spark.cores import Cores
+from lakeport.spark.grants import Claim
+from lakeport.spark.inlet import Inlet, PausedError, Progress
+from lakeport.spark.push import BACK, COUNTS, DONE, FAILED, PAUSED, PLACE, SHARED, TOTAL, WANT
 from lakeport.spark.segments import Segment, Segments
 from lakeport.spark.session import check_running
 
@@ -67,7 +72,10 @@ def _start(context: SparkContext) -> Receiver:
     host = conf.get("spark.driver.host") or "127.0.0.1"
     bind = conf.get("spark.driver.bindAddress") or host
     shared = Segments(min(4 + 2 * context.defaultParallelism, _MAX_SEGMENTS))
-    return Receiver(bind, host, _port(conf.get(PORT)), shared=shared)
+    # In a queue, a core that is given up goes to the job that came first.
+    is_fair = (conf.get("spark.scheduler.mode") or "").upper() == "FAIR"
+    cores = context.defaultParallelism if is_fair else sys.maxsize
+    return Receiver(bind, host, _port(conf.get(PORT)), shared=shared, cores=cores)
 
 
 def _port(setting: str | None) -> int:
@@ -98,7 +106,10 @@ def _stop_with(context: SparkContext, receiver: Receiver) -> None:
 class Receiver:
     """Routes what tasks send to the inlets of the scans that they belong to."""
 
-    def __init__(self, bind: str, host: str, port: int = 0, *, shared: Segments) -> None:
+    def __init__(
+        self, bind: str, host: str, port: int = 0, *, shared: Segments, cores: int = 1
+    ) -> None:
+        self.cores = Cores(cores)
         # Only single operations, which are atomic: the garbage collector may end a scan anywhere.
         self._inlets: dict[str, Inlet] = {}
         self.shared = shared
@@ -119,12 +130,16 @@ class Receiver:
         """Forget a scan: what its tasks still send is refused."""
         self._inlets.pop(scan, None)
 
-    def inlet(self, scan: str, secret: str) -> Inlet:
-        """The inlet of a scan, for a task that knows its secret."""
-        inlet = self._inlets.get(scan)
-        if inlet is None or not inlet.accepts(secret):
-            raise _no_such_scan()
-        return inlet
+    def admit(self, claim: Claim) -> tuple[Inlet, list[Progress]]:
+        """Return the inlet that a claim is for, and what it has of each task.
+
+        Raises:
+            UnauthenticatedError: There is no such scan, or the claim is not proven.
+        """
+        inlet = self._inlets.get(claim.scan)
+        if inlet is None:
+            raise UnauthenticatedError("no such scan")
+        return inlet, inlet.open(claim)
 
     def stop(self) -> None:
         """Stop listening, and free the memory; scans that still run are over."""
@@ -149,8 +164,11 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
         with _answering():
-            inlet = self._receiver.inlet(*_scan_and_secret(descriptor.command))
-            _Delivery(inlet, self._receiver.shared, writer).receive(reader)
+            claim = Claim.parse(descriptor.command)
+            inlet, arrived = self._receiver.admit(claim)
+            with self._receiver.cores.sending(claim.scan):
+                writer.write(b"".join(COUNTS.pack(each.batches, each.rows) for each in arrived))
+                _Delivery(inlet, claim, self._receiver.shared, writer).receive(reader)
 
     def _refuse(self, *_: Any) -> Any:
         raise _quiet.Unimplemented("tasks of a scan send batches by DoPut; there is nothing else")
@@ -160,21 +178,6 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
     do_exchange = list_actions = do_action = _refuse
 
 
-def _scan_and_secret(command: bytes | None) -> tuple[str, str]:
-    try:
-        request = msgpack.unpackb(command)
-        scan, secret = request["scan"], request["secret"]
-    except (ValueError, TypeError, KeyError):
-        raise _no_such_scan() from None
-    if not isinstance(scan, str) or not isinstance(secret, str) or not secret.isascii():
-        raise _no_such_scan()
-    return scan, secret
-
-
-def _no_such_scan() -> flight.FlightUnauthenticatedError:
-    return flight.FlightUnauthenticatedError("no such scan")
-
-
 @contextmanager
 def _answering() -> Iterator[None]:
     """Turn whatever the block raises into a status that shows nothing of this process."""
@@ -182,6 +185,8 @@ def _answering() -> Iterator[None]:
         yield
     except flight.FlightError:
         raise
+    except UnauthenticatedError as error:
+        raise flight.FlightUnauthenticatedError(str(error)) from None
     except PausedError as error:
         raise flight.FlightUnavailableError(str(error), PAUSED) from None
     except CancelledError as error:
@@ -196,11 +201,12 @@ def _answering() -> Iterator[None]:
 class _Delivery:
     """What one Spark task sends: the batches of its scan tasks, one after the other.
 
-    The messages and what they mean for the memory that is lent are told in `push`.
+    The messages and what they mean for the memory that is lent are described in `push`.
     """
 
-    def __init__(self, inlet: Inlet, shared: Segments, writer: Any) -> None:
+    def __init__(self, inlet: Inlet, claim: Claim, shared: Segments, writer: Any) -> None:
         self._inlet = inlet
+        self._claim = claim
         self._shared = shared
         self._writer = writer
         self._lent: Segment | None = None
@@ -233,15 +239,27 @@ class _Delivery:
         elif metadata == BACK:
             self._take_back()
         elif metadata.startswith(DONE):
-            self._inlet.complete(*PLACE.unpack(metadata[len(DONE) :]))
+            task, batches, rows = _unpacked(TOTAL, metadata[len(DONE) :])
+            self._check(task)
+            self._inlet.complete(task, batches, rows, attempt=self._claim.attempt)
         elif metadata.startswith(FAILED):
-            task, _ = PLACE.unpack_from(metadata, len(FAILED))
-            reason = metadata[len(FAILED) + PLACE.size :].decode(errors="replace")
-            self._inlet.explain(task, reason)
+            place, reason = metadata[len(FAILED) :][: PLACE.size], metadata[len(FAILED) :]
+            task, _ = _unpacked(PLACE, place)
+            self._check(task)
+            self._inlet.explain(task, reason[PLACE.size :].decode(errors="replace"))
+        else:
+            raise InternalError("a scan task sent a message that has no meaning")
 
     def _offer(self, place: bytes, batch: pa.RecordBatch) -> None:
-        task, number = PLACE.unpack(place)
-        self._inlet.offer(task, number, batch, patience=self._inlet.patience)
+        task, number = _unpacked(PLACE, place)
+        self._check(task)
+        self._inlet.offer(
+            task, number, batch, patience=self._inlet.patience, attempt=self._claim.attempt
+        )
+
+    def _check(self, task: int) -> None:
+        if not self._inlet.covers(self._claim, task):
+            raise UnauthenticatedError(f"this stream has no grant for scan task {task}")
 
     def _lend(self) -> None:
         if self._lent is not None:
@@ -260,3 +278,10 @@ class _Delivery:
         if self._lent is not None:
             self._shared.give_back(self._lent)
             self._lent = None
+
+
+def _unpacked(layout: struct.Struct, data: bytes) -> tuple[Any, ...]:
+    try:
+        return layout.unpack(data)
+    except struct.error:
+        raise InternalError("a scan task sent a message that is too short or too long") from None

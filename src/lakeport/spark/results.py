@@ -7,20 +7,20 @@ the batches come as results of Spark itself, one partition after the other.
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from lakeport.catalog.layouts import LayoutCast
-from lakeport.errors import CancelledError
+from lakeport.errors import CancelledError, LakeportError
 from lakeport.spark.arrow_map import map_in_arrow
 from lakeport.spark.collect import CollectJob, ConnectJob, to_chunks
+from lakeport.spark.grants import Grant
 from lakeport.spark.inlet import Inlet
 from lakeport.spark.job import Job
-from lakeport.spark.push import PushTasks
+from lakeport.spark.push import PushTasks, acknowledge
 from lakeport.spark.query_errors import query_error
 from lakeport.spark.reader import ScanReader
 from lakeport.spark.spool import Spool, sender
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["stream_frame"]
 
 MAX_DISK_BYTES: Final = 16 * 1024**3
-LANES: Final = 2
+
+# Spark's own rules hide the values of settings with such a name in event logs.
+_GRANT: Final = "lakeport.grant.secret"
 
 
 def stream_frame(
@@ -75,55 +77,42 @@ class _PushFrameJob(PushJob):
         self._frame = frame
 
     def _run_once(self, numbers: list[int]) -> None:  # noqa: ARG002
-        from pyspark import InheritableThread
-
         try:
             self._partitions = self._planned()
             self.inlet.expect(self._partitions.getNumPartitions())
         except Exception as error:
             self.inlet.fail(query_error(error))
             raise
-        windows = self._windows()
-        # Two at once, so that no core waits for the last partition of a window.
-        run = [
-            InheritableThread(target=self._run_windows, args=(windows,), session=self.spark)
-            for _ in range(min(LANES, windows.qsize()))
-        ]
-        for number, thread in enumerate(run):
-            thread.name, thread.daemon = f"{self.tag}-{number}", True
-            thread.start()
-        for thread in run:
-            thread.join()
+        self._run_windows(self._windows())
 
-    def _run_windows(self, windows: queue.SimpleQueue[list[int]]) -> None:
-        try:
-            while self.inlet.wait_for_room():
-                numbers = windows.get_nowait()
-                for rows in self._partitions.collectPartitions(self._java_array(numbers)):
-                    for row in rows:
-                        self.inlet.confirm(row.getLong(0))
-        except queue.Empty:
-            return
-        except Exception as error:  # noqa: BLE001
-            self.inlet.fail(query_error(error, self.inlet.reason()))
+    def _may_run(self) -> bool:
+        return self.inlet.wait_for_room()
+
+    def _failure(self, error: Exception) -> LakeportError:
+        return query_error(error, self.inlet.reason())
+
+    def _run_window(self, numbers: Sequence[Any]) -> None:
+        # A property of the job travels with each task; the function itself is broadcast.
+        grant = self.inlet.grant(self.tag, numbers).to_text()
+        self.spark.sparkContext.setLocalProperty(_GRANT, grant)
+        for rows in self._partitions.collectPartitions(self._java_array(numbers)):
+            for row in rows:
+                self.inlet.confirm(row.getLong(0), row.getLong(1), row.getLong(2))
 
     def _planned(self) -> Any:
         """The partitions that send themselves, in Java; all stages before them have run."""
-        push = PushTasks(self._receiver.location, self.tag, self.inlet.secret, self.schema)
+        push = PushTasks(self._receiver.location, self.schema)
         sending: Any = map_in_arrow(self._frame, _PushPartition(push), _PushPartition.schema)
         # Python's own RDD would need one more Python process for each task.
         return sending._jdf.toJavaRDD()  # noqa: SLF001
 
-    def _windows(self) -> queue.SimpleQueue[list[int]]:
-        """The partitions in groups that keep all cores busy, in their order."""
+    def _windows(self) -> list[list[int]]:
+        """Return the partitions in groups that keep all cores busy, in their order."""
         numbers = self.inlet.incomplete()
         size = max(2, self.spark.sparkContext.defaultParallelism)
-        windows: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
-        for start in range(0, len(numbers), size):
-            windows.put(numbers[start : start + size])
-        return windows
+        return [numbers[start : start + size] for start in range(0, len(numbers), size)]
 
-    def _java_array(self, numbers: list[int]) -> Any:
+    def _java_array(self, numbers: Sequence[int]) -> Any:
         gateway: Any = self.spark.sparkContext._gateway  # noqa: SLF001
         array = gateway.new_array(gateway.jvm.int, len(numbers))
         for position, number in enumerate(numbers):
@@ -144,14 +133,16 @@ class _CollectFrameJob(CollectJob):
         self._start_thread(self.tag)
 
     def _run(self) -> None:
-        number = -1
+        number, rows = -1, 0
         try:
             self._tag_thread()
             chunks = map_in_arrow(self._frame, _Chunks(self.schema), _Chunks.columns)
             for number, row in enumerate(chunks.toLocalIterator()):
                 for batch in pa.ipc.open_stream(pa.py_buffer(row[0])):
                     self.inlet.offer(0, number, batch, patience=None)
-            self.inlet.complete(0, number + 1)
+                    rows += batch.num_rows
+            self.inlet.complete(0, number + 1, rows)
+            self.inlet.confirm(0, number + 1, rows)
         except CancelledError:
             return
         except Exception as error:  # noqa: BLE001
@@ -164,19 +155,24 @@ class _ConnectFrameJob(_CollectFrameJob, ConnectJob):
 
 @dataclass(frozen=True, slots=True)
 class _PushPartition:
-    """What `mapInArrow` runs on a partition: send it, and say under which number."""
+    """What `mapInArrow` runs on a partition: send it, and return under which number."""
 
     push: PushTasks
 
-    schema = "sender bigint"
+    schema = "sender bigint, batches bigint, rows bigint"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        acknowledge()
         context: Any = TaskContext.get()
-        number = sender(context.taskAttemptId(), context.partitionId())
-        for _ in self.push([[(number, _Rows(batches, self.push.schema))]]):
-            yield pa.RecordBatch.from_pydict({"sender": [number]})
+        attempt = context.taskAttemptId()
+        number = sender(attempt, context.partitionId())
+        grant = Grant.from_text(context.getLocalProperty(_GRANT))
+        tasks = [(number, _Rows(batches, self.push.schema))]
+        for each in self.push.send(grant, tasks, attempt=attempt):
+            values = zip(("sender", "batches", "rows"), each, strict=True)
+            yield pa.RecordBatch.from_pydict({name: [value] for name, value in values})
 
 
 @dataclass(frozen=True, slots=True)

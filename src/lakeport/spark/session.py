@@ -9,8 +9,10 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import InvalidArgumentError, UnavailableError
+from lakeport.spark.cores import write_pools
 from lakeport.spark.java import java_home
 from lakeport.spark.queries import is_connect
+from lakeport.spark.security import private_folder, protection, settings_file
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -213,8 +215,10 @@ def _connect(remote: str, settings: dict[str, str]) -> SparkSession:
 
 
 def _classic(master: str, settings: dict[str, str]) -> SparkSession:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    protecting = protection(master, settings)
     os.environ["JAVA_HOME"] = str(java_home())
     # Executors on this machine must run the interpreter that has the driver's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -227,8 +231,13 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
         **(_LOOPBACK if _is_here(master) else {}),
         **(_FEW_CORES if master.startswith("local") else {}),
     }
-    builder = SparkSession.builder.master(master)
-    for name, value in {**defaults, **settings}.items():
+    pools = {"spark.scheduler.allocation.file": write_pools(private_folder())}
+    chosen = {"spark.master": master, **pools, **defaults, **settings, **protecting}
+    with settings_file(chosen):
+        # Started by the builder, the JVM would have all settings on its command line.
+        SparkContext._ensure_initialized()  # noqa: SLF001
+    builder = SparkSession.builder
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     _quieten(spark)

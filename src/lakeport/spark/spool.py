@@ -16,8 +16,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakeport.errors import InternalError
-from lakeport.spark.inlet import Inlet
+from lakeport.errors import UnauthenticatedError
+from lakeport.spark.grants import Claim
+from lakeport.spark.inlet import DIRECT, Inlet, Progress
 from lakeport.spark.spool_files import Spooled, SpoolFiles
 
 __all__ = ["Spool", "sender"]
@@ -42,6 +43,7 @@ class Spool(Inlet):
         self._disk_bytes = 0
         self._files = SpoolFiles()
         self._partitions: int | None = None
+        self._begun: set[int] = set()
         self._attempts: dict[int, _Attempt] = {}
         self._whole: dict[int, _Attempt] = {}
 
@@ -52,6 +54,25 @@ class Spool(Inlet):
             self._incomplete = set(range(partitions))
             self._changed.notify_all()
 
+    def open(self, claim: Claim) -> list[Progress]:
+        """Let an attempt send a partition, from its beginning: each attempt is kept apart.
+
+        Raises:
+            UnauthenticatedError: It has no grant, or has begun before.
+        """
+        self._key.check(claim)
+        with self._changed:
+            self._check_open()
+            if claim.attempt in self._begun:
+                raise UnauthenticatedError("this attempt has begun already")
+            self._begun.add(claim.attempt)
+        return [Progress(attempt=claim.attempt)]
+
+    def covers(self, claim: Claim, task: int) -> bool:
+        """Return whether a stream with this claim may send under a number."""
+        partition = _partition(task)
+        return partition in claim.tasks and task == sender(claim.attempt, partition)
+
     def offer(
         self,
         task: int,
@@ -59,40 +80,46 @@ class Spool(Inlet):
         batch: pa.RecordBatch,
         *,
         patience: float | None,  # noqa: ARG002
+        attempt: int = DIRECT,  # noqa: ARG002
     ) -> None:
         """Keep a batch of an attempt: in memory if there is room, else on disk."""
         size = max(1, batch.get_total_buffer_size())
         with self._changed:
             self._check_open()
-            attempt = self._attempts.setdefault(task, _Attempt())
-            if number != attempt.count:
-                raise InternalError(f"batch {number} of a DataFrame came out of order")
-            attempt.count += 1
-            if not attempt.disk_bytes and self._bytes + size <= self._max_bytes:
+            sent = self._attempts.setdefault(task, _Attempt())
+            if sent.has_ended or number != sent.count:
+                self._disturbed(f"batch {number} of a DataFrame came out of order")
+            sent.count += 1
+            sent.rows += batch.num_rows
+            if not sent.disk_bytes and self._bytes + size <= self._max_bytes:
                 self._bytes += size
-                attempt.batches.append((batch, size))
+                sent.batches.append((batch, size))
                 return
             self._disk_bytes += size
-            attempt.disk_bytes += size
+            sent.disk_bytes += size
         # Only one task writes to an attempt, and nobody reads it before that is done.
-        attempt.spooled.append((self._files.write(batch), size))
+        sent.spooled.append((self._files.write(batch), size))
 
-    def complete(self, task: int, count: int) -> None:
-        """An attempt believes that it has sent all of its batches."""
+    def complete(self, task: int, batches: int, rows: int, *, attempt: int = DIRECT) -> None:  # noqa: ARG002
+        """Take the report of an attempt that it has sent all of its batches."""
         with self._changed:
-            attempt = self._attempts.setdefault(task, _Attempt())
-            if attempt.count != count:
-                raise InternalError(f"a partition has {count} batches, {attempt.count} arrived")
-            attempt.has_ended = True
+            sent = self._attempts.setdefault(task, _Attempt())
+            if (batches, rows) != (sent.count, sent.rows):
+                self._disturbed(f"a partition has {batches} batches, {sent.count} arrived")
+            sent.has_ended = True
 
-    def confirm(self, task: int) -> None:
-        """Spark says that an attempt has succeeded: it is the partition, whatever others sent."""
+    def confirm(self, task: int, batches: int, rows: int) -> None:
+        """Take what Spark returns of an attempt that succeeded: it is the partition."""
         partition = _partition(task)
         with self._changed:
             self._check_open()
             attempt = self._attempts.pop(task, None)
             if attempt is None or not attempt.has_ended:
-                raise InternalError(f"the rows of partition {partition} did not arrive")
+                self._disturbed(f"the rows of partition {partition} did not arrive")
+            if (batches, rows) != (attempt.count, attempt.rows):
+                self._disturbed(
+                    f"Spark computed {rows} rows of partition {partition}, {attempt.rows} arrived"
+                )
             for other in [key for key in self._attempts if _partition(key) == partition]:
                 self._drop(self._attempts.pop(other))
             self._whole[partition] = attempt
@@ -177,6 +204,7 @@ class _Attempt:
     """What one attempt of a task has sent: batches in memory, then those on disk."""
 
     count: int = 0
+    rows: int = 0
     has_ended: bool = False
     batches: deque[tuple[pa.RecordBatch, int]] = field(default_factory=deque)
     spooled: deque[tuple[Spooled, int]] = field(default_factory=deque)

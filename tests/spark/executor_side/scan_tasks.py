@@ -35,6 +35,43 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class SmallRows(Rows):
+    """Like `Rows`, of a size that is known to be small."""
+
+    estimated_bytes: int = 1000
+
+
+@dataclass(frozen=True)
+class RecordedRows(Rows):
+    """Like `Rows`; each time it is read, it leaves a file in a folder."""
+
+    folder: str = ""
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        _begin(self.folder, self.task)
+        yield from super().read()
+
+
+@dataclass(frozen=True)
+class HangsAtFirst(Rows):
+    """Like `Rows`, but when it is read for the first time it never comes to its rows."""
+
+    folder: str = ""
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        if _begin(self.folder, self.task) == 0:
+            threading.Event().wait()
+        yield from super().read()
+
+
+def _begin(folder: str, task: int) -> int:
+    """Leave a file for a task that is read; gives how many times it was read before."""
+    before = len(list(Path(folder).glob(f"{task}-*")))
+    Path(folder, f"{task}-{before}").touch()
+    return before
+
+
+@dataclass(frozen=True)
 class FailsAtFirst:
     """Like `Rows`, but its first attempts end in the middle: by an error or by a dead process."""
 
