@@ -51,6 +51,8 @@ def test_nothing_is_refused_before_the_client_has_sent_its_columns(
         def routed(self) -> Any:
             raise NotFoundError("there is no catalog")
 
+        refusing = Exchange.refusing
+
     with pytest.raises((NotFoundError, InvalidArgumentError)):
         handle(Refusing())
     assert happened == ["columns"]

@@ -245,7 +245,7 @@ def test_any_header_gets_a_clean_answer(wire: Wire, name: str, value: str) -> No
 def test_oversized_messages_are_refused(wire: Wire) -> None:
     huge = b"\x80" + b"x" * (17 * 1024 * 1024)
     wide = pa.schema([(str(n), pa.int8()) for n in range(100_000)])
-    ids = {"column_ids": [0] * 100_000}
+    ids = {"column_ids": [0] * 50_000}
 
     with pytest.raises(pa.ArrowInvalid, match="list_schemas is too large"):
         wire.action("list_schemas", huge)
@@ -275,7 +275,7 @@ def test_deep_messages_are_refused(wire: Wire) -> None:
     with pytest.raises(pa.ArrowInvalid, match="nested too deeply"):
         wire.read(deep)
     with pytest.raises(pa.ArrowInvalid, match="not valid msgpack"):
-        wire.action("list_schemas", b"\x81\xa1a" * 100_000)
+        wire.action("list_schemas", b"\x81\xa1a" * 40_000)
     deep_filter = '{"filters":' + "[" * 100_000
     with pytest.raises(pa.ArrowInvalid, match="nested too deeply"):
         wire.read(ScanTicket(Address("s", "t", catalog="lake"), filters=deep_filter).to_bytes())

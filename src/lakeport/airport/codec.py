@@ -16,6 +16,7 @@ import msgpack
 import pyarrow as pa
 
 from lakeport.airport.limits import DEFAULT_LIMITS, Limits
+from lakeport.airport.msgpack_bounds import check_elements
 from lakeport.airport.validation import ContentCheck, check_layout, is_compressed
 from lakeport.errors import InvalidArgumentError
 
@@ -31,6 +32,10 @@ __all__ = [
     "write_batch",
     "write_schema",
 ]
+
+
+# The array, its length and its content.
+_CONTAINER_ELEMENTS = 3
 
 
 def encode(value: Any) -> bytes:
@@ -111,11 +116,15 @@ def decode_struct(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) ->
     limits.check(len(body), limits.action_bytes, what)
     if not body:
         return Struct({}, what)
-    unpacker = msgpack.Unpacker(
-        raw=True, strict_map_key=False, max_buffer_size=max(len(body), 1), unicode_errors="strict"
-    )
-    unpacker.feed(body)
     try:
+        check_elements(body, limits.elements, what)
+        unpacker = msgpack.Unpacker(
+            raw=True,
+            strict_map_key=False,
+            max_buffer_size=max(len(body), 1),
+            unicode_errors="strict",
+        )
+        unpacker.feed(body)
         value = unpacker.unpack()
     except (ValueError, msgpack.UnpackException, TypeError, RecursionError, MemoryError):
         raise InvalidArgumentError(f"{what}: the body is not valid msgpack") from None
@@ -130,6 +139,7 @@ def decode_json(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> d
     if not body.strip():
         return {}
     _check_depth(body, what, limits)
+    _check_count(body, what, limits)
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -147,6 +157,7 @@ def compress_container(raw: bytes) -> bytes:
 def decompress_container(blob: bytes, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """The content of a compressed container."""
     try:
+        check_elements(blob, _CONTAINER_ELEMENTS, "the compressed container")
         length, data = msgpack.unpackb(blob, raw=True)
     except (ValueError, TypeError, msgpack.UnpackException):
         raise InvalidArgumentError("not a compressed container") from None
@@ -225,3 +236,12 @@ def _check_depth(raw: bytes, what: str, limits: Limits) -> None:
                 raise InvalidArgumentError(f"{what}: the JSON is nested too deeply")
         elif byte in b"]}":
             depth -= 1
+
+
+def _check_count(raw: bytes, what: str, limits: Limits) -> None:
+    """Refuse many values before the parser makes an object of each."""
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") <= limits.elements:
+        return
+    bare = _JSON_TEXT.sub(b"", raw)
+    count = bare.count(b",") + bare.count(b"[") + bare.count(b"{")
+    limits.check(count, limits.elements, f"{what}: the number of values")

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from lakeport.airport.batch_bounds import row_width
 from lakeport.airport.codec import encode
 from lakeport.airport.exchange import Exchange
 from lakeport.airport.scans import check_tag
@@ -100,6 +101,7 @@ class _Statement:
         self._exchange = exchange
         self._into = into
         self._reply = reply
+        self._width = row_width(into)
         self._cast = LayoutCast(received, into, f"table {exchange.address}")
         # Every batch of a statement with RETURNING has to be answered before the next one comes.
         self._batches = exchange.batches() if exchange.returns_rows else exchange.large_batches()
@@ -138,6 +140,7 @@ class _Statement:
     def _rows(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
             self._unanswered = batch
+            self._exchange.bounds().check_rows(batch.num_rows, self._width)
             rows = self._cast(batch)
             if any(rows.column(position).null_count for position in self._rowid):
                 raise NullRowIdError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.types as pt
 from pyarrow import flight
 
 from lakeport.airport.addresses import Address, parse_descriptor
+from lakeport.airport.batch_bounds import BatchBounds
 from lakeport.airport.headers import Call
 from lakeport.airport.host import Host
 from lakeport.airport.registry import RoutedCatalog
@@ -25,7 +26,6 @@ from lakeport.errors import (
     CancelledError,
     InvalidArgumentError,
     InvalidInputError,
-    MessageTooLargeError,
     UnsupportedError,
 )
 
@@ -34,6 +34,9 @@ __all__ = ["Exchange", "OperationHandler", "run_exchange"]
 # Inserted rows are often kept, and Arrow's default pool is several times slower for memory that
 # is never given back; see docs/performance.md.
 _POOL = pa.system_memory_pool()
+
+# Each batch that waits is some Python objects, however few its rows.
+_MAX_WAITING = 1024
 
 _DAY = {"us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
@@ -51,6 +54,30 @@ class Exchange:
         self._context = context
         self._reader = reader
         self._writer = writer
+        self._bounds: BatchBounds | None = None
+        self._refused = False
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Raise what the block raises after the columns have come, and before any row is read.
+
+        A client that meets an error while it still writes its columns loses the error's type.
+        """
+        try:
+            yield
+        except Exception:
+            self.input_schema()
+            raise
+
+    def bounds(self) -> BatchBounds:
+        """Return the bounds of the batches that the client sends."""
+        if self._bounds is None:
+            self._bounds = BatchBounds(
+                self.input_schema(),
+                limits=self.host.limits,
+                max_bytes=self.host.max_message_size,
+            )
+        return self._bounds
 
     def input_schema(self) -> pa.Schema:
         """The columns that the client sends. Discards metadata that comes before them."""
@@ -72,7 +99,7 @@ class Exchange:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The batches that the client sends, until it has sent all."""
         check = ContentCheck(self.input_schema())
-        for batch in self._received():
+        for batch, _ in self._received():
             check(batch)
             yield batch
 
@@ -83,11 +110,17 @@ class Exchange:
         rows = size = 0
         joining: Future[pa.RecordBatch] | None = None
         with ThreadPoolExecutor(1, "lakeport-join") as joiner:
-            for batch in self._received():
+            for batch, batch_size in self._received():
+                if not batch.num_rows:
+                    continue
                 waiting.append(batch)
                 rows += batch.num_rows
-                size += batch.get_total_buffer_size()
-                if rows >= self.host.batch_rows or size >= self.host.max_message_size:
+                size += batch_size
+                if (
+                    rows >= self.host.batch_rows
+                    or size >= self.host.max_message_size
+                    or len(waiting) >= _MAX_WAITING
+                ):
                     # Batches are checked and joined while the next ones arrive.
                     done, joining = joining, joiner.submit(_joined, waiting, check)
                     if done is not None:
@@ -114,8 +147,8 @@ class Exchange:
         self._writer.write_metadata(metadata)
 
     def drain(self) -> None:
-        """Read what the client still sends, and forget it; not while the server stops."""
-        while not self.host.stopping.is_set():
+        """Read and drop what the client still sends, unless it sent a batch that was refused."""
+        while not self._refused and not self.host.stopping.is_set():
             try:
                 self._reader.read_chunk()
             except StopIteration:
@@ -130,8 +163,9 @@ class Exchange:
         routed = self.routed()
         return self.host.transactions.statement(routed.catalog, routed.served_as)
 
-    def _received(self) -> Iterator[pa.RecordBatch]:
-        """The batches as they come; their contents are still to be checked."""
+    def _received(self) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the batches as they come, with their sizes; their contents are unchecked."""
+        bounds = self.bounds()
         times = [i for i, field in enumerate(self.input_schema()) if pt.is_time64(field.type)]
         while True:
             self.host.check_running()
@@ -141,22 +175,22 @@ class Exchange:
                 self._check_complete()
                 return
             if chunk.data is not None:
-                check_layout(chunk.data)
-                self._check_size(chunk.data)
+                size = self._checked_size(chunk.data, bounds)
                 _check_times(chunk.data, times)
-                yield chunk.data
+                yield chunk.data, size
 
     def _check_complete(self) -> None:
         """Tell the end of the input from a client that was cancelled, killed or cut off."""
         if self._context.is_cancelled():
             raise CancelledError("the client went away before it had sent everything")
 
-    def _check_size(self, batch: pa.RecordBatch) -> None:
-        size = batch.get_total_buffer_size()
-        if size > self.host.max_message_size:
-            raise MessageTooLargeError(
-                f"a batch has {size} bytes; this server takes {self.host.max_message_size}"
-            )
+    def _checked_size(self, batch: pa.RecordBatch, bounds: BatchBounds) -> int:
+        try:
+            check_layout(batch)
+            return bounds.size(batch)
+        except InvalidArgumentError:
+            self._refused = True
+            raise
 
 
 def _joined(batches: list[pa.RecordBatch], check: ContentCheck) -> pa.RecordBatch:

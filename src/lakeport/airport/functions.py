@@ -46,13 +46,13 @@ def call_scalar_function(exchange: Exchange) -> None:
 def call_in_out_function(exchange: Exchange) -> None:
     """Rows in, rows out: what the function yields is sent while its input still arrives."""
     limits = exchange.host.limits
+    # The first message may be anything, also rows: only callers of the function make us read it.
+    with exchange.refusing():
+        function = _in_out_function(exchange)
     # Touching the schema first would lose the parameters.
     parameters = exchange.read_metadata()
     received = exchange.input_schema()
     request = decode_struct(parameters, "parameters", limits=limits)
-    function = exchange.routed().table_function(exchange.address)
-    if not isinstance(function, TableFunctionInOut):
-        raise InvalidArgumentError(f"function {exchange.address} does not take a table")
     arguments = decode_arguments(function, request.blob("parameters"), limits=limits)
     what = f"function {exchange.address}"
     schema = result_schema(function.schema_for_input(arguments, received), what)
@@ -78,6 +78,13 @@ def call_in_out_function(exchange: Exchange) -> None:
     for _ in rows:
         pass
     exchange.write(rows.no_rows, _FINISHED)
+
+
+def _in_out_function(exchange: Exchange) -> TableFunctionInOut:
+    function = exchange.routed().table_function(exchange.address)
+    if not isinstance(function, TableFunctionInOut):
+        raise InvalidArgumentError(f"function {exchange.address} does not take a table")
+    return function
 
 
 class _InputRows(Iterator[pa.RecordBatch]):

@@ -23,11 +23,15 @@ class Limits:
     """A JSON text: a filter, a discovery request."""
     json_depth: int = 200
     """How deep JSON may nest."""
+    elements: int = 100_000
+    """The values in a msgpack or JSON request, those inside others included."""
     columns: int = 10_000
     """The columns of a schema, or of a projection."""
+    batch_rows: int = 4 * 1024 * 1024
+    """The rows of a received batch: rows of nulls take no bytes on the wire."""
     decompressed_bytes: int = 1024 * MIB
-    """What the compressed listing of a catalog may unfold to. A server takes nothing compressed but
-    batches, which Arrow unfolds before they can be bounded."""
+    """What the compressed listing of a catalog may unfold to. A server accepts nothing
+    compressed."""
 
     def check(self, size: int, limit: int, what: str) -> None:
         """Refuse something larger than its limit."""

@@ -1,5 +1,26 @@
 """The command line: `lakeport serve | demo | inspect | sql | query`."""
 
-from lakeport.cli.app import main
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+
+from lakeport.cli.arrow_memory import bounded_arrow_memory
+from lakeport.errors import DefinitionError
 
 __all__ = ["main"]
+
+_SERVERS = (["serve"], ["demo"])
+
+
+def main() -> None:
+    """Run the command line."""
+    # Imported here: the bound holds for an Arrow that is loaded after it is set.
+    with ExitStack() as stack:
+        if sys.argv[1:2] in _SERVERS:
+            try:
+                stack.enter_context(bounded_arrow_memory())
+            except DefinitionError as error:
+                sys.exit(f"lakeport: {error}")
+        from lakeport.cli import app
+    app.main()

@@ -3,7 +3,8 @@
 An expression is parsed, taken apart and refused unless it is one scalar expression: no subquery,
 no second statement, no function that looks at anything but its arguments. What is evaluated is
 the text of the tree that was looked at. The DuckDB behind it has no files, no network, no
-extensions, and a locked configuration.
+extensions, and a locked configuration. What could grow beyond its arguments runs in a process of
+its own, see `expression_process`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -20,20 +22,11 @@ import pyarrow as pa
 from lakeport.catalog.schemas import no_rows
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 from lakeport.memory.chunks import arrays_of
+from lakeport.memory.expression_process import evaluate_apart, open_database
 
 __all__ = ["ScalarExpression", "check_syntax", "evaluate", "parse_expression"]
 
 _MAX_LENGTH = 1 << 16
-_CONFIG = {
-    "enable_external_access": "false",
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "python_enable_replacements": "false",
-    "temp_directory": "",
-    "threads": "1",
-    "memory_limit": "512MB",
-}
 _CLASSES = frozenset(
     {
         "BETWEEN",
@@ -72,6 +65,12 @@ _GROWING = frozenset(
     }
 )
 _MAX_GROWTH = 10_000
+# Their result is never larger than their arguments.
+_COMPARING = frozenset({"BETWEEN", "COMPARISON", "CONJUNCTION"})
+_BOUNDED = _COMPARING | {"COLUMN_REF", "CONSTANT"}
+_PIECE_ROWS = 1 << 16
+_PIECE_BYTES = 1 << 25
+_ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%"})
 _UNBOUNDED = frozenset({"format", "generate_subscripts", "printf"})
 _LOCK = threading.Lock()
 
@@ -84,6 +83,8 @@ class ScalarExpression:
     """Its text, as DuckDB writes it."""
     columns: tuple[str, ...]
     """The columns of the table that it reads, in the table's order."""
+    is_comparison: bool = False
+    """Whether it compares columns and numbers only, so that it takes no memory to speak of."""
 
 
 @lru_cache(maxsize=1024)
@@ -94,6 +95,7 @@ def parse_expression(text: str, columns: pa.Schema) -> ScalarExpression:
     expression = ScalarExpression(
         sql=_text_of(tree),
         columns=tuple(name for name in columns.names if name.casefold() in used),
+        is_comparison=_is_comparison(tree),
     )
     # DuckDB would take some names that are no columns, such as current_user, for functions.
     if len(expression.columns) < len(used):
@@ -111,10 +113,23 @@ def evaluate(expression: ScalarExpression, rows: pa.Table) -> pa.Array:
     used = list(expression.columns)
     source = rows.select(used) if used else pa.table({"": pa.nulls(rows.num_rows, pa.int8())})
     # The text is the one that DuckDB made of a tree that was checked.
-    result = _run(f"SELECT ({expression.sql}) FROM rows", source)  # noqa: S608
+    sql = f"SELECT ({expression.sql}) FROM rows"  # noqa: S608
+    if expression.is_comparison:
+        result = _run(sql, source)
+    else:
+        pieces = [evaluate_apart(sql, piece) for piece in _pieces(source)]
+        result = arrays_of(pa.concat_tables(pieces).column(0))
     if len(result) != rows.num_rows:
         raise InvalidInputError(f"{expression.sql} does not give one value for each row")
     return result
+
+
+def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows in pieces for which a process has the memory; one piece at least."""
+    fitting = rows.num_rows * _PIECE_BYTES // max(1, rows.nbytes)
+    step = max(1, min(_PIECE_ROWS, fitting))
+    for start in range(0, max(1, rows.num_rows), step):
+        yield rows.slice(start, step)
 
 
 def _run(sql: str, rows: pa.Table) -> pa.Array:
@@ -138,13 +153,7 @@ def _cursor() -> Any:
 @cache
 def _database() -> Any:
     # Imported where it is used: most catalogs have neither a CHECK nor a change of type.
-    import duckdb
-
-    database = duckdb.connect(":memory:", config=_CONFIG)
-    database.execute("SET arrow_lossless_conversion = true")
-    database.execute("SET TimeZone = 'UTC'")
-    database.execute("SET lock_configuration = true")
-    return database
+    return open_database()
 
 
 @cache
@@ -252,7 +261,22 @@ def _growth(part: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _is_small(argument: dict[str, Any]) -> bool:
     value = argument.get("value", {}).get("value") if argument["class"] == "CONSTANT" else None
-    return isinstance(value, str) or (isinstance(value, int) and abs(value) <= _MAX_GROWTH)
+    if isinstance(value, str):
+        # DuckDB makes a number of a text where the function takes one.
+        with suppress(ValueError):
+            return abs(float(value)) <= _MAX_GROWTH
+        return True
+    return isinstance(value, int) and abs(value) <= _MAX_GROWTH
+
+
+def _is_comparison(tree: dict[str, Any]) -> bool:
+    """Whether the result is a truth value made by comparing, with arithmetic at most."""
+    return tree.get("class") in _COMPARING and all(
+        part.get("class") in _BOUNDED
+        or (part.get("class") == "FUNCTION" and part["function_name"] in _ARITHMETIC)
+        for part in _parts(tree)
+        if part.get("class") is not None
+    )
 
 
 def _column_names(tree: dict[str, Any]) -> Iterator[str]:
