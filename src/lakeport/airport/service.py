@@ -130,7 +130,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     @contextmanager
     def _answer(self, context: Any, what: str, *, typed: bool) -> Iterator[Call]:
         call = call_of(context)
-        with answering(what, typed=typed), request_scope(call.request(peer=context.peer())):
+        stopping = self._host.stopping.is_set
+        request = call.request(peer=context.peer(), stopping=stopping)
+        with answering(what, typed=typed, stopping=stopping), request_scope(request):
             self._host.check_running()
             yield call
 

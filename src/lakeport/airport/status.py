@@ -28,9 +28,9 @@ pyarrow has no way to say ALREADY_EXISTS.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 import pyarrow as pa
@@ -38,7 +38,7 @@ from pyarrow import flight
 
 from lakeport import errors
 
-__all__ = ["answering", "as_lakeport_error", "status_name", "to_status"]
+__all__ = ["SHUTTING_DOWN", "answering", "as_lakeport_error", "status_name", "to_status"]
 
 _log = logging.getLogger("lakeport.airport")
 
@@ -107,17 +107,42 @@ _DUCKDB_TYPES: tuple[tuple[type[errors.LakeportError], str], ...] = (
 )
 
 
+SHUTTING_DOWN: Final = "the server is shutting down; try again"
+
+# What a call meets when its server stops below it: Spark has gone, a wait was ended.
+_CUT: Final = (
+    errors.CancelledError,
+    errors.InternalError,
+    errors.UnavailableError,
+    flight.FlightCancelledError,
+    flight.FlightInternalError,
+    flight.FlightUnavailableError,
+)
+
+
 @contextmanager
-def answering(what: str, *, typed: bool) -> Iterator[None]:
-    """Turn whatever the block raises into a status; `typed` where the client reads DuckDB types."""
+def answering(
+    what: str, *, typed: bool, stopping: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
+    """Turn whatever the block raises into a status; `typed` where the client reads DuckDB types.
+
+    What fails because the server is `stopping` becomes UNAVAILABLE.
+    """
     try:
         yield
-    except flight.FlightError:
-        raise
     except _Quiet:
         raise
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
+        if stopping() and _is_cut(error):
+            raise to_status(errors.UnavailableError(SHUTTING_DOWN), typed=typed) from None
+        if isinstance(error, flight.FlightError):
+            raise
         raise to_status(as_lakeport_error(error, what), typed=typed) from None
+
+
+def _is_cut(error: Exception) -> bool:
+    foreseen = isinstance(error, errors.LakeportError | flight.FlightError)
+    return not foreseen or isinstance(error, _CUT)
 
 
 def as_lakeport_error(error: Exception, what: str) -> errors.LakeportError:
