@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from lakeport.catalog import CatalogVersion, Schema, TransactionState
 from lakeport.ducklake import S3Secret, Snapshot, SnapshotCache, Storage
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError, NotFoundError
-from lakeport.lakehouse.access import LakeAccess
+from lakeport.lakehouse.access import LakeAccess, SparkSource
 from lakeport.lakehouse.directory import Directory
 from lakeport.lakehouse.functions import functions_schema
 from lakeport.lakehouse.moments import begin_transaction, current_snapshot, transaction_snapshot
@@ -18,9 +18,6 @@ from lakeport.lakehouse.naming import MAIN, check_main_as
 from lakeport.lakehouse.schema import PublishedSchema
 from lakeport.lakehouse.sql import LakeSqlFunction
 from lakeport.spark import Lake
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["LakeCatalog"]
 
@@ -37,7 +34,8 @@ class LakeCatalog:
         lake: A lake, or where one is, as `Lake.open` takes it.
         name: The name that clients attach; a catalog that stands alone needs none.
         comment: A description for people.
-        spark: The session to read with; without one, a session is started by the first scan.
+        spark: The session to read with, or a callable that returns the one to use now; without
+            it, a session is started by the first scan.
         main_as: The published name of the schema `main`, which DuckDB's client cannot address.
             By default `public`; `main_schema` where the lake has a schema of that name.
         direct_reads: Let clients read the Parquet files by themselves wherever nothing has to be
@@ -56,7 +54,7 @@ class LakeCatalog:
         *,
         name: str = "",
         comment: str = "",
-        spark: SparkSession | None = None,
+        spark: SparkSource | None = None,
         main_as: str | None = None,
         direct_reads: bool = False,
         spark_sql: bool = False,

@@ -14,6 +14,7 @@ from lakeport.errors import UnavailableError, UnsupportedError
 from lakeport.lakehouse.access import LakeAccess
 from lakeport.lakehouse.parts import DIGEST_BYTES, PartToken
 from lakeport.lakehouse.view_shapes import reads_of
+from lakeport.spark.failures import retried_when_lost
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,7 +57,8 @@ class PublishedView:
                     f"the view {self.name!r} was changed while the query was starting; run the "
                     "query again"
                 )
-        return scan_frame(self._frame(snapshot), options)
+        with retried_when_lost():
+            return scan_frame(self._frame(snapshot), options)
 
     def _token(self, snapshot: int) -> PartToken:
         digest = hashlib.blake2b(self._view.sql.encode(), digest_size=DIGEST_BYTES).digest()

@@ -19,6 +19,7 @@ from lakeport.errors import (
     LakeportError,
     UnavailableError,
 )
+from lakeport.spark.failures import LOST
 from lakeport.spark.inlet import Inlet, PausedError
 from lakeport.spark.push import BACK, DONE, FAILED, PAUSED, PLACE, SHARED, WANT
 from lakeport.spark.segments import Segment, Segments
@@ -123,7 +124,7 @@ class Receiver:
     def stop(self) -> None:
         """Stop listening, and free the memory; scans that still run are over."""
         for inlet in list(self._inlets.values()):
-            inlet.cancel()
+            inlet.fail(UnavailableError(LOST))
         self.shared.close()
         # Nothing is listened to from the first moment; a task that was lost may never hang up.
         ending = threading.Thread(target=self._service.shutdown, daemon=True)
