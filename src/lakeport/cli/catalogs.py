@@ -117,6 +117,7 @@ class Catalogs:
             main_as=lake.main_as,
             data_path=lake.data_path,
             metadata_schema=lake.metadata_schema,
+            database_timeout=lake.database_timeout,
             direct_reads=lake.direct_reads,
         )
 
@@ -126,7 +127,12 @@ def _check(lake: LakeSettings) -> None:
     check_main_as(lake.main_as)
     place = resolve_uri(lake.uri)
     if is_lake(place):
-        Lake.open(place, data_path=lake.data_path, metadata_schema=lake.metadata_schema).close()
+        Lake.open(
+            place,
+            data_path=lake.data_path,
+            metadata_schema=lake.metadata_schema,
+            database_timeout=lake.database_timeout,
+        ).close()
 
 
 def _close(catalogs: Mapping[str, Catalog]) -> None:

@@ -46,6 +46,7 @@ class LakeCatalog:
         data_path: Where the files are, if not where the lake says.
         metadata_schema: The database schema of the lake's own tables.
         storage: Credentials of object stores; the environment's when left out.
+        database_timeout: Seconds to wait for an answer of a database server.
     """
 
     def __init__(
@@ -62,10 +63,17 @@ class LakeCatalog:
         data_path: str | None = None,
         metadata_schema: str | None = None,
         storage: Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None = None,
+        database_timeout: float = 60.0,
     ) -> None:
         check_main_as(main_as)
         opened = (
-            Lake.open(lake, data_path=data_path, metadata_schema=metadata_schema, storage=storage)
+            Lake.open(
+                lake,
+                data_path=data_path,
+                metadata_schema=metadata_schema,
+                storage=storage,
+                database_timeout=database_timeout,
+            )
             if isinstance(lake, str)
             else lake
         )
