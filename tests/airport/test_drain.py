@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
 from pyarrow import flight
 
 from lakeport.airport import EndedCall, Server
-from lakeport.airport.client import connect
-from lakeport.catalog import CatalogBuilder, StaticCatalog
+from lakeport.airport.client import Client, connect
+from lakeport.catalog import Action, CatalogBuilder, ScanOptions, StaticCatalog, current_request
 from lakeport.errors import UnavailableError
+from lakeport.memory import MemoryCatalog
 from tests.waiting import TIMEOUT_SECONDS
 
 ROWS = 4096
@@ -143,8 +144,6 @@ def test_a_server_without_calls_drains_at_once(catalog: StaticCatalog) -> None:
 
 
 def test_an_insert_that_runs_is_finished() -> None:
-    from lakeport.memory import MemoryCatalog
-
     memory = MemoryCatalog()
     server = Server(memory).start()
     with connect(server.location) as client:
@@ -221,3 +220,110 @@ def test_an_observer_is_told_of_a_client_that_went_away(catalog: StaticCatalog) 
                 lambda: any(call.verb == "DoGet" for call in seen.ended), timeout=TIMEOUT_SECONDS
             )
     assert seen.scans == [False]
+
+
+class Source:
+    """A source of rows that goes away while calls wait for it, as Spark does when it is stopped."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.closed = threading.Event()
+
+    def wait(self) -> None:
+        """Wait as long as the call is wanted; then fail in words of its own."""
+        self.entered.release()
+        cancelled = current_request().is_cancelled
+        while not cancelled() and not self.closed.wait(0.01):
+            pass
+        raise RuntimeError("the cluster was stopped")
+
+    def plan(self, options: ScanOptions) -> pa.RecordBatchReader:
+        """A scan that waits before its first batch."""
+        self.wait()
+        return pa.RecordBatchReader.from_batches(SCHEMA, [])
+
+    def rows(self, options: ScanOptions) -> pa.RecordBatchReader:
+        """A scan that waits after its first batch."""
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield next(numbers())
+            self.wait()
+
+        return pa.RecordBatchReader.from_batches(SCHEMA, batches())
+
+    def action(self, body: bytes) -> bytes:
+        """An action that waits for its answer."""
+        self.wait()
+        return body
+
+
+def test_every_call_that_a_stop_cuts_ends_with_unavailable() -> None:
+    source = Source()
+    catalog = (
+        CatalogBuilder("lake")
+        .schema("s")
+        .table("planning", source.plan, schema=SCHEMA)
+        .table("waiting", source.rows, schema=SCHEMA)
+        .build()
+    )
+    server = Server(catalog, actions=[Action("wait", source.action)]).start()
+    location = server.location
+    failures: dict[str, Exception] = {}
+
+    def call(name: str, run: Callable[[Client], object]) -> threading.Thread:
+        def record() -> None:
+            with connect(location) as client:
+                try:
+                    run(client)
+                except Exception as error:
+                    failures[name] = error
+
+        thread = threading.Thread(target=record)
+        thread.start()
+        return thread
+
+    calls = [
+        call("planning", lambda client: client.table("s.planning").scan().to_arrow()),
+        call("waiting", lambda client: client.table("s.waiting").scan().to_arrow()),
+        call("action", lambda client: client.action("wait", b"")),
+    ]
+    for _ in calls:
+        assert source.entered.acquire(timeout=TIMEOUT_SECONDS)
+
+    assert server.drain(0.0) is False
+
+    source.closed.set()
+    for thread in calls:
+        thread.join(TIMEOUT_SECONDS)
+    assert {name: str(error) for name, error in failures.items()} == dict.fromkeys(
+        ("planning", "waiting", "action"), "the server is shutting down; try again"
+    )
+    assert {type(error) for error in failures.values()} == {UnavailableError}
+
+
+def test_an_insert_that_a_stop_cuts_ends_with_unavailable_and_is_rolled_back() -> None:
+    memory = MemoryCatalog()
+    server = Server(memory).start()
+    with connect(server.location) as client:
+        client.create_schema("s")
+        table = client.create_table("s", "t", pa.schema([("x", pa.int64())]))
+        first, stopped = threading.Event(), threading.Event()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield pa.record_batch({"x": pa.array([1], pa.int64())})
+            first.set()
+            while not stopped.wait(0.01):
+                yield pa.record_batch({"x": pa.array([1], pa.int64())})
+
+        rows = pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int64())]), batches())
+        stopping = threading.Thread(
+            target=lambda: first.wait(TIMEOUT_SECONDS) and server.drain(0.0)
+        )
+        stopping.start()
+        with pytest.raises(UnavailableError, match="shutting down"):
+            table.insert(rows)
+        stopped.set()
+        stopping.join(TIMEOUT_SECONDS)
+
+    with Server(memory) as again, connect(again.location) as client:
+        assert client.table("s.t").scan().count() == 0

@@ -79,8 +79,10 @@ def receiver() -> Iterator[Receiver]:
 
 
 def request(receiver: Receiver, **changed: Any) -> bytes:
-    inlet = receiver._inlets["scan"]
-    packed: bytes = msgpack.packb({"scan": "scan", "secret": inlet.secret, **changed})
+    """The message with which a task opens its stream, with some fields changed."""
+    claim = receiver._inlets["scan"].grant("scan", [0, 1]).claim(attempt=1)
+    fields = dict(zip(("scan", "tasks", "attempt", "proof"), msgpack.unpackb(claim), strict=True))
+    packed: bytes = msgpack.packb(list({**fields, **changed}.values()))
     return packed
 
 
@@ -115,14 +117,14 @@ COMMANDS: dict[str, Callable[[Receiver], flight.FlightDescriptor]] = {
     "a scan that is a list": lambda receiver: flight.FlightDescriptor.for_command(
         request(receiver, scan=["scan"])
     ),
-    "a secret that is a number": lambda receiver: flight.FlightDescriptor.for_command(
-        request(receiver, secret=5)
+    "a proof that is a number": lambda receiver: flight.FlightDescriptor.for_command(
+        request(receiver, proof=5)
     ),
-    "a secret beyond ASCII": lambda receiver: flight.FlightDescriptor.for_command(
-        request(receiver, secret="ж")
+    "a proof that is text": lambda receiver: flight.FlightDescriptor.for_command(
+        request(receiver, proof="ж")
     ),
-    "another secret": lambda receiver: flight.FlightDescriptor.for_command(
-        request(receiver, secret="guess")
+    "another proof": lambda receiver: flight.FlightDescriptor.for_command(
+        request(receiver, proof=b"guess")
     ),
     "another scan": lambda receiver: flight.FlightDescriptor.for_command(
         request(receiver, scan="other")

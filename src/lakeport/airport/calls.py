@@ -13,7 +13,7 @@ from typing import Final
 from pyarrow import flight
 
 from lakeport.airport.observer import EndedCall, NoObserver, Observer
-from lakeport.airport.status import status_name
+from lakeport.airport.status import SHUTTING_DOWN, status_name
 from lakeport.errors import UnavailableError
 
 __all__ = ["Calls", "RunningCall"]
@@ -66,7 +66,7 @@ class Calls:
         """Count a call, unless the server drains."""
         with self._changed:
             if self._draining:
-                raise UnavailableError("the server is shutting down; try again")
+                raise UnavailableError(SHUTTING_DOWN)
             self._running += 1
 
     def leave(self) -> None:

@@ -6,7 +6,7 @@ handler. It also tells when a call begins and ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,7 +68,7 @@ class Call:
         given = self.header("airport-transaction-id")
         return transactions.current(self.owner, catalog, given, identity=self.identity)
 
-    def request(self, *, peer: str, may: MayDo) -> RequestContext:
+    def request(self, *, peer: str, may: MayDo, stopping: Callable[[], bool]) -> RequestContext:
         """The context that catalog methods see; transaction and `may` depend on the catalog."""
         return RequestContext(
             identity=self.identity,
@@ -76,7 +76,7 @@ class Call:
             session_id=self.header("airport-client-session-id"),
             trace_id=self.header("airport-trace-id"),
             peer=peer,
-            is_cancelled=self.presence.is_cancelled,
+            is_cancelled=lambda: stopping() or self.presence.is_cancelled(),
             may=may,
         )
 

@@ -13,6 +13,7 @@ from lakeport.airport.headers import Call
 from lakeport.airport.limits import Limits
 from lakeport.airport.listing import Listings
 from lakeport.airport.registry import Registry, RoutedCatalog
+from lakeport.airport.status import SHUTTING_DOWN
 from lakeport.airport.transactions import Transactions
 from lakeport.catalog import Action, current_request
 from lakeport.catalog.context import set_request
@@ -70,4 +71,4 @@ class Host:
     def check_running(self) -> None:
         """Refuse to go on when the server stops."""
         if self.stopping.is_set():
-            raise UnavailableError("the server is shutting down; try again")
+            raise UnavailableError(SHUTTING_DOWN)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -34,6 +34,9 @@ _log = logging.getLogger("lakeport")
 
 _WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104
 DEFAULT_PORT = 8815
+
+# Seconds for streams to end by themselves, with a status, before a process leaves.
+_NOTICE: Final = 3.0
 
 
 class Server:
@@ -178,8 +181,9 @@ class Server:
             return True
         deadline = time.monotonic() + limit
         finished = host.calls.drain(limit)
-        # The last bytes of a finished call may still be on their way to a slow reader.
-        return self.stop(grace=max(1.0, deadline - time.monotonic())) and finished
+        # The last bytes of a finished call may still be on their way to a slow reader, and what
+        # waits for rows has to notice the end before its source is closed.
+        return self.stop(grace=max(_NOTICE, deadline - time.monotonic())) and finished
 
     def stop(self, *, grace: float = 5.0) -> bool:
         """Stop answering; streams that run end with a retriable error. Harmless when stopped.

@@ -139,11 +139,12 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         self, context: Any, what: str, *, typed: bool, flight_errors: bool = True
     ) -> Iterator[Call]:
         call = call_of(context)
+        stopping = self._host.stopping.is_set
         # Until a catalog is found, what is asked about is of none.
-        request = call.request(
-            peer=context.peer(), may=self._host.registry.permissions(call.identity)
-        )
-        with answering(what, typed=typed, flight_errors=flight_errors), request_scope(request):
+        may = self._host.registry.permissions(call.identity)
+        request = call.request(peer=context.peer(), may=may, stopping=stopping)
+        errors = answering(what, typed=typed, flight_errors=flight_errors, stopping=stopping)
+        with errors, request_scope(request):
             self._host.check_running()
             yield call
 

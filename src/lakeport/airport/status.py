@@ -29,8 +29,9 @@ either (PERMISSION_DENIED and those below): the code is UNKNOWN, and the detail 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import msgpack
 import pyarrow as pa
@@ -38,7 +39,7 @@ from pyarrow import flight
 
 from lakeport import _quiet, errors
 
-__all__ = ["answering", "as_lakeport_error", "status_name", "to_status"]
+__all__ = ["SHUTTING_DOWN", "answering", "as_lakeport_error", "status_name", "to_status"]
 
 _log = logging.getLogger("lakeport.airport")
 
@@ -89,23 +90,49 @@ _DUCKDB_TYPES: tuple[tuple[type[errors.LakeportError], str], ...] = (
 )
 
 
+SHUTTING_DOWN: Final = "the server is shutting down; try again"
+
+# What a call meets when its server stops below it: Spark has gone, a wait was ended.
+_CUT: Final = (
+    errors.CancelledError,
+    errors.InternalError,
+    errors.UnavailableError,
+    flight.FlightCancelledError,
+    flight.FlightInternalError,
+    flight.FlightUnavailableError,
+)
+
+
 @contextmanager
-def answering(what: str, *, typed: bool, flight_errors: bool = True) -> Iterator[None]:
+def answering(
+    what: str,
+    *,
+    typed: bool,
+    flight_errors: bool = True,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
     """Turn whatever the block raises into a status; `typed` where the client reads DuckDB types.
 
-    Without `flight_errors`, in a verb in which pyarrow cannot send them.
+    Without `flight_errors`, in a verb in which pyarrow cannot send them. What fails because the
+    server is `stopping` becomes UNAVAILABLE.
     """
     try:
         yield
     except _quiet.Quiet:
         raise
     except Exception as error:  # noqa: BLE001
-        status = (
-            error
-            if isinstance(error, flight.FlightError)
-            else to_status(as_lakeport_error(error, what), typed=typed)
-        )
+        if stopping() and _is_cut(error):
+            status = to_status(errors.UnavailableError(SHUTTING_DOWN), typed=typed)
+        elif isinstance(error, flight.FlightError):
+            status = error
+        else:
+            status = to_status(as_lakeport_error(error, what), typed=typed)
         raise (status if flight_errors else _without_flight(status)) from None
+
+
+def _is_cut(error: Exception) -> bool:
+    foreseen = isinstance(error, errors.LakeportError | flight.FlightError)
+    return not foreseen or isinstance(error, _CUT)
 
 
 def as_lakeport_error(error: Exception, what: str) -> errors.LakeportError:

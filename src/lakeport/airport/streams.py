@@ -128,7 +128,7 @@ def _batches(
     complete = False
     observer = host.calls.observer
     observer.scan_started()
-    with answering(f"the scan of {scan.what}", typed=True):
+    with answering(f"the scan of {scan.what}", typed=True, stopping=host.stopping.is_set):
         try:
             for batch in reader:
                 for piece in split(align(batch), rows=host.batch_rows, size=host.max_message_size):

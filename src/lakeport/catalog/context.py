@@ -37,7 +37,8 @@ class RequestContext:
     peer: str = field(default="", compare=False)
     """The network address of the client."""
     is_cancelled: Callable[[], bool] = field(default=_never, compare=False, repr=False)
-    """Whether the client has gone away, for work that takes long before it has an answer."""
+    """Whether the client has gone away or the server stops, for work that takes long before it has
+    an answer."""
     may: MayDo = field(default=allow_everything, compare=False, repr=False)
     """Whether the caller may do something with an object: asks the authorizer of the server.
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from lakeport.airport import Server
 from lakeport.catalog import Catalog
 from lakeport.cli.config import LakeSettings, SparkSettings
 from lakeport.cli.places import MEMORY, is_lake, load_object, resolve_uri, shown
-from lakeport.cli.spark import spark_session
+from lakeport.cli.supervisor import SparkSupervisor
 from lakeport.ducklake import Lake
 from lakeport.errors import LakeportError
 from lakeport.lakehouse import LakeCatalog
 from lakeport.lakehouse.naming import check_main_as
 from lakeport.memory import MemoryCatalog
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["Catalogs"]
 
@@ -31,9 +28,7 @@ class Catalogs:
     """What is served, by name. Starts Spark when the first lake is opened."""
 
     def __init__(self, spark: SparkSettings) -> None:
-        self._spark_settings = spark
-        self._spark: SparkSession | None = None
-        self._stack = ExitStack()
+        self.spark = SparkSupervisor(spark)
         self._lakes: dict[str, LakeSettings] = {}
         self._opened: dict[str, Catalog] = {}
 
@@ -47,7 +42,7 @@ class Catalogs:
         traceback: TracebackType | None,
     ) -> None:
         _close(self._opened)
-        self._stack.close()
+        self.spark.close()
 
     @property
     def lakes(self) -> Mapping[str, LakeSettings]:
@@ -55,9 +50,9 @@ class Catalogs:
         return self._lakes
 
     @property
-    def spark(self) -> SparkSession | None:
-        """The session that lakes are read on; None before the first."""
-        return self._spark
+    def opened(self) -> Mapping[str, Catalog]:
+        """What is served, by name."""
+        return self._opened
 
     def open(self, lakes: Mapping[str, LakeSettings]) -> dict[str, Catalog]:
         """The catalogs of these settings. Those that are open with the same ones stay as they are.
@@ -123,16 +118,15 @@ class Catalogs:
             return MemoryCatalog()
         if not is_lake(place):
             return load_object(place)
-        if self._spark is None:
-            settings = self._spark_settings
-            self._spark = self._stack.enter_context(spark_session(settings.master, settings.conf))
+        self.spark.start()
         _log.debug("opening %s", shown(place))
         return LakeCatalog(
             place,
-            spark=self._spark,
+            spark=self.spark.session,
             main_as=lake.main_as,
             data_path=lake.data_path,
             metadata_schema=lake.metadata_schema,
+            database_timeout=lake.database_timeout,
             direct_reads=lake.direct_reads,
         )
 
@@ -142,7 +136,12 @@ def _check(lake: LakeSettings) -> None:
     check_main_as(lake.main_as)
     place = resolve_uri(lake.uri)
     if is_lake(place):
-        Lake.open(place, data_path=lake.data_path, metadata_schema=lake.metadata_schema).close()
+        Lake.open(
+            place,
+            data_path=lake.data_path,
+            metadata_schema=lake.metadata_schema,
+            database_timeout=lake.database_timeout,
+        ).close()
 
 
 def _close(catalogs: Mapping[str, Catalog]) -> None:

@@ -73,6 +73,9 @@ class LakeSettings(BaseModel):
     metadata_schema: str | None = Field(
         default=None, description="The database schema of the lake's own tables."
     )
+    database_timeout: float = Field(
+        default=60.0, gt=0, description="Seconds to wait for an answer of the catalog database."
+    )
     direct_reads: bool = Field(
         default=False,
         description="Let clients that can reach the storage read the Parquet files of unchanged "

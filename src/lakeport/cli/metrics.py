@@ -1,4 +1,4 @@
-"""`/metrics` and `/healthz`: what a server does, for Prometheus, and whether it takes calls."""
+"""`/metrics` and `/healthz`: what a server does, for Prometheus, and whether it can answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from prometheus_client import (
     generate_latest,
 )
 
-from lakeport.airport import EndedCall, Observer, Server
+from lakeport.airport import EndedCall, Observer
+from lakeport.cli.health import Health
 from lakeport.errors import DefinitionError, UnavailableError
 
 __all__ = ["Metrics", "Observers", "side_port"]
@@ -119,10 +120,10 @@ class Metrics:
 
 
 @contextmanager
-def side_port(listen: str, server: Server, metrics: Metrics) -> Iterator[str]:
+def side_port(listen: str, health: Health, metrics: Metrics) -> Iterator[str]:
     """Answer `/healthz` and `/metrics` on a port of its own; gives its URL."""
     host, port = split_address(listen)
-    handler = type("_BoundHandler", (_Handler,), {"lakeport": server, "metrics": metrics})
+    handler = type("_BoundHandler", (_Handler,), {"health": health, "metrics": metrics})
     try:
         web = ThreadingHTTPServer((host, port), handler)
     except OSError as error:
@@ -146,7 +147,7 @@ def split_address(listen: str) -> tuple[str, int]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    lakeport: Server
+    health: Health
     metrics: Metrics
     timeout = _REQUEST_TIMEOUT
     server_version = "lakeport"
@@ -157,9 +158,12 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/metrics":
             self._answer(200, CONTENT_TYPE_LATEST, generate_latest(self.metrics.registry))
         elif path == "/healthz":
-            state = self.lakeport.state
-            body = json.dumps({"state": state}).encode()
-            self._answer(200 if state == "ready" else 503, "application/json", body)
+            report = self.health.report()
+            told: dict[str, Any] = {"state": report.state}
+            if report.reasons:
+                told["reasons"] = report.reasons
+            status = 200 if report.state == "ready" else 503
+            self._answer(status, "application/json", json.dumps(told).encode())
         else:
             self._answer(404, "text/plain", b"there are /healthz and /metrics\n")
 

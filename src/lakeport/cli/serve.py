@@ -16,6 +16,7 @@ from lakeport.auth import Authorizer, TlsConfig
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import Catalogs
 from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_settings
+from lakeport.cli.health import Health
 from lakeport.cli.logs import CallLog, log_to_stderr
 from lakeport.cli.metrics import Metrics, Observers, side_port
 from lakeport.cli.output import make_console
@@ -160,7 +161,8 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
         watch_spark(metrics, catalogs)
         stack.enter_context(server)
         side = settings.server.metrics_listen
-        url = None if side is None else stack.enter_context(side_port(side, server, metrics))
+        health = Health(server, catalogs)
+        url = None if side is None else stack.enter_context(side_port(side, health, metrics))
 
         def announce() -> None:
             console = make_console()

@@ -21,12 +21,13 @@ from lakeport.spark import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["spark_session"]
+__all__ = ["is_active", "quiet_errors", "spark_session", "start_session"]
 
 _log = logging.getLogger("lakeport.jvm")
 
 _MAX_LINE: Final = 4000
 _LINES_KEPT: Final = 100
+_PY4J: Final = ("py4j.clientserver", "py4j.java_gateway")
 _FAILURE: Final = re.compile(r"\b(Exception|Error)\b.*:")
 
 
@@ -35,32 +36,36 @@ def spark_session(
     master: str | None = None, conf: Mapping[str, Any] | None = None
 ) -> Iterator[SparkSession]:
     """The session that is active, or one that is started here and stopped at the end."""
-    if _is_active():
-        with _quiet_errors():
+    if is_active():
+        with quiet_errors():
             yield session(master, **(conf or {}))
         return
-    spark = _started(master, conf or {})
+    spark = start_session(master, conf or {})
     try:
-        with _quiet_errors():
+        with quiet_errors():
             yield spark
     finally:
         spark.stop()
 
 
 @contextmanager
-def _quiet_errors() -> Iterator[None]:
-    """Keep PySpark from printing every failed query with its Java stack: we raise it, too."""
+def quiet_errors() -> Iterator[None]:
+    """Keep PySpark from printing what is raised, too: failed queries, calls to a lost Java."""
     from pyspark.logger import PySparkLogger
 
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    before, logger.disabled = logger.disabled, True
+    loggers = [PySparkLogger.getLogger("SQLQueryContextLogger"), *map(logging.getLogger, _PY4J)]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.disabled = before
+        for logger, was_disabled in zip(loggers, before, strict=True):
+            logger.disabled = was_disabled
 
 
-def _is_active() -> bool:
+def is_active() -> bool:
+    """Whether this process has a Spark session."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -68,7 +73,8 @@ def _is_active() -> bool:
     return SparkSession.getActiveSession() is not None
 
 
-def _started(master: str | None, conf: Mapping[str, Any]) -> SparkSession:
+def start_session(master: str | None, conf: Mapping[str, Any]) -> SparkSession:
+    """Start a session; what its JVM prints goes to the log at DEBUG."""
     interrupt = signal.getsignal(signal.SIGINT)
     said = _JvmLines()
     with _own_stderr(said) as console, console.status("Starting Spark …"):
@@ -130,11 +136,27 @@ def _own_stderr(said: _JvmLines) -> Iterator[Console]:
     lines.start()
     is_terminal = os.isatty(kept)
     with os.fdopen(os.dup(kept), "w", encoding="utf-8") as terminal:
+        # A server that starts Spark again goes on to write its log.
+        logs = _log_handlers()
+        for handler in logs:
+            handler.setStream(terminal)
         try:
             yield Console(file=terminal, force_terminal=is_terminal, quiet=not is_terminal)
         finally:
+            for handler in logs:
+                handler.setStream(sys.stderr)
             sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
             # The log goes to standard error: before, every line of it would have come back.
             said.release()
+
+
+def _log_handlers() -> list[logging.StreamHandler[Any]]:
+    """The handlers of Lakeport's log that write to standard error."""
+    handlers = logging.getLogger("lakeport").handlers
+    return [
+        handler
+        for handler in handlers
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
+    ]

@@ -1,5 +1,8 @@
 """One way to read four databases: short read-only transactions, and errors without secrets.
 
+A database server that does not answer is given up after some seconds: its connection is closed and
+the caller gets UnavailableError. This side keeps the time, since a server that hangs does not.
+
 DuckDB files are opened read-only for one transaction and closed again, so a writer elsewhere never
 waits longer than that; while a writer holds the file, we wait for it.
 """
@@ -17,14 +20,23 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from lakeport.ducklake.paths import check_regular
 from lakeport.ducklake.uri import DatabaseKind, Location
-from lakeport.errors import InvalidInputError, NotFoundError, UnavailableError
+from lakeport.errors import (
+    InvalidArgumentError,
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+)
 
 __all__ = ["Database"]
 
 T = TypeVar("T")
 
 LOCK_TIMEOUT_SECONDS: Final = 30.0
+TIMEOUT_SECONDS: Final = 60.0
+"""For an answer of a database server."""
+_CONNECT_SECONDS: Final = 10
 _LOCKED = (
     "could not set lock",
     "unique file handle conflict",
@@ -42,21 +54,29 @@ class Database:
         *,
         metadata_schema: str | None = None,
         lock_timeout: float = LOCK_TIMEOUT_SECONDS,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
+        if timeout <= 0:
+            raise InvalidArgumentError("the time-out of a database must be positive")
         self.location: Final = location
         self.kind: Final[DatabaseKind] = location.kind
         self.schema: Final = _schema(location, metadata_schema)
         self._lock_timeout = lock_timeout
         self._errors: tuple[type[Exception], ...] = (
             sa.exc.DBAPIError,
+            # All connections of the pool are waiting for answers.
+            sa.exc.TimeoutError,
             *_driver_errors(location.kind),
         )
-        self.engine: Final = _engine(location)
+        self._timeout = timeout
+        self.engine: Final = _engine(location, timeout)
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run `work` in one read-only transaction, again if the connection was stale or locked."""
         if self.location.path and not Path(self.location.path).exists():
             raise NotFoundError(f"there is no catalog database at {self.location.path!r}")
+        if self.location.path:
+            check_regular(self.location.path, what="the catalog database")
         deadline = time.monotonic() + self._lock_timeout
         pause = 0.005
         reconnected = False
@@ -71,12 +91,15 @@ class Database:
                     isinstance(error, sa.exc.DBAPIError)
                     and error.connection_invalidated
                     and not reconnected
+                    and not _is_timeout(error)
                 ):
                     reconnected = True
                 elif locked and time.monotonic() < deadline:
                     time.sleep(pause)
                     pause = min(pause * 1.5, 0.25)
                 else:
+                    if _is_timeout(error):
+                        message = f"timeout: no answer within {self._timeout:g} seconds"
                     raise self._error(message, locked=locked) from None
 
     def read_arrow(self, connection: sa.Connection, statement: str) -> pa.Table:
@@ -135,7 +158,16 @@ def _driver_errors(kind: DatabaseKind) -> tuple[type[Exception], ...]:
     return (pymysql.Error,)
 
 
-def _engine(location: Location) -> sa.Engine:
+def _is_timeout(error: Exception) -> bool:
+    """Whether a database server has not answered in time."""
+    cause = getattr(error, "orig", None) or error
+    # PyMySQL has one number for every lost connection, and names the reason in the text.
+    return isinstance(cause, TimeoutError | sa.exc.TimeoutError) or (
+        type(cause).__module__.startswith("pymysql") and "timed out" in str(cause)
+    )
+
+
+def _engine(location: Location, timeout: float) -> sa.Engine:
     if location.kind == "duckdb":
         return sa.create_engine(
             "duckdb://", creator=lambda: _open_duckdb(location.path), poolclass=NullPool
@@ -149,17 +181,19 @@ def _engine(location: Location) -> sa.Engine:
     if location.kind == "postgresql":
         return sa.create_engine(
             "postgresql+psycopg://",
-            creator=lambda: _open_postgresql(location),
+            creator=lambda: _open_postgresql(location, timeout),
             isolation_level="REPEATABLE READ",
             hide_parameters=True,
             pool_size=4,
+            pool_timeout=timeout,
         )
     return sa.create_engine(
         "mysql+pymysql://",
-        creator=lambda: _open_mysql(location),
+        creator=lambda: _open_mysql(location, timeout),
         isolation_level="REPEATABLE READ",
         hide_parameters=True,
         pool_size=4,
+        pool_timeout=timeout,
         pool_recycle=600,
     )
 
@@ -185,10 +219,19 @@ def _open_sqlite(path: str) -> Any:
     )
 
 
-def _open_postgresql(location: Location) -> Any:
-    import psycopg
+def _open_postgresql(location: Location, timeout: float) -> Any:
+    from lakeport.ducklake.postgresql import connect
 
-    connection = psycopg.connect(**{"connect_timeout": "10", **location.parameters})  # type: ignore[arg-type]
+    # A machine that was cut off sends nothing: the kernel has to find out.
+    settings: dict[str, Any] = {
+        "connect_timeout": str(_CONNECT_SECONDS),
+        "keepalives_idle": "30",
+        "keepalives_interval": "10",
+        "keepalives_count": "3",
+        "tcp_user_timeout": str(int(timeout * 1000)),
+        **location.parameters,
+    }
+    connection = connect(timeout, **settings)
     connection.execute("SET TIME ZONE 'UTC'")
     # Until a large commit is analyzed, PostgreSQL expects one row and joins by nested loops.
     connection.execute("SET enable_nestloop = off")
@@ -196,10 +239,17 @@ def _open_postgresql(location: Location) -> Any:
     return connection
 
 
-def _open_mysql(location: Location) -> Any:
+def _open_mysql(location: Location, timeout: float) -> Any:
     import pymysql
 
-    settings: dict[str, Any] = {"charset": "utf8mb4", "connect_timeout": 10, **location.parameters}
-    if "port" in settings:
-        settings["port"] = int(settings["port"])
+    settings: dict[str, Any] = {
+        "charset": "utf8mb4",
+        "connect_timeout": _CONNECT_SECONDS,
+        "read_timeout": timeout,
+        "write_timeout": timeout,
+        **location.parameters,
+    }
+    for name in ("port", "connect_timeout", "read_timeout", "write_timeout"):
+        if name in settings:
+            settings[name] = int(settings[name]) if name == "port" else float(settings[name])
     return pymysql.connect(**settings)

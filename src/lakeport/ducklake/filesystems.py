@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from lakeport.ducklake.paths import is_local, local_path
+from lakeport.ducklake.paths import check_regular, is_local, local_path
 from lakeport.errors import (
     InvalidArgumentError,
     MissingFileError,
@@ -98,6 +98,8 @@ class Storage:
     def open(self, path: str) -> pa.NativeFile:
         """Open a file for reading at random."""
         filesystem, name = self.locate(path)
+        if is_local(path):
+            check_regular(path)
         try:
             return filesystem.open_input_file(name)
         except FileNotFoundError:

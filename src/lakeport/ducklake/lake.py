@@ -74,6 +74,7 @@ class Lake:
         storage: StorageLike = None,
         cache: SnapshotCache | None = None,
         lock_timeout: float = 30.0,
+        database_timeout: float = 60.0,
     ) -> Self:
         """Open a lake by any spelling of its catalog database.
 
@@ -87,9 +88,15 @@ class Lake:
             storage: Credentials of object stores; the environment's when left out.
             cache: Remembers descriptions of tables by snapshot; none when left out.
             lock_timeout: Seconds to wait for a writer that holds a database file.
+            database_timeout: Seconds to wait for an answer of a database server.
         """
         location = parse_location(uri)
-        database = Database(location, metadata_schema=metadata_schema, lock_timeout=lock_timeout)
+        database = Database(
+            location,
+            metadata_schema=metadata_schema,
+            lock_timeout=lock_timeout,
+            timeout=database_timeout,
+        )
         try:
             catalog = open_catalog(database)
             check_version(catalog.version)

@@ -5,12 +5,14 @@ Percent signs are part of the name: hive folders are stored encoded and exist un
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from urllib.parse import unquote
 
 from lakeport.errors import CorruptLakeError
 
-__all__ = ["as_directory", "hive_value", "is_local", "local_path", "resolve"]
+__all__ = ["as_directory", "check_regular", "hive_value", "is_local", "local_path", "resolve"]
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -46,6 +48,27 @@ def local_path(path: str) -> str:
             else path[len("file://localhost") :]
         )
     return path[len("file:") :] if path.startswith("file:/") else path
+
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_regular(path: str, *, what: str = "the lake's file") -> None:
+    """Refuse a local path that is no regular file: to open a pipe may wait without end."""
+    try:
+        mode = os.stat(local_path(path)).st_mode  # noqa: PTH116 (a path with a null byte, too)
+    except (OSError, ValueError):
+        # The caller opens it next, and raises the error that fits.
+        return
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise CorruptLakeError(f"{what} {path!r} is not a regular file but {kind}")
 
 
 def hive_value(path: str, name: str, *, is_text: bool) -> str | None:

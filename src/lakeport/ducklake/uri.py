@@ -44,6 +44,9 @@ _MYSQL_KEYS = {
     "port": "port",
     "socket": "unix_socket",
     "unix_socket": "unix_socket",
+    "connect_timeout": "connect_timeout",
+    "read_timeout": "read_timeout",
+    "write_timeout": "write_timeout",
     "ssl_ca": "ssl_ca",
     "ssl_cert": "ssl_cert",
     "ssl_key": "ssl_key",
@@ -97,6 +100,9 @@ def parse_location(uri: str) -> Location:
 def _is_sqlite(path: str) -> bool:
     """Whether a file says that it is SQLite's; DuckDB would look for an extension to read it."""
     try:
+        # To open a named pipe would wait for its writer.
+        if not Path(path).is_file():
+            return False
         with Path(path).open("rb") as file:
             return file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
     except (OSError, ValueError):
@@ -168,6 +174,7 @@ def _checked(kind: DatabaseKind, pairs: dict[str, str]) -> dict[str, str]:
             f"{unknown[0]!r} is not a MySQL connection option Lakeport knows"
         )
     found = {_MYSQL_KEYS[key]: value for key, value in pairs.items()}
-    if "port" in found and not found["port"].isdigit():
-        raise InvalidArgumentError("the MySQL port is not a number")
+    for name in ("port", "connect_timeout", "read_timeout", "write_timeout"):
+        if name in found and not found[name].isdigit():
+            raise InvalidArgumentError(f"the MySQL {name} is not a number")
     return found

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from lakeport.ducklake import Contents, Snapshot, SnapshotCache
 from lakeport.ducklake.lifetimes import why_missing
@@ -16,19 +17,23 @@ from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.lakehouse.plans import PlanCache
 from lakeport.spark import Lake, LakeTable, session
+from lakeport.spark.failures import retried_when_lost
 from lakeport.spark.queries import is_connect
 from lakeport.spark.session import is_running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LakeAccess"]
+__all__ = ["LakeAccess", "SparkSource"]
+
+SparkSource: TypeAlias = Union["SparkSession", "Callable[[], SparkSession]"]
+"""A session, or a callable that returns the one to use now."""
 
 
 class LakeAccess:
     """A lake with what is remembered of it, and the session that reads it."""
 
-    def __init__(self, lake: Lake, *, spark: SparkSession | None, endpoints: int | None) -> None:
+    def __init__(self, lake: Lake, *, spark: SparkSource | None, endpoints: int | None) -> None:
         if endpoints is not None and endpoints < 1:
             raise DefinitionError("a scan needs at least one endpoint")
         self.lake = lake
@@ -40,7 +45,8 @@ class LakeAccess:
         self._tables = SnapshotCache(1000)
         # Guards the session, which is started when the first scan needs it.
         self._lock = threading.Lock()
-        self._spark = spark
+        self._find: Callable[[], SparkSession] | None = spark if callable(spark) else None
+        self._spark = None if callable(spark) else spark
         self._is_own = spark is None
         self._endpoints = endpoints
 
@@ -78,6 +84,8 @@ class LakeAccess:
 
     def session(self) -> SparkSession:
         """The Spark session: the caller's, or one that is started now if none is running."""
+        if self._find is not None:
+            return self._find()
         with self._lock:
             if self._spark is None or (self._is_own and not is_running(self._spark)):
                 self._spark = session()
@@ -85,10 +93,11 @@ class LakeAccess:
 
     def endpoints(self) -> int:
         """Into how many parts a scan is divided at most: one for each core, unless told."""
-        with self._lock:
-            if self._endpoints is None:
-                self._endpoints = _cores(self._spark)
-            return self._endpoints
+        if self._endpoints is None:
+            # Several threads would find the same.
+            with retried_when_lost():
+                self._endpoints = _cores(self._spark if self._find is None else self._find())
+        return self._endpoints
 
 
 def _cores(spark: SparkSession | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from lakeport.catalog import (
     CatalogVersion,
@@ -16,7 +16,7 @@ from lakeport.catalog import (
 from lakeport.ducklake import S3Secret, Snapshot, SnapshotCache, Storage
 from lakeport.ducklake.text import ascii_lower
 from lakeport.errors import DefinitionError, NotFoundError
-from lakeport.lakehouse.access import LakeAccess
+from lakeport.lakehouse.access import LakeAccess, SparkSource
 from lakeport.lakehouse.directory import Directory
 from lakeport.lakehouse.functions import functions_schema
 from lakeport.lakehouse.moments import begin_transaction, current_snapshot, transaction_snapshot
@@ -24,9 +24,6 @@ from lakeport.lakehouse.naming import MAIN, check_main_as
 from lakeport.lakehouse.schema import PublishedSchema
 from lakeport.lakehouse.sql import LakeSqlFunction
 from lakeport.spark import Lake
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["LakeCatalog"]
 
@@ -43,7 +40,8 @@ class LakeCatalog:
         lake: A lake, or where one is, as `Lake.open` takes it.
         name: The name that clients attach; a catalog that stands alone needs none.
         comment: A description for people.
-        spark: The session to read with; without one, a session is started by the first scan.
+        spark: The session to read with, or a callable that returns the one to use now; without
+            it, a session is started by the first scan.
         main_as: The published name of the schema `main`, which DuckDB's client cannot address.
             By default `public`; `main_schema` where the lake has a schema of that name.
         direct_reads: Let clients read the Parquet files by themselves wherever nothing has to be
@@ -54,6 +52,7 @@ class LakeCatalog:
         data_path: Where the files are, if not where the lake says.
         metadata_schema: The database schema of the lake's own tables.
         storage: Credentials of object stores; the environment's when left out.
+        database_timeout: Seconds to wait for an answer of a database server.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class LakeCatalog:
         *,
         name: str = "",
         comment: str = "",
-        spark: SparkSession | None = None,
+        spark: SparkSource | None = None,
         main_as: str | None = None,
         direct_reads: bool = False,
         spark_sql: bool = False,
@@ -70,10 +69,17 @@ class LakeCatalog:
         data_path: str | None = None,
         metadata_schema: str | None = None,
         storage: Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None = None,
+        database_timeout: float = 60.0,
     ) -> None:
         check_main_as(main_as)
         opened = (
-            Lake.open(lake, data_path=data_path, metadata_schema=metadata_schema, storage=storage)
+            Lake.open(
+                lake,
+                data_path=data_path,
+                metadata_schema=metadata_schema,
+                storage=storage,
+                database_timeout=database_timeout,
+            )
             if isinstance(lake, str)
             else lake
         )

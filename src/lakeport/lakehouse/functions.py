@@ -24,6 +24,7 @@ from lakeport.lakehouse.naming import Names, find_table, parse_table_name
 from lakeport.lakehouse.permissions import Permissions
 from lakeport.spark import LakeTable, Scan
 from lakeport.spark.changes import Changes
+from lakeport.spark.failures import retried_when_lost
 
 __all__ = ["functions_schema"]
 
@@ -147,7 +148,8 @@ class _Functions:
             return _snapshot_first(found(table_name, start, end).schema)
 
         def rows(table_name: str | None, start: Bound, end: Bound) -> pa.RecordBatchReader:
-            return found(table_name, start, end).to_batches(self._access.session())
+            with retried_when_lost():
+                return found(table_name, start, end).to_batches(self._access.session())
 
         parameters = (_TABLE, Parameter("start", bound), Parameter("end", bound))
         return CallableTableFunction(name, rows, parameters, schema, comment=comment)

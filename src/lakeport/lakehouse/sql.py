@@ -16,6 +16,7 @@ from lakeport.errors import InvalidInputError, LakeportError
 from lakeport.lakehouse.access import LakeAccess
 from lakeport.lakehouse.view_shapes import reads_of
 from lakeport.spark import spark_sql_function
+from lakeport.spark.failures import retried_when_lost
 from lakeport.spark.queries import safe_session
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ class LakeSqlFunction:
 
     def schema_for(self, arguments: Arguments) -> pa.Schema:
         """The columns of the result, which Spark tells without running the query."""
-        with self._session().prepared(arguments["query"] or "") as session:
+        with retried_when_lost(), self._session().prepared(arguments["query"] or "") as session:
             return session.function.schema_for(arguments)
 
     def execute_table(self, arguments: Arguments, options: ScanOptions) -> pa.RecordBatchReader:
         """Run the query."""
-        with self._session().prepared(arguments["query"] or "") as session:
+        with retried_when_lost(), self._session().prepared(arguments["query"] or "") as session:
             return session.function.execute_table(arguments, options)
 
     def _session(self) -> _LakeSession:

@@ -29,6 +29,7 @@ from lakeport.lakehouse.parts import PartToken, digest_of, divide
 from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.statistics import column_statistics
 from lakeport.spark import LakeTable, Scan
+from lakeport.spark.failures import retried_when_lost
 
 __all__ = ["PublishedTable"]
 
@@ -116,7 +117,8 @@ class PublishedTable:
             plan = self._plan(self._at(options.time_point), options)
         else:
             plan = self._part(options)
-        return plan.to_batches(self._access.session())
+        with retried_when_lost():
+            return plan.to_batches(self._access.session())
 
     def _part(self, options: ScanOptions) -> Scan:
         """The part that a token names; of the table that was asked for, whatever the token says."""

@@ -16,6 +16,7 @@ from lakeport.lakehouse.naming import Names
 from lakeport.lakehouse.parts import DIGEST_BYTES, PartToken
 from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.view_shapes import reads_of
+from lakeport.spark.failures import retried_when_lost
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,7 +68,8 @@ class PublishedView:
                     f"the view {self.name!r} was changed while the query was starting; run the "
                     "query again"
                 )
-        return scan_frame(self._frame(snapshot), options)
+        with retried_when_lost():
+            return scan_frame(self._frame(snapshot), options)
 
     def _reads(self, snapshot: int) -> dict[Key, TableSummary | View]:
         """What the view reads, if the caller may read all of it."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
-from lakeport.errors import InternalError, LakeportError
+from lakeport.errors import InternalError, LakeportError, UnavailableError
 
-__all__ = ["scan_error"]
+__all__ = ["LOST", "is_lost", "retried_when_lost", "scan_error", "text_of"]
 
 _MAX_REASON = 2000
 
@@ -15,15 +18,62 @@ _PYTHON_ERROR = re.compile(
     r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?P<error>\S.*)", re.MULTILINE
 )
 
+LOST: Final = "Spark ended while it was reading; try again"
+
+# What Java says of calls to a session that has been stopped.
+_STOPPED: Final = (
+    "SparkContext was shut down",
+    "Cannot call methods on a stopped SparkContext",
+    "SparkContext has been shutdown",
+)
+
+# py4j hides a broken connection behind an error that has neither a cause nor a Java exception.
+_NO_ANSWER: Final = re.compile(r"An error occurred while calling [\w.:$]+\.?")
+
 
 def scan_error(failure: Exception, reason: str | None = None) -> LakeportError:
     """The error of a scan whose job failed: in the words of its task, if there are any."""
-    said = (reason or _reason(str(failure)))[:_MAX_REASON]
+    if is_lost(failure):
+        return UnavailableError(LOST)
+    said = (reason or _reason(text_of(failure)))[:_MAX_REASON]
     name, _, message = said.partition(": ")
     known = _kinds(LakeportError).get(name.rpartition(".")[2])
     if known is not None and message:
         return known(message)
     return InternalError(f"the scan failed on Spark: {said}")
+
+
+@contextmanager
+def retried_when_lost() -> Iterator[None]:
+    """Raise UnavailableError where the Spark session ends inside the block."""
+    try:
+        yield
+    except LakeportError:
+        raise
+    except Exception as error:
+        if is_lost(error):
+            raise UnavailableError(LOST) from None
+        raise
+
+
+def is_lost(failure: Exception) -> bool:
+    """Whether a call to Spark failed because its session or its Java process has ended."""
+    module, name = type(failure).__module__, type(failure).__name__
+    if isinstance(failure, ConnectionError | EOFError) or name == "Py4JNetworkError":
+        return True
+    text = text_of(failure)
+    if module == "py4j.protocol" and (not text or name == "Py4JError"):
+        return not text or _NO_ANSWER.fullmatch(text.strip()) is not None
+    return any(sign in text for sign in _STOPPED)
+
+
+def text_of(failure: Exception) -> str:
+    """The text of an error; none for a Java exception whose process has ended."""
+    try:
+        # py4j asks Java for it.
+        return str(failure)
+    except Exception:  # noqa: BLE001
+        return ""
 
 
 def _reason(text: str) -> str:

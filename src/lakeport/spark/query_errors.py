@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from lakeport.errors import InternalError, InvalidInputError, LakeportError
-from lakeport.spark.failures import scan_error
+from lakeport.spark.failures import scan_error, text_of
 
 __all__ = ["query_error"]
 
@@ -23,7 +23,7 @@ _FAULTS_OF_QUERY: Final = ("21", "22", "23", "42", "54", "0A", "KD")
 
 def query_error(failure: Exception, reason: str | None = None) -> LakeportError:
     """The error of a query: in Spark's own words, or in those of the task that failed."""
-    text = str(failure)
+    text = text_of(failure)
     for condition in _CONDITION.finditer(text):
         if condition["name"] in _WRAPPERS:
             continue

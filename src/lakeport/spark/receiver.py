@@ -27,6 +27,7 @@ from lakeport.errors import (
     UnavailableError,
 )
 from lakeport.spark.cores import Cores
+from lakeport.spark.failures import LOST
 from lakeport.spark.grants import Claim
 from lakeport.spark.inlet import Inlet, PausedError, Progress
 from lakeport.spark.push import BACK, COUNTS, DONE, FAILED, PAUSED, PLACE, SHARED, TOTAL, WANT
@@ -144,7 +145,7 @@ class Receiver:
     def stop(self) -> None:
         """Stop listening, and free the memory; scans that still run are over."""
         for inlet in list(self._inlets.values()):
-            inlet.cancel()
+            inlet.fail(UnavailableError(LOST))
         self.shared.close()
         # Nothing is listened to from the first moment; a task that was lost may never hang up.
         ending = threading.Thread(target=self._service.shutdown, daemon=True)

@@ -16,6 +16,7 @@ from pyarrow import fs
 from lakeport.airport.client.replies import REPLY_LIMITS, Reply, read_map, understanding
 from lakeport.airport.codec import read_one_row
 from lakeport.catalog.layouts import conform
+from lakeport.ducklake.paths import check_regular
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,
@@ -141,6 +142,8 @@ def _aligned(
 def _read_ipc(kind: str, location: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     try:
         filesystem, path = _filesystem(location)
+        if isinstance(filesystem, fs.LocalFileSystem):
+            check_regular(path, what="the referenced file")
         if kind == "ipc-stream":
             with filesystem.open_input_stream(path) as file, pa.ipc.open_stream(file) as stream:
                 _check_same(stream.schema, schema, location)

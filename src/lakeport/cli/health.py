@@ -1,0 +1,123 @@
+"""Whether a server can answer queries: what `/healthz` reports, from real questions.
+
+Spark and the catalog database of each lake are asked in threads of their own, so that one that does
+not answer delays neither the report nor the others. Answers are kept for some seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from lakeport.airport import Server
+from lakeport.cli.catalogs import Catalogs
+from lakeport.lakehouse import LakeCatalog
+
+__all__ = ["Health", "Report"]
+
+_log = logging.getLogger("lakeport")
+
+# Seconds for one answer, and for which an answer is good.
+_LIMIT: Final = 4.0
+_KEPT: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The state of a server, and what is wrong with it."""
+
+    state: str
+    """`ready`, `degraded`, `draining` or `stopped`."""
+    reasons: tuple[str, ...] = ()
+
+
+class Health:
+    """Asks what a server depends on."""
+
+    def __init__(self, server: Server, catalogs: Catalogs) -> None:
+        self._server = server
+        self._catalogs = catalogs
+        self._spark = _Probe("Spark does not answer", catalogs.spark.check)
+        # Guards the probes of lakes, which come and go when the configuration is read again.
+        self._lock = threading.Lock()
+        self._lakes: dict[str, tuple[LakeCatalog, _Probe]] = {}
+
+    def report(self) -> Report:
+        """The state now, or as it was some seconds ago."""
+        state = self._server.state
+        if state != "ready":
+            return Report(state)
+        probes = [self._spark, *self._lake_probes()]
+        for probe in probes:
+            probe.ask()
+        deadline = time.monotonic() + _LIMIT
+        answers = [probe.answer(deadline) for probe in probes]
+        # Known at once, where an answer may be some seconds old.
+        if self._catalogs.spark.trouble() is not None:
+            answers[0] = "Spark has ended and is being started again"
+        reasons = tuple(reason for reason in answers if reason)
+        return Report("degraded" if reasons else "ready", reasons)
+
+    def _lake_probes(self) -> list[_Probe]:
+        with self._lock:
+            known, self._lakes = self._lakes, {}
+            for name, catalog in self._catalogs.opened.items():
+                if isinstance(catalog, LakeCatalog):
+                    before = known.get(name)
+                    if before is not None and before[0] is catalog:
+                        self._lakes[name] = before
+                    else:
+                        self._lakes[name] = catalog, _lake_probe(name, catalog)
+            return [probe for _, probe in self._lakes.values()]
+
+
+def _lake_probe(name: str, catalog: LakeCatalog) -> _Probe:
+    def read() -> None:
+        catalog.lake.snapshot()
+
+    return _Probe(f"the catalog database of {name or 'the lake'!r} cannot be read", read)
+
+
+class _Probe:
+    """One question, asked by one thread at a time."""
+
+    def __init__(self, trouble: str, check: Callable[[], object]) -> None:
+        self._trouble = trouble
+        self._check = check
+        self._changed = threading.Condition()
+        self._is_running = False
+        self._answered: float | None = None
+        self._failure: str | None = None
+
+    def ask(self) -> None:
+        """Begin to ask, unless an answer is known or on its way."""
+        with self._changed:
+            is_fresh = self._answered is not None and time.monotonic() - self._answered < _KEPT
+            if is_fresh or self._is_running:
+                return
+            self._is_running = True
+        threading.Thread(target=self._run, name="lakeport-health", daemon=True).start()
+
+    def answer(self, deadline: float) -> str | None:
+        """What is wrong, in words that hold no names of machines; None if nothing is."""
+        with self._changed:
+            left = max(0.0, deadline - time.monotonic())
+            if not self._changed.wait_for(lambda: not self._is_running, timeout=left):
+                return f"{self._trouble}: no answer within {_LIMIT:g} seconds"
+            return self._trouble if self._failure else None
+
+    def _run(self) -> None:
+        failure = None
+        try:
+            self._check()
+        except Exception as error:  # noqa: BLE001
+            failure = str(error).strip().partition("\n")[0] or type(error).__name__
+        with self._changed:
+            if failure and failure != self._failure:
+                _log.warning("%s: %s", self._trouble, failure)
+            self._failure, self._answered, self._is_running = failure, time.monotonic(), False
+            self._changed.notify_all()
