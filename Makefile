@@ -10,10 +10,16 @@ READY := $(VENV)/.ready
 COVERED := "src/lakeport/catalog/*,src/lakeport/filters/*,src/lakeport/airport/*,src/lakeport/ducklake/*"
 UNCOVERED := spark lakehouse cli
 
-.PHONY: help demo test coverage check format bench docs lock clean
+# DuckDB 2.0, for which there is no ducklake extension: a small environment without Spark.
+VENV2 ?= .venv-duckdb2
+READY2 := $(VENV2)/.ready
+TESTS2 := tests/filters tests/memory tests/client tests/ducklake/test_lakes_of_1_1.py tests/ducklake/test_sql_filter.py \
+  tests/ducklake/test_hostile_catalogs.py
+
+.PHONY: help demo test test-duckdb2 coverage check format bench docs lock clean
 
 help:  ## show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Lakeport needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
@@ -27,8 +33,19 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY)  ## make a lake, serve it and query it (ARGS=--once to exit afterwards)
 	@$(BIN)/lakeport demo $(ARGS)
 
-test: $(READY)  ## run the test suite on two workers (ARGS="-k name" to choose)
+$(READY2): requirements-duckdb2.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV2)
+	$(VENV2)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-duckdb2.lock
+	$(VENV2)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+test: $(READY)  ## run the test suite on two workers (ARGS="-k name" to choose), then some of it with DuckDB 2.0
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	@# A choice of tests is for DuckDB 1.5; the whole suite is for both versions.
+	$(if $(ARGS),,$(MAKE) test-duckdb2)
+
+test-duckdb2: $(READY2)  ## run the tests that need no ducklake extension with DuckDB 2.0 (ARGS="-k name" to choose)
+	$(VENV2)/bin/python -m pytest -q -n 2 --dist worksteal $(TESTS2) $(ARGS)
 
 coverage: $(READY)  ## branch coverage of the rooms below Spark, by their own tests; below 90 % is an error
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report= $(UNCOVERED:%=--ignore tests/%) $(ARGS)
@@ -51,10 +68,15 @@ bench: $(READY)  ## measure, as ratios to a baseline of the same run (SIZE=small
 docs: $(READY)  ## serve the documentation on localhost
 	$(BIN)/mkdocs serve
 
-lock: $(READY)  ## rewrite requirements.lock from pyproject.toml
+lock: $(READY)  ## rewrite requirements.lock and requirements-duckdb2.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --group dev --group docs \
 	  --generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements.lock
+	sed -n '/^duckdb==/d; /^[A-Za-z0-9]/ s/ \\$$//p' requirements.lock > requirements-duckdb2.constraints
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra pandas --extra polars --group duckdb2 \
+	  --constraints requirements-duckdb2.constraints --no-annotate \
+	  --generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements-duckdb2.lock
+	rm requirements-duckdb2.constraints
 
 clean:  ## remove the virtual environment and everything built
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV2) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

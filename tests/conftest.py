@@ -30,6 +30,7 @@ for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
 @pytest.fixture(scope="module")
 def spark() -> Any:
     """A session on two cores that tries a task four times; a new one if the last was lost."""
+    pytest.importorskip("pyspark")  # the environment of DuckDB 2.0 has no Spark
     from lakeport.spark import session
 
     # Workers inherit it, and import the tasks of the tests by name.

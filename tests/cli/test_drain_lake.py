@@ -12,8 +12,8 @@ import pytest
 import lakeport
 from lakeport.errors import UnavailableError
 from tests.cli.processes import serving
-from tests.waiting import TIMEOUT_SECONDS
 from tests.real_lakes import LakeMaker
+from tests.waiting import TIMEOUT_SECONDS
 
 NUMBERS = pa.schema([("x", pa.int64())])
 

@@ -130,7 +130,7 @@ class SameAsDuckDB(RuleBasedStateMachine):
     def rows_are_the_same(self) -> None:
         if not hasattr(self, "duck"):
             return
-        expected = self.duck.execute("SELECT * FROM t").to_arrow_table()
+        expected = self.duck.sql("SELECT * FROM t").to_arrow_table()
         assert set(expected.column_names) == {*self.table.arrow_schema().names} - {"rowid"}
         mine = read(self.table)
         assert _by_key(mine) == _by_key(expected.to_pylist())

@@ -44,6 +44,7 @@ ROWS = pa.table(
         ("s.f * 2", [2, 4, None]),
         ('"select" % 2', [1, 0, 1]),
         ("list_transform(l, lambda x: x + a)", [[2], [4, 5], None]),
+        ("list_transform(l, x -> x + a)", [[2], [4, 5], None]),
         ("nullif(a, 1)", [None, 2, None]),
         ("a > 1 -- a remark", [False, True, None]),
         ("42", [42, 42, 42]),

@@ -78,9 +78,7 @@ def _bytes(literal: str, column: Column) -> bytes | None:
 
 
 def _array(sql: str) -> pa.Array:
-    return kernel.whole(
-        kernel.connection().execute(f"SELECT {sql} AS v").to_arrow_table().column(0)
-    )
+    return kernel.whole(kernel.connection().sql(f"SELECT {sql} AS v").to_arrow_table().column(0))
 
 
 def _value(sql: str) -> pa.Scalar:

@@ -105,6 +105,10 @@ def views_of(rows: Mapping[str, list[Row]]) -> list[View]:
     """The views among the rows of a lookup, by schema and name."""
     tags = _tags(rows)
     names = {row["schema_id"]: row["schema_name"] for row in rows["schema"]}
+    column_comments: dict[int, dict[str, str]] = defaultdict(dict)
+    for row in rows["view_column_tag"]:
+        if row["key"] == "comment" and row["value"] is not None:
+            column_comments[row["view_id"]][row["column_name"]] = row["value"]
     found = [
         View(
             id=row["view_id"],
@@ -115,6 +119,7 @@ def views_of(rows: Mapping[str, list[Row]]) -> list[View]:
             sql=row["sql"],
             column_aliases=_aliases(row["column_aliases"]),
             comment=tags[row["view_id"]].get("comment"),
+            column_comments=column_comments.get(row["view_id"], {}),
             tags=tags[row["view_id"]],
         )
         for row in rows["view"]

@@ -27,6 +27,7 @@ from lakeport.errors import (
     InvalidInputError,
     NotFoundError,
     UnavailableError,
+    UnsupportedError,
 )
 
 __all__ = ["Database"]
@@ -43,6 +44,8 @@ _LOCKED = (
     "database is locked",
     "different configuration",
 )
+# A storage version, and the id of a type (33 is TIMESTAMPTZ_NS), that this DuckDB does not have.
+_WRITTEN_BY_NEWER = ("database file with version number", 'for enum "LogicalTypeId"')
 
 
 class Database:
@@ -106,7 +109,7 @@ class Database:
         """Run SQL on a DuckDB file; Python objects would lose nanoseconds and months."""
         raw: Any = connection.connection.dbapi_connection
         raw.execute("SET arrow_lossless_conversion = true")
-        return raw.execute(statement).to_arrow_table()
+        return raw.sql(statement).to_arrow_table()
 
     def dispose(self) -> None:
         """Close every connection."""
@@ -127,7 +130,19 @@ class Database:
             return UnavailableError(
                 f"the catalog database {self.location} cannot be reached: {first}"
             )
+        if self.kind == "duckdb" and any(sign in message for sign in _WRITTEN_BY_NEWER):
+            return UnsupportedError(_needs_newer_duckdb(str(self.location)))
         return InvalidInputError(f"the catalog database {self.location} cannot be read: {first}")
+
+
+def _needs_newer_duckdb(location: str) -> str:
+    import duckdb
+
+    return (
+        f"the catalog database {location} needs a newer DuckDB than {duckdb.__version__}, which is "
+        "installed here: its storage format, or a type in it such as TIMESTAMPTZ_NS, is one of "
+        "DuckDB 2.0. Install duckdb>=2"
+    )
 
 
 def _schema(location: Location, metadata_schema: str | None) -> str | None:

@@ -226,6 +226,7 @@ def family_of(type: LogicalType) -> str | None:
         return "moment"
     return {
         "TIMESTAMP WITH TIME ZONE": "instant",
+        "TIMESTAMPTZ_NS": "instant",
         "BOOLEAN": "boolean",
         "VARCHAR": "text",
         "UUID": "uuid",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +23,14 @@ __all__ = [
     "Target",
     "cast",
     "connection",
+    "has_zoned_nanoseconds",
     "literal",
     "rebuild_list",
     "rebuild_map",
     "rebuild_struct",
     "retype",
     "shown",
+    "sql_type",
     "whole",
 ]
 
@@ -58,6 +61,22 @@ def connection() -> Any:
     return found
 
 
+@cache
+def has_zoned_nanoseconds() -> bool:
+    """Return whether DuckDB has the type TIMESTAMPTZ_NS: 2.0 and newer have it, 1.5 does not."""
+    sql = "SELECT count(*) FROM duckdb_types() WHERE lower(type_name) = 'timestamptz_ns'"
+    return bool(connection().execute(sql).fetchall()[0][0])
+
+
+def sql_type(column: Column) -> str:
+    """Return the type that holds the column's values in this DuckDB.
+
+    In DuckDB 1.5 an instant in nanoseconds is a TIMESTAMP_NS in UTC, with the same numbers.
+    """
+    name = duckdb_type(column)
+    return name if has_zoned_nanoseconds() else name.replace("TIMESTAMPTZ_NS", "TIMESTAMP_NS")
+
+
 def cast(array: pa.Array, column: Column) -> pa.Array:
     """Cast an array to a column's type as DuckDB does."""
     import duckdb
@@ -80,7 +99,7 @@ def _cast_sql(sql: str, column: Column) -> str:
         return _variant_as_json(f"CAST({sql} AS VARIANT)")
     if column.type == "geometry":
         return f"CAST({sql} AS GEOMETRY)"
-    return f"CAST({sql} AS {duckdb_type(column)})"
+    return f"CAST({sql} AS {sql_type(column)})"
 
 
 def _variant_as_json(sql: str) -> str:

@@ -196,6 +196,8 @@ class View:
     """The stored text; `{DUCKLAKE_CATALOG}` stands for the name the lake is attached under."""
     column_aliases: tuple[str, ...] = ()
     comment: str | None = None
+    column_comments: Mapping[str, str] = field(default_factory=dict)
+    """By the names that the SELECT gives its columns, before `column_aliases` rename them."""
     tags: Mapping[str, str | None] = field(default_factory=dict)
 
     def select(self, catalog: str) -> str:

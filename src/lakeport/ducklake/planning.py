@@ -194,7 +194,7 @@ class Planner:
         given = filter if isinstance(filter, Filter) else Filter.of(filter)
         for name in given.columns:
             self._resolve(name)
-        return bind(given, arrow_schema(self.state.columns))
+        return bind(given, arrow_schema(self.state.columns), zoned_nanoseconds=True)
 
     def _resolve(self, name: str) -> Column | str:
         """A column of the table, or else a virtual column."""

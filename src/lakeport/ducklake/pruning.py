@@ -252,4 +252,8 @@ def _literal(constant: Expression, target: Target) -> str | None:
         return None
     if family_of(constant.type) != family(target.column.type):
         return None
-    return DuckDBEncoder().encode_expression(constant)
+    # A client without TIMESTAMPTZ_NS compares microseconds: bounds in nanoseconds prove nothing.
+    if target.column.type == "timestamptz_ns" and constant.type.id != "TIMESTAMPTZ_NS":
+        return None
+    zoned_nanoseconds = kernel.has_zoned_nanoseconds()
+    return DuckDBEncoder(zoned_nanoseconds=zoned_nanoseconds).encode_expression(constant)

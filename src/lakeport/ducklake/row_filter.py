@@ -11,7 +11,15 @@ import pyarrow.compute as pc
 
 from lakeport.ducklake import kernel
 from lakeport.errors import InvalidArgumentError, UnsupportedError
-from lakeport.filters import ArrowEncoder, DuckDBEncoder, Expression, Filter, Unsupported, walk
+from lakeport.filters import (
+    ArrowEncoder,
+    ColumnRef,
+    DuckDBEncoder,
+    Expression,
+    Filter,
+    Unsupported,
+    walk,
+)
 
 __all__ = ["RowFilter", "row_filter"]
 
@@ -26,6 +34,7 @@ def row_filter(filter: Filter, schema: pa.Schema, *, exact: bool) -> RowFilter:
     `exact`, DuckDB evaluates those; a part that neither can is an `UnsupportedError`.
     """
     encoder = ArrowEncoder(schema, in_memory=True)
+    truncated = _truncated_columns(schema)
     if not exact:
         return _by_arrow(encoder.encode(filter))
     quick, slow = [], []
@@ -34,7 +43,7 @@ def row_filter(filter: Filter, schema: pa.Schema, *, exact: bool) -> RowFilter:
         if expression is not None:
             quick.append(expression)
         else:
-            slow.append(_sql(conjunct))
+            slow.append(_sql(conjunct, truncated))
     by_arrow = _by_arrow(reduce(pc.Expression.__and__, quick) if quick else None)
     if not slow:
         return by_arrow
@@ -75,8 +84,32 @@ def _by_duckdb(condition: str) -> RowFilter:
     return apply
 
 
-def _sql(conjunct: Expression) -> str:
-    sql = DuckDBEncoder().encode_expression(conjunct)
+def _truncated_columns(schema: pa.Schema) -> frozenset[str]:
+    """Return the columns whose values DuckDB cannot take from Arrow as they are.
+
+    DuckDB 1.5 has no TIMESTAMPTZ_NS and drops the nanoseconds of an instant; 2.0 keeps them.
+    """
+    if kernel.has_zoned_nanoseconds():
+        return frozenset()
+    return frozenset(field.name for field in schema if _is_truncated(field.type))
+
+
+def _is_truncated(type: pa.DataType) -> bool:
+    if pa.types.is_timestamp(type):
+        return type.unit == "ns" and type.tz is not None
+    return any(_is_truncated(type.field(index).type) for index in range(type.num_fields))
+
+
+def _sql(conjunct: Expression, truncated: frozenset[str]) -> str:
+    for node in walk(conjunct):
+        if isinstance(node, ColumnRef) and node.name in truncated:
+            raise UnsupportedError(
+                f"the filter on column {node.name!r}, a timestamptz_ns, needs DuckDB 2.0 or newer: "
+                "DuckDB 1.5 compares only the microseconds of such values. Comparisons of the "
+                "column with constants work with every version"
+            )
+    zoned_nanoseconds = kernel.has_zoned_nanoseconds()
+    sql = DuckDBEncoder(zoned_nanoseconds=zoned_nanoseconds).encode_expression(conjunct)
     if sql is None:
         reasons = [node.reason for node in walk(conjunct) if isinstance(node, Unsupported)]
         what = f": {', '.join(reasons)}" if reasons else ""

@@ -20,6 +20,7 @@ from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.paths import is_local, local_path
 from lakeport.ducklake.row_groups import matching_row_groups
 from lakeport.errors import CorruptLakeError, UnavailableError
+from lakeport.filters.types import quote_string
 
 __all__ = ["Choice", "Source", "open_source"]
 
@@ -184,12 +185,10 @@ class _DuckDBSource:
                 self._copy_here(storage)
             self._duck.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
             with _readable(path, duckdb.Error):
-                described = self._select(["*"]).description
+                types = self._select(["*"]).types
                 self._expressions = [
                     kernel.shown(field.name, type, targets.get(position))
-                    for position, (field, (_, type, *_)) in enumerate(
-                        zip(schema, described, strict=True)
-                    )
+                    for position, (field, type) in enumerate(zip(schema, types, strict=True))
                 ]
                 delivered = self._select(self._expressions, "LIMIT 0").to_arrow_table()
         except BaseException:
@@ -230,12 +229,15 @@ class _DuckDBSource:
     def _select(self, expressions: Sequence[str], rest: str = "") -> Any:
         # The folders of a path are no columns, and a file name is no pattern.
         options = "hive_partitioning = false"
-        parameters = ["".join(f"[{c}]" if c in "*?[" else c for c in self._path)]
+        path = "".join(f"[{c}]" if c in "*?[" else c for c in self._path)
         if self._key is not None:
-            options += ", encryption_config = {footer_key_value: from_base64($2)}"
-            parameters.append(self._key)
-        source = f"read_parquet($1, {options}) {rest}"
-        return self._duck.execute(f"SELECT {', '.join(expressions)} FROM {source}", parameters)  # noqa: S608
+            # A variable keeps the key out of the text, which errors may repeat.
+            self._duck.execute("SET VARIABLE footer_key = ?", [self._key])
+            key = "from_base64(getvariable('footer_key'))"
+            options += f", encryption_config = {{footer_key_value: {key}}}"
+        source = f"read_parquet({quote_string(path)}, {options}) {rest}"
+        # Without parameters: DuckDB 1.5 computes all rows of a relation with parameters at once.
+        return self._duck.sql(f"SELECT {', '.join(expressions)} FROM {source}")  # noqa: S608
 
     def close(self) -> None:
         self._duck.close()

@@ -6,7 +6,6 @@ express becomes `Unsupported`, which keeps more rows, never fewer.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -36,6 +35,14 @@ from lakeport.filters import (
     Unsupported,
     lit,
 )
+from lakeport.filters.duckdb_syntax import (
+    SqlSyntaxError,
+    cast_target,
+    constant_value,
+    expression_sql,
+    function_arguments,
+    parse_sql,
+)
 
 __all__ = ["parse_sql_filter"]
 
@@ -61,11 +68,11 @@ def parse_sql_filter(text: str, columns: Sequence[Column]) -> Filter:
     """The condition of a WHERE clause over a table with these columns."""
     # Only parsed, never run: the statement is read back as a syntax tree.
     statement = f"SELECT * FROM t WHERE {text}"  # noqa: S608
-    document = json.loads(_scalar("SELECT json_serialize_sql(?)", statement))
-    if document.get("error"):
-        raise InvalidArgumentError(f"the filter is not SQL: {document.get('error_message')}")
-    statements = document["statements"]
-    node = statements[0]["node"]
+    try:
+        statements = parse_sql(kernel.connection(), statement)
+    except SqlSyntaxError as error:
+        raise InvalidArgumentError(f"the filter is not SQL: {error}") from None
+    node = statements[0]
     more = ("modifiers", "group_expressions", "having", "qualify", "sample")
     plain = node["type"] == "SELECT_NODE" and not any(node[clause] for clause in more)
     if len(statements) != 1 or not plain or node["where_clause"] is None:
@@ -106,8 +113,8 @@ class _Translator:
                 probe, lower, upper = self._compared([node["input"], node["lower"], node["upper"]])
                 return Between(probe, lower, upper)
             case "CAST":
-                type = LogicalType.parse(node["cast_type"])
-                return Cast(self.expression(node["child"]), type, bool(node["try_cast"]))
+                child = self.expression(node["child"])
+                return Cast(child, cast_target(node), bool(node["try_cast"]))
             case "CASE":
                 branches = [
                     CaseBranch(
@@ -136,8 +143,8 @@ class _Translator:
             return self._all(nodes)
         column = found[0]
         return tuple(
-            _value_of(column, node["value"]["value"])
-            if _is_text(node) and column.type != "varchar"
+            _value_of(column, text)
+            if isinstance(text := constant_value(node), str) and column.type != "varchar"
             else self.expression(node)
             for node in nodes
         )
@@ -149,7 +156,7 @@ class _Translator:
         if node.get("distinct") or node.get("filter") or node["order_bys"]["orders"]:
             return Unsupported(f"function {name} with more than arguments")
         type = _BOOLEAN if name in _PREDICATES else _UNKNOWN
-        return FunctionCall(name, self._all(node["children"]), type, is_operator)
+        return FunctionCall(name, self._all(function_arguments(node)), type, is_operator)
 
     def _operator(self, kind: str, nodes: Sequence[Mapping[str, Any]]) -> Expression:
         if kind == "OPERATOR_NOT":
@@ -187,12 +194,6 @@ def _named(node: Mapping[str, Any]) -> bool:
     return bool(node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1)
 
 
-def _is_text(node: Mapping[str, Any]) -> bool:
-    """Whether a node is a quoted constant, which in SQL has no type of its own yet."""
-    value = node.get("value") if node["class"] == "CONSTANT" else None
-    return value is not None and not value["is_null"] and value["type"]["id"] == "VARCHAR"
-
-
 def _value_of(column: Column, text: str) -> Expression:
     try:
         return lit(kernel.literal(text, column)[0])
@@ -221,14 +222,13 @@ def _constant(node: Mapping[str, Any]) -> Expression:
     """A value that DuckDB computes from the syntax tree itself, written back as SQL."""
     import duckdb
 
-    value = node.get("value") if node["class"] == "CONSTANT" else None
-    if value is not None and value["type"]["id"] == "DOUBLE" and not value["is_null"]:
-        return lit(float(value["value"]))  # written back as SQL it would be a decimal
-    template = json.loads(_scalar("SELECT json_serialize_sql(?)", "SELECT 1"))
-    template["statements"][0]["node"]["select_list"] = [node]
+    duck = kernel.connection()
+    value = constant_value(node)
+    if isinstance(value, float):
+        return lit(value)  # written back as SQL it would be a decimal
     try:
-        sql = _scalar("SELECT json_deserialize_sql(?)", json.dumps(template))
-        return lit(kernel.connection().execute(sql).to_arrow_table().column(0)[0])
+        sql = f"SELECT {expression_sql(duck, node)}"
+        return lit(duck.sql(sql).to_arrow_table().column(0)[0])
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise InvalidArgumentError(
@@ -236,7 +236,3 @@ def _constant(node: Mapping[str, Any]) -> Expression:
         ) from None
     except UnsupportedError as error:
         return Unsupported(str(error))
-
-
-def _scalar(sql: str, parameter: str) -> str:
-    return str(kernel.connection().execute(sql, [parameter]).fetchone()[0])

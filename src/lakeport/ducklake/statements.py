@@ -105,6 +105,7 @@ def add_names(bundle: Bundle, t: CatalogTables, at: ColumnElement[int]) -> None:
         ("table", ("table_id", "schema_id", "table_name", "table_uuid")),
         ("view", _VIEW),
         ("tag", ("object_id", "key", "value")),
+        ("view_column_tag", ("view_id", "column_name", "key", "value")),
     ):
         source = t[kind]
         bundle.add(kind, source, columns, t.visible(source, at))

@@ -74,6 +74,13 @@ TABLES: Final[Mapping[str, Mapping[str, Any]]] = {
         "key": TEXT,
         "value": TEXT,
     },
+    "view_column_tag": {
+        "view_id": NUMBER,
+        "column_name": TEXT,
+        **_VALIDITY,
+        "key": TEXT,
+        "value": TEXT,
+    },
     "data_file": {
         "data_file_id": NUMBER,
         "table_id": NUMBER,

@@ -218,6 +218,7 @@ _PLAIN: Final[dict[str, pa.DataType]] = {
     "TIMESTAMP": pa.timestamp("us"),
     "TIMESTAMP_NS": pa.timestamp("ns"),
     "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", tz="UTC"),
+    "TIMESTAMPTZ_NS": pa.timestamp("ns", tz="UTC"),
     "INTERVAL": pa.month_day_nano_interval(),
     "NULL": pa.null(),
 }

@@ -17,7 +17,7 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from lakeport.filters.expressions import Constant
-from lakeport.filters.temporal import TIMESTAMP_UNITS
+from lakeport.filters.temporal import TIMESTAMP_UNITS, ZONED_TIMESTAMPS
 from lakeport.filters.types import LogicalType
 from lakeport.filters.values import INTEGER_RANGES, is_infinite
 
@@ -103,10 +103,9 @@ def _measure(constant: Constant) -> tuple[str, Fraction] | None:
 def _logical_unit(type: LogicalType) -> tuple[str, Fraction] | None:
     if type.id == "DECIMAL" or type.id in INTEGER_RANGES:
         return "number", Fraction(10 ** (type.scale or 0) if type.id == "DECIMAL" else 1)
-    if type.id == "TIMESTAMP WITH TIME ZONE":
-        return "instant", Fraction(10**6)
     if type.id in TIMESTAMP_UNITS:
-        return "moment", Fraction(TIMESTAMP_UNITS[type.id])
+        dimension = "instant" if type.id in ZONED_TIMESTAMPS else "moment"
+        return dimension, Fraction(TIMESTAMP_UNITS[type.id])
     return _UNITS.get(type.id)
 
 

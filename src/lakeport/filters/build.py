@@ -41,7 +41,7 @@ from lakeport.filters.expressions import (
 )
 from lakeport.filters.literals import lit
 from lakeport.filters.types import BOOLEAN, UNKNOWN, VARCHAR, LogicalType
-from lakeport.filters.values import INTEGER_RANGES, to_float32
+from lakeport.filters.values import INTEGER_RANGES, is_infinite, to_float32
 from lakeport.filters.visitor import Visitor
 
 __all__ = ["Term", "bind", "col"]
@@ -52,12 +52,14 @@ def col(name: str, type: LogicalType | None = None) -> Term:
     return Term(ColumnRef(name, type or UNKNOWN))
 
 
-def bind(filter: Filter, schema: pa.Schema) -> Filter:
+def bind(filter: Filter, schema: pa.Schema, *, zoned_nanoseconds: bool = False) -> Filter:
     """Give columns without a type the one of the schema, and constants the type of their column.
 
-    A constant keeps its own type if the column's cannot hold its value exactly.
+    A constant keeps its own type if the column's cannot hold its value exactly. DuckDB 1.5 reads
+    timestamps with a zone in microseconds, whatever their unit in Arrow; `zoned_nanoseconds` gives
+    columns in nanoseconds the type TIMESTAMPTZ_NS instead, as DuckDB 2.0 does.
     """
-    binder = _Binder(schema)
+    binder = _Binder(schema, zoned_nanoseconds=zoned_nanoseconds)
     return Filter(tuple(binder.visit(conjunct) for conjunct in filter.conjuncts))
 
 
@@ -196,14 +198,18 @@ class Term:
 class _Binder(Visitor[Expression]):
     """Rebuilds a tree with the types of a schema."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, zoned_nanoseconds: bool) -> None:
         self._schema = schema
+        self._zoned_nanoseconds = zoned_nanoseconds
 
     def visit_column_ref(self, expression: ColumnRef) -> Expression:
         index = self._schema.get_field_index(expression.name)
         if expression.type != UNKNOWN or index < 0:
             return expression
-        return ColumnRef(expression.name, from_arrow_type(self._schema.field(index).type))
+        type = self._schema.field(index).type
+        if self._zoned_nanoseconds and type == pa.timestamp("ns", "UTC"):
+            return ColumnRef(expression.name, _ZONED_NANOSECONDS)
+        return ColumnRef(expression.name, from_arrow_type(type))
 
     def visit_constant(self, expression: Constant) -> Expression:
         return expression
@@ -268,6 +274,8 @@ def _coerced(constant: Constant, type: LogicalType) -> Constant:
         return constant
     if value is None:
         return Constant(None, type)
+    if type == _ZONED_NANOSECONDS:
+        return _in_nanoseconds(constant)
     try:
         return lit(_converted(value, type), type) if isinstance(value, _NUMBERS) else constant
     except UnsupportedError:
@@ -275,6 +283,17 @@ def _coerced(constant: Constant, type: LogicalType) -> Constant:
 
 
 _NUMBERS = (int, float, Decimal)
+_ZONED_NANOSECONDS = LogicalType("TIMESTAMPTZ_NS")
+
+
+def _in_nanoseconds(constant: Constant) -> Constant:
+    if constant.type.id != "TIMESTAMP WITH TIME ZONE":
+        return constant
+    infinite = is_infinite(constant.value, constant.type)
+    try:
+        return lit(constant.value * (1 if infinite else 1000), _ZONED_NANOSECONDS)
+    except UnsupportedError:
+        return constant  # before 1677 or after 2262
 
 
 def _converted(value: Any, type: LogicalType) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakeport.filters.temporal import TIMESTAMP_UNITS
+from lakeport.filters.temporal import TIMESTAMP_UNITS, ZONED_TIMESTAMPS
 from lakeport.filters.types import LogicalType
 from lakeport.filters.values import INTEGER_RANGES
 
@@ -71,7 +71,10 @@ def _whole_range(type: LogicalType) -> tuple[int, int]:
 
 
 def _is_finer_moment(source: LogicalType, target: LogicalType) -> bool:
-    if "ZONE" in source.id or "ZONE" in target.id or target.id not in TIMESTAMP_UNITS:
+    if (source.id, target.id) == ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"):
+        return True
+    zoned = source.id in ZONED_TIMESTAMPS or target.id in ZONED_TIMESTAMPS
+    if zoned or target.id not in TIMESTAMP_UNITS:
         return False
     if source.id == "DATE":
         return True

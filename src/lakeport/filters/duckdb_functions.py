@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from lakeport.filters.expressions import Constant, FunctionCall, type_of
+from lakeport.filters.temporal import ZONED_TIMESTAMPS
 from lakeport.filters.types import LogicalType
 
 __all__ = ["BINARY_OPERATORS", "UNARY_OPERATORS", "depends_on_zone", "is_pushable", "never_fails"]
@@ -59,7 +60,7 @@ _MAY_FAIL: Final = frozenset(
     }
 )  # fmt: skip
 
-_ZONED: Final = frozenset({"TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"})
+_ZONED: Final = ZONED_TIMESTAMPS | {"TIME WITH TIME ZONE"}
 
 _ZONE_FREE: Final = frozenset(
     {

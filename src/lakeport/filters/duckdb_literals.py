@@ -117,11 +117,12 @@ def _time_with_zone(packed: int, type: LogicalType) -> str | None:
 
 def _timestamp(value: int, type: LogicalType) -> str | None:
     if is_infinite(value, type):
-        return _cast("infinity" if value > 0 else "-infinity", type)
+        infinity = quote_string("infinity" if value > 0 else "-infinity")
+        return f"CAST({infinity} AS {type.id})"
     text = timestamp_text(value, per_second=TIMESTAMP_UNITS[type.id])
     match type.id:
-        case "TIMESTAMP WITH TIME ZONE":
-            return None if text is None else _cast(f"{text}+00", type)
+        case "TIMESTAMP WITH TIME ZONE" | "TIMESTAMPTZ_NS":
+            return None if text is None else f"CAST({quote_string(f'{text}+00')} AS {type.id})"
         case "TIMESTAMP" if text is None:
             return f"make_timestamp({value})"
         case _:

@@ -68,8 +68,22 @@ class DuckDBEncoder(SqlEncoder):
 
     ``column_mapping`` renames columns. ``column_expressions`` replaces columns by SQL, which is
     taken as it is. ``columns``, if given, are the only ones that exist: predicates on others are
-    dropped.
+    dropped. ``zoned_nanoseconds`` promises a DuckDB that has the type TIMESTAMPTZ_NS, 2.0 or newer;
+    without it, predicates with constants of that type are dropped.
     """
+
+    def __init__(
+        self,
+        *,
+        column_mapping: Mapping[str, str] | None = None,
+        column_expressions: Mapping[str, str] | None = None,
+        columns: Collection[str] | None = None,
+        zoned_nanoseconds: bool = False,
+    ) -> None:
+        super().__init__(
+            column_mapping=column_mapping, column_expressions=column_expressions, columns=columns
+        )
+        self._zoned_nanoseconds = zoned_nanoseconds
 
     def quoted(self, name: str) -> str | None:
         """A name that cannot leave its place."""
@@ -81,6 +95,8 @@ class DuckDBEncoder(SqlEncoder):
 
     def visit_constant(self, expression: Constant) -> str | None:
         """A typed literal."""
+        if expression.type.id == "TIMESTAMPTZ_NS" and not self._zoned_nanoseconds:
+            return None
         return duckdb_literal(expression)
 
     def visit_comparison(self, expression: Comparison) -> str | None:

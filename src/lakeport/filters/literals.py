@@ -127,8 +127,19 @@ def _decimal_type(value: Decimal) -> LogicalType:
 def _from_scalar(scalar: pa.Scalar, type: LogicalType | None) -> Constant:
     logical = type or from_arrow_type(scalar.type)
     value = _scalar_value(scalar)
+    if _has_zoned_nanoseconds(scalar):
+        if type is None and value % 1000:
+            logical = LogicalType("TIMESTAMPTZ_NS")
+        if logical.id != "TIMESTAMPTZ_NS":
+            value //= 1000
     encode_value(value, logical)
     return Constant(value, logical)
+
+
+def _has_zoned_nanoseconds(scalar: pa.Scalar) -> bool:
+    kind = scalar.type
+    zoned = pa.types.is_timestamp(kind) and kind.tz is not None and kind.unit == "ns"
+    return zoned and bool(scalar.is_valid)
 
 
 def _scalar_value(scalar: pa.Scalar) -> Any:
@@ -140,6 +151,8 @@ def _scalar_value(scalar: pa.Scalar) -> Any:
         return scalar.value // 86_400_000
     if pa.types.is_time32(scalar.type):
         return scalar.value * (10**6 if scalar.type.unit == "s" else 10**3)
+    if _has_zoned_nanoseconds(scalar):
+        return scalar.value
     if pa.types.is_timestamp(scalar.type) and scalar.type.tz is not None:
         return scalar.cast(pa.timestamp("us", tz="UTC")).value
     if (

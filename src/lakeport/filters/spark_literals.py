@@ -115,7 +115,7 @@ def _float_text(value: float) -> str:
 
 
 def _moment(value: Any, type: LogicalType) -> str | None:
-    if is_infinite(value, type):
+    if is_infinite(value, type) or type.id == "TIMESTAMPTZ_NS":
         return None
     if type.id == "DATE":
         text = date_text(value)

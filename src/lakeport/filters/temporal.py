@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-__all__ = ["TIMESTAMP_UNITS", "date_text", "time_text", "timestamp_text"]
+__all__ = ["TIMESTAMP_UNITS", "ZONED_TIMESTAMPS", "date_text", "time_text", "timestamp_text"]
 
 TIMESTAMP_UNITS: Final = {
     "TIMESTAMP_S": 1,
@@ -13,8 +13,12 @@ TIMESTAMP_UNITS: Final = {
     "TIMESTAMP": 10**6,
     "TIMESTAMP WITH TIME ZONE": 10**6,
     "TIMESTAMP_NS": 10**9,
+    "TIMESTAMPTZ_NS": 10**9,
 }
 """How many units of each timestamp type make a second."""
+
+ZONED_TIMESTAMPS: Final = frozenset({"TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"})
+"""Timestamps that are instants. DuckDB has TIMESTAMPTZ_NS since 2.0."""
 
 _EPOCH: Final = dt.date(1970, 1, 1).toordinal()
 _SECONDS_PER_DAY: Final = 86_400

@@ -13,7 +13,8 @@
 | DATE | ``int``, days since 1970-01-01 |
 | TIME, TIME_NS | ``int``, microseconds or nanoseconds since midnight |
 | TIME WITH TIME ZONE | ``int``, packed: ``micros << 24 | 57599 - offset in seconds`` |
-| TIMESTAMP_S, _MS, TIMESTAMP, _NS, TIMESTAMP WITH TIME ZONE | ``int``, units since the epoch |
+| TIMESTAMP_S, _MS, TIMESTAMP, _NS | ``int``, units since the epoch |
+| TIMESTAMP WITH TIME ZONE, TIMESTAMPTZ_NS | ``int``, units since the epoch |
 | INTERVAL | ``Interval`` |
 | ENUM | ``str``, the label |
 | LIST, ARRAY, STRUCT | ``tuple`` of values, in order |
@@ -84,6 +85,7 @@ STORED_AS_INTEGER: Final[Mapping[str, tuple[int, int]]] = {
     "TIMESTAMP": INTEGER_RANGES["BIGINT"],
     "TIMESTAMP_NS": INTEGER_RANGES["BIGINT"],
     "TIMESTAMP WITH TIME ZONE": INTEGER_RANGES["BIGINT"],
+    "TIMESTAMPTZ_NS": INTEGER_RANGES["BIGINT"],
 }
 
 _WIDE_IDS: Final = frozenset({"HUGEINT", "UHUGEINT"})

@@ -26,7 +26,7 @@ from lakeport.ducklake.inlined import InlinedRows
 from lakeport.ducklake.planning import Planner
 from lakeport.ducklake.queries import Row
 from lakeport.ducklake.text import ascii_lower
-from lakeport.ducklake.types import arrow_type, duckdb_type
+from lakeport.ducklake.types import arrow_type
 from lakeport.errors import NotFoundError
 from lakeport.filters import Filter
 from lakeport.lakehouse.access import LakeAccess
@@ -175,7 +175,7 @@ def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
             "nan": pa.array([file[f"s{column.id}_contains_nan"] for file in files], pa.int64()),
         }
     )
-    type = duckdb_type(column)
+    type = kernel.sql_type(column)
     low, high = f"TRY_CAST(low AS {type})", f"TRY_CAST(high AS {type})"
     high_is_known = "true"
     if column.type in _FLOATS:  # NaN is the greatest value, and outside of the bounds

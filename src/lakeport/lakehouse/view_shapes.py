@@ -59,7 +59,12 @@ def _published(columns: Sequence[Column]) -> pa.Schema:
     from lakeport.spark.frame_columns import arrow_schema, frame_columns
     from lakeport.spark.values import spark_schema
 
-    return arrow_schema(frame_columns(spark_schema(columns)))
+    schema = arrow_schema(frame_columns(spark_schema(columns)))
+    fields = [
+        field.with_metadata({"comment": column.comment}) if column.comment else field
+        for field, column in zip(schema, columns, strict=True)
+    ]
+    return pa.schema(fields, metadata=schema.metadata)
 
 
 def reads_of(view: View, contents: Contents) -> dict[Key, TableSummary | View]:

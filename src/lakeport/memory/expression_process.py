@@ -88,6 +88,9 @@ def open_database() -> Any:
     database = duckdb.connect(":memory:", config=dict(_CONFIG))
     database.execute("SET arrow_lossless_conversion = true")
     database.execute("SET TimeZone = 'UTC'")
+    # Clients of DuckDB 1.5 send lambdas with an arrow, which DuckDB 2.0 refuses by default.
+    with suppress(duckdb.CatalogException):
+        database.execute("SET GLOBAL lambda_syntax = 'ENABLE_SINGLE_ARROW'")
     database.execute("SET lock_configuration = true")
     return database
 

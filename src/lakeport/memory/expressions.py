@@ -9,7 +9,6 @@ its own, see `expression_process`.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +20,13 @@ import pyarrow as pa
 
 from lakeport.catalog.schemas import no_rows
 from lakeport.errors import InvalidArgumentError, InvalidInputError
+from lakeport.filters.duckdb_syntax import (
+    SqlSyntaxError,
+    constant_value,
+    expression_sql,
+    function_arguments,
+    parse_sql,
+)
 from lakeport.memory.chunks import arrays_of
 from lakeport.memory.expression_process import evaluate_apart, open_database
 
@@ -40,6 +46,7 @@ _CLASSES = frozenset(
         "FUNCTION",
         "LAMBDA",
         "OPERATOR",
+        "TYPE",
     }
 )
 # They answer from the connection, not from their arguments.
@@ -138,7 +145,7 @@ def _run(sql: str, rows: pa.Table) -> pa.Array:
     try:
         with _cursor() as cursor:
             cursor.register("rows", rows)
-            column = cursor.execute(sql).to_arrow_table().column(0)
+            column = cursor.sql(sql).to_arrow_table().column(0)
     except duckdb.Error as error:
         raise InvalidInputError(str(error).partition("\n")[0]) from None
     return arrays_of(column)
@@ -191,17 +198,15 @@ def _parsed(text: str) -> dict[str, Any]:
     """The expression, as DuckDB writes trees."""
     if len(text) > _MAX_LENGTH:
         raise InvalidArgumentError(f"an SQL expression of {len(text)} characters is too long")
-    with _cursor() as cursor:
-        (packed,) = cursor.execute("SELECT json_serialize_sql(?)", [f"SELECT {text}"]).fetchone()
     try:
-        parsed = json.loads(packed)
+        with _cursor() as cursor:
+            statements = parse_sql(cursor, f"SELECT {text}")
     except RecursionError:
         raise InvalidArgumentError("the SQL expression is nested too deeply") from None
-    if parsed.get("error"):
-        reason = str(parsed.get("error_message", "")).partition("\n")[0]
-        raise InvalidArgumentError(f"{text[:200]!r} is not an SQL expression: {reason}")
-    statements = parsed["statements"]
-    node = statements[0]["node"]
+    except SqlSyntaxError as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidArgumentError(f"{text[:200]!r} is not an SQL expression: {reason}") from None
+    node = statements[0]
     if len(statements) != 1 or not _is_bare_select(node):
         raise InvalidArgumentError(f"{text[:200]!r} is not a single scalar expression")
     expression: dict[str, Any] = node["select_list"][0]
@@ -255,12 +260,12 @@ def _check(part: dict[str, Any], text: str) -> None:
 
 def _growth(part: dict[str, Any]) -> list[dict[str, Any]]:
     """The arguments that say how large the result is."""
-    arguments: list[dict[str, Any]] = part["children"]
+    arguments = function_arguments(part)
     return arguments if len(arguments) == 1 else arguments[1:]
 
 
 def _is_small(argument: dict[str, Any]) -> bool:
-    value = argument.get("value", {}).get("value") if argument["class"] == "CONSTANT" else None
+    value = constant_value(argument)
     if isinstance(value, str):
         # DuckDB makes a number of a text where the function takes one.
         with suppress(ValueError):
@@ -304,23 +309,5 @@ def _parts(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _text_of(expression: dict[str, Any]) -> str:
-    statement: dict[str, Any] = {
-        "node": {
-            "type": "SELECT_NODE",
-            "modifiers": [],
-            "cte_map": {"map": []},
-            "select_list": [expression],
-            "from_table": {"type": "EMPTY", "alias": "", "sample": None},
-            "where_clause": None,
-            "group_expressions": [],
-            "group_sets": [],
-            "aggregate_handling": "STANDARD_HANDLING",
-            "having": None,
-            "sample": None,
-            "qualify": None,
-        }
-    }
-    packed = json.dumps({"error": False, "statements": [statement]})
     with _cursor() as cursor:
-        (text,) = cursor.execute("SELECT json_deserialize_sql(?)", [packed]).fetchone()
-    return str(text).removeprefix("SELECT ")
+        return expression_sql(cursor, expression)

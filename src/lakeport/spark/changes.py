@@ -175,7 +175,7 @@ def _common_keys(spark: SparkSession, smaller: Scan, larger: Scan) -> pa.Table:
         connection.register("smaller", _keys(spark, smaller).read_all())
         connection.register("larger", _watched(_keys(spark, larger), failures))
         try:
-            return connection.execute(_JOIN).to_arrow_table()
+            return connection.sql(_JOIN).to_arrow_table()
         except duckdb.Error:
             # DuckDB makes one of its own of an error of the stream, traceback and all.
             if failures:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
 from lakeport.ducklake import Column, View
+from lakeport.ducklake.text import ascii_lower
 from lakeport.ducklake.types import duckdb_type, normalize
 from lakeport.errors import UnsupportedError
 from lakeport.spark.view_syntax import CATALOG
@@ -67,12 +69,24 @@ class ViewColumns:
                 f"CREATE VIEW {path} {aliases and f'({aliases})'} AS {view.select(CATALOG)}"
             )
             shown = self._database.sql(f"FROM {path}")
-            return tuple(
+            columns = [
                 _column(name, type) for name, type in zip(shown.columns, shown.types, strict=True)
-            )
+            ]
+            return tuple(self._commented(view, columns))
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0].replace(f"{CATALOG}.", "")
             raise UnsupportedError(f"DuckDB refuses the view: {reason}") from None
+
+    def _commented(self, view: View, columns: list[Column]) -> list[Column]:
+        """Add the comments, which the lake keeps by the names that the SELECT gives its columns."""
+        if not view.column_comments:
+            return columns
+        comments = {ascii_lower(name): text for name, text in view.column_comments.items()}
+        names = self._database.sql(view.select(CATALOG)).columns
+        return [
+            replace(column, comment=comments.get(ascii_lower(name)))
+            for column, name in zip(columns, names, strict=True)
+        ]
 
     def _add_schema(self, schema: str) -> None:
         path = f"{_quote(CATALOG)}.{_quote(schema)}"

@@ -100,7 +100,8 @@ class Predicate:
         renamed = Filter(tuple(_renamed(conjunct, names) for conjunct in filter.conjuncts))
         self.filter = bind(renamed, typed)
         """The filter in the table's spelling and types, as it is sent."""
-        self._evaluate = _evaluator(self.filter, typed) if self.filter else None
+        exact = bind(renamed, typed, zoned_nanoseconds=True)
+        self._evaluate = _evaluator(exact, typed) if self.filter else None
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -133,7 +134,9 @@ Evaluator: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
 
 
 def _evaluator(filter: Filter, schema: pa.Schema) -> Evaluator:
-    if importlib.util.find_spec("duckdb") is not None:
+    # DuckDB 1.5 drops the nanoseconds of instants; Arrow compares them as they are.
+    zoned_nanoseconds = any(field.type == pa.timestamp("ns", "UTC") for field in schema)
+    if importlib.util.find_spec("duckdb") is not None and not zoned_nanoseconds:
         return _duckdb_evaluator(filter)
     return _arrow_evaluator(filter, schema)
 
@@ -153,7 +156,7 @@ def _duckdb_evaluator(filter: Filter) -> Evaluator:
         # One thread keeps the order of the rows.
         query = f"SELECT coalesce(({condition}), false) AS passes FROM tested"  # noqa: S608
         try:
-            passes = connection.execute(query).to_arrow_table().column(0).combine_chunks()
+            passes = connection.sql(query).to_arrow_table().column(0).combine_chunks()
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0]
             raise InvalidInputError(f"the filter cannot be applied: {reason}") from None

@@ -1,0 +1,118 @@
+"""Filters of SQL text: every DuckDB that is allowed parses them to the same tree."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from lakeport.ducklake.model import Column
+from lakeport.ducklake.row_filter import row_filter
+from lakeport.ducklake.sql_filter import parse_sql_filter
+from lakeport.ducklake.types import arrow_schema
+from lakeport.errors import InvalidArgumentError, UnsupportedError
+from lakeport.filters import Cast, Comparison, LogicalType, bind, walk
+
+COLUMNS = [
+    Column(id=1, name="i", type="int32"),
+    Column(id=2, name="name", type="varchar"),
+    Column(id=3, name="d", type="date"),
+    Column(id=4, name="x", type="float64"),
+    Column(id=5, name="t", type="varchar"),
+]
+ROWS = """
+    SELECT * FROM (VALUES (1, 'alpha', DATE '2020-01-02', 1.5::DOUBLE, '7'),
+        (2, 'BETA', DATE '2021-03-04', -0.25, '8'), (3, 'a_b', NULL, 'nan', '9'),
+        (NULL, NULL, DATE '1999-12-31', NULL, NULL)) v(i, name, d, x, t)
+"""
+TEXTS = [
+    "i + 1 > 2",
+    "i * 2 - 1 = 5",
+    "CAST(t AS INTEGER) >= 8",
+    "TRY_CAST(name AS INTEGER) IS NULL",
+    "t::DECIMAL(5,2) = 8.00",
+    "CAST(i AS BIGINT) IN (1, 3)",
+    "lower(name) = 'beta'",
+    "name LIKE 'a%'",
+    "name NOT LIKE '%a'",
+    "name ILIKE 'ALPHA'",
+    r"name LIKE 'a\_b' ESCAPE '\'",
+    "starts_with(name, 'al')",
+    "length(name) > 3",
+    "d > DATE '2020-06-01'",
+    "d > '2020-06-01'",
+    "year(d) = 2021",
+    "x > 1e0",
+    "x < 1.75",
+    "x = 'nan'",
+    "i BETWEEN 2 AND 1 + 2",
+    "CASE WHEN i = 1 THEN x > 1 ELSE true END",
+    "coalesce(i, 0) = 0",
+    "NOT (i = 1 OR i IS NULL)",
+    "i",
+    "d = DATE '2020-01-01' + 1",
+    "name = 'al' || 'pha'",
+    "regexp_full_match(name, '[a-z]*')",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_keeps_the_rows_that_duckdb_keeps(text: str) -> None:
+    schema = arrow_schema(COLUMNS)
+    with duckdb.connect() as connection:
+        rows = connection.sql(ROWS).to_arrow_table().cast(schema)
+        wanted = [
+            row[0] for row in connection.sql(f"SELECT i FROM ({ROWS}) WHERE {text}").fetchall()
+        ]
+    passing = row_filter(bind(parse_sql_filter(text, COLUMNS), schema), schema, exact=True)
+
+    kept = passing(rows.combine_chunks().to_batches()[0])
+
+    assert kept.column("i").to_pylist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "type"),
+    [
+        ("DECIMAL(5,2)", LogicalType.decimal(5, 2)),
+        ("NUMERIC(5)", LogicalType.decimal(5, 0)),
+        ("DECIMAL", LogicalType.decimal(18, 3)),
+        ("INT[]", LogicalType.list(LogicalType("INTEGER"))),
+        ("INT[3]", LogicalType.array(LogicalType("INTEGER"), 3)),
+        ("MAP(INT, VARCHAR)", LogicalType.map(LogicalType("INTEGER"), LogicalType("VARCHAR"))),
+        ("STRUCT(a INT)", LogicalType.struct({"a": LogicalType("INTEGER")})),
+        ("UNION(a INT)", LogicalType.union({"a": LogicalType("INTEGER")})),
+        ("TIMESTAMPTZ", LogicalType("TIMESTAMP WITH TIME ZONE")),
+        ("LONG", LogicalType("BIGINT")),
+        ("VARCHAR(3)", LogicalType("VARCHAR")),
+        ("HUGEINT", LogicalType("HUGEINT")),
+    ],
+)
+def test_the_type_of_a_cast_is_read_from_either_syntax_tree(text: str, type: LogicalType) -> None:
+    filter = parse_sql_filter(f"CAST(name AS {text}) IS NULL", COLUMNS)
+
+    (found,) = [node for node in walk(filter.conjuncts[0]) if isinstance(node, Cast)]
+
+    assert found.type == type
+
+
+@pytest.mark.parametrize("text", ["i >", "i = 1; SELECT 2", "true GROUP BY i"])
+def test_what_is_no_condition_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="the filter is"):
+        parse_sql_filter(text, COLUMNS)
+
+
+def test_a_json_arrow_and_a_lambda_are_left_to_duckdb_with_a_reason() -> None:
+    schema = arrow_schema(COLUMNS)
+    filter = bind(parse_sql_filter("list_filter([i], lambda y: y > 1) = [2]", COLUMNS), schema)
+
+    assert isinstance(filter.conjuncts[0], Comparison)
+    with pytest.raises(UnsupportedError, match="lambda"):
+        row_filter(filter, schema, exact=True)
+
+
+def test_a_batch_without_rows_passes() -> None:
+    schema = arrow_schema(COLUMNS)
+    passing = row_filter(bind(parse_sql_filter("i % 2 = 0", COLUMNS), schema), schema, exact=True)
+
+    assert passing(pa.RecordBatch.from_pylist([], schema=schema)).num_rows == 0
