@@ -126,7 +126,7 @@ def test_missing_packages_are_named(
     table: RemoteTable, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UnsupportedError, match=f"install the {module} package"):
+    with pytest.raises(UnsupportedError, match=rf'pip install "lakeport\[{module}\]"'):
         getattr(table.scan(limit=1), f"to_{module}")()
 
 

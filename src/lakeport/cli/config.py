@@ -7,7 +7,7 @@ documentation is generated from this model by `lakeport.cli.reference`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import (
@@ -21,13 +21,18 @@ from pydantic_settings import (
 from lakeport.errors import DefinitionError
 
 __all__ = [
+    "MIN_TOKEN_LENGTH",
     "LakeSettings",
     "LogSettings",
     "ServerSettings",
     "Settings",
     "SparkSettings",
+    "check_token",
     "load_settings",
 ]
+
+MIN_TOKEN_LENGTH: Final = 16
+"""Shorter tokens can be guessed, and are parts of words that a log may contain."""
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 
@@ -71,7 +76,9 @@ class ServerSettings(BaseModel):
     model_config = _STRICT
 
     listen: str = Field(
-        default="127.0.0.1:8815", description="Host and port to listen on; port 0 picks a free one."
+        default="127.0.0.1:8815",
+        description="Host and port to listen on, also as `grpc://host:port` or, with a "
+        "certificate, `grpc+tls://host:port`; port 0 picks a free one.",
     )
     advertise: str | None = Field(
         default=None,
@@ -79,8 +86,8 @@ class ServerSettings(BaseModel):
     )
     token_file: Path | None = Field(
         default=None,
-        description="A file with one `token identity` pair a line; `#` starts a comment. Without "
-        "it everybody may call.",
+        description="A file with one `token identity` pair a line; `#` starts a comment. A token "
+        f"has at least {MIN_TOKEN_LENGTH} characters. Without the file everybody may call.",
     )
     tls_cert: Path | None = Field(default=None, description="The server's certificate chain (PEM).")
     tls_key: Path | None = Field(
@@ -195,6 +202,13 @@ def load_settings(file: Path | None = None, **flags: dict[str, Any]) -> Settings
         where = "the environment" if isinstance(error, SettingsError) else str(file)
         reason = str(error).partition("\n")[0]
         raise DefinitionError(f"{where} cannot be read: {reason}") from None
+
+
+def check_token(token: str) -> str:
+    """Return a token of the configuration; one that is too short is a `ValueError`."""
+    if len(token) < MIN_TOKEN_LENGTH:
+        raise ValueError(f"a token needs at least {MIN_TOKEN_LENGTH} characters")
+    return token
 
 
 def _explained(error: ValidationError) -> str:

@@ -16,12 +16,13 @@ from rich.console import Console
 from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
 from lakeport.airport.lifetime import leave, serve_until_signalled
-from lakeport.airport.listening import check_listening, check_location
+from lakeport.airport.listening import check_listening
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import Catalogs
 from lakeport.cli.config import LakeSettings, SparkSettings
 from lakeport.cli.demo_lake import BEFORE_DELETE, make_lake
 from lakeport.cli.output import make_console, show_rows
+from lakeport.cli.places import listening_location
 from lakeport.errors import DefinitionError
 from lakeport.filters import col
 
@@ -33,7 +34,9 @@ _SNAPSHOT = ("snapshot_id", "snapshot_time", "changes")
 
 def demo(
     once: Annotated[bool, typer.Option("--once", help="Exit after the queries.")] = False,
-    listen: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1:8815",
+    listen: Annotated[
+        str, typer.Option(help="Where to listen: host:port or grpc://host:port.")
+    ] = "127.0.0.1:8815",
     folder: Annotated[
         Path | None, typer.Option(help="Make the lake here, and keep it; else it is temporary.")
     ] = None,
@@ -52,7 +55,7 @@ def demo(
       lakeport demo --folder rental --listen 0.0.0.0:8815
     """
     console = make_console()
-    location = check_location("grpc://127.0.0.1:0" if once else f"grpc://{listen}")
+    location = listening_location("127.0.0.1:0" if once else listen)
     check_listening(location)
     with ExitStack() as stack:
         if folder is None:

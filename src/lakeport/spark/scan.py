@@ -58,7 +58,9 @@ class Scan(ScanPlan):
         try:
             import polars as pl
         except ImportError:
-            raise UnavailableError("polars is not installed: install lakeport[polars]") from None
+            raise UnavailableError(
+                'polars is not installed: pip install "lakeport[polars]"'
+            ) from None
         return pl.DataFrame(pl.from_arrow(self.to_arrow(spark)))
 
     def to_spark(self, spark: SparkSession | None = None) -> DataFrame:

@@ -227,4 +227,6 @@ def _require(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise UnsupportedError(f"install the {module} package for this") from None
+        raise UnsupportedError(
+            f'{module} is not installed: pip install "lakeport[{module}]"'
+        ) from None
