@@ -13,6 +13,7 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
+from lakeport._wording import counted
 from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
 from lakeport.airport.lifetime import leave, serve_until_signalled
@@ -24,7 +25,6 @@ from lakeport.cli.demo_lake import BEFORE_DELETE, make_lake
 from lakeport.cli.output import make_console, show_rows
 from lakeport.cli.places import listening_location
 from lakeport.errors import DefinitionError
-from lakeport.filters import col
 
 __all__ = ["demo"]
 
@@ -91,10 +91,10 @@ def _show_queries(console: Console, client: Client) -> None:
     trips = client.table("public.trips")
     queries: dict[str, Callable[[], pa.Table]] = {
         "SELECT station, minutes FROM public.trips WHERE minutes > 150": lambda: trips.scan(
-            columns=["station", "minutes"], where=col("minutes") > 150.0
+            ["station", "minutes"], filter="minutes > 150"
         ).to_arrow(),
         f"SELECT count(*) FROM public.trips AT (VERSION => {BEFORE_DELETE})": lambda: pa.table(  # noqa: S608
-            {"count": [trips.scan(at_version=BEFORE_DELETE).count()]}
+            {"count": [trips.scan(version=BEFORE_DELETE).count()]}
         ),
         f"SELECT {', '.join(_SNAPSHOT)} FROM lakeport.snapshots()": lambda: (  # noqa: S608
             client.call_table("lakeport.snapshots").select(*_SNAPSHOT).to_arrow()
@@ -104,7 +104,7 @@ def _show_queries(console: Console, client: Client) -> None:
         began = time.perf_counter()
         result = run()
         seconds = time.perf_counter() - began
-        told = f"[dim]{result.num_rows} rows, {seconds:.3f} s[/dim]"
+        told = f"[dim]{counted(result.num_rows, 'row')}, {seconds:.3f} s[/dim]"
         console.print(f"\n[bold]{sql}[/bold]   {told}", highlight=False, soft_wrap=True)
         show_rows(console, result.to_reader(), most=_ROWS_SHOWN, note="and so on")
 

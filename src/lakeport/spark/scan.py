@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Scan", "narrowed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Scan(ScanPlan):
     """Everything that must be read for one query, at one snapshot, and how to read it on Spark.
 
