@@ -39,7 +39,7 @@ def small_query(*, scale: float, stalled: int, greedy: int, repeats: int) -> Ite
         served = client.table(_TABLE)
 
         def ask() -> int:
-            found = served.scan(["l_comment"], where=col("l_orderkey") == key).to_arrow()
+            found = served.scan(["l_comment"], filter=col("l_orderkey") == key).to_arrow()
             return int(found.num_rows)
 
         before = latencies(ask, repeats=repeats, warmups=_WARM_UP_SCANS)

@@ -94,7 +94,7 @@ def _crowd(location: str, count: int, keys: tuple[int, int]) -> Iterator[Runs]:
 def _ask(keys: tuple[int, int], client: Client) -> int:
     key = col("l_orderkey")
     table = client.table(f"public.{LINEITEM}")
-    return drained(table.scan(where=(key >= keys[0]) & (key <= keys[1])).to_reader())
+    return drained(table.scan(filter=(key >= keys[0]) & (key <= keys[1])).to_reader())
 
 
 @contextmanager

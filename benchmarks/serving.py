@@ -36,7 +36,7 @@ def serving(*, scale: float, repeats: int, small_repeats: int) -> Iterator[Figur
         key = col("l_orderkey")
         # Java compiles what a scan needs while it scans, as in `shared_session`.
         for _ in range(_WARM_UP_SCANS):
-            drained(served.scan(where=(key >= first) & (key <= last)).to_reader())
+            drained(served.scan(filter=(key >= first) & (key <= last)).to_reader())
         whole = interleaved(
             {
                 "server": lambda: drained(served.scan().to_reader()),
@@ -49,14 +49,14 @@ def serving(*, scale: float, repeats: int, small_repeats: int) -> Iterator[Figur
         )
         part = interleaved(
             {
-                "filter": lambda: served.scan(where=(key >= first) & (key <= last)).to_arrow(),
+                "filter": lambda: served.scan(filter=(key >= first) & (key <= last)).to_arrow(),
                 "whole": lambda: drained(served.scan().to_reader()),
             },
             repeats=repeats,
         )
         small = interleaved(
             {
-                "server": lambda: served.scan(["l_comment"], where=key == first).to_arrow(),
+                "server": lambda: served.scan(["l_comment"], filter=key == first).to_arrow(),
                 "duckdb": lambda: _look_up(duck, first),
             },
             repeats=small_repeats,

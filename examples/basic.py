@@ -57,7 +57,7 @@ def main() -> None:
             columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
             print(f"{table.schema_name}.{table.name}({columns}): {table.comment}")
         wanted = client.table("sales.orders").scan(
-            columns=["customer", "price"], where=lakeport.col("price") > 5
+            columns=["customer", "price"], filter=lakeport.col("price") > 5
         )
         for row in wanted.to_arrow().to_pylist():
             print(f"{row['customer']} paid {row['price']}")

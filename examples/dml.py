@@ -107,10 +107,10 @@ def main() -> None:
             notes.insert([{"text": "", "done": False}])
         except ConstraintError as error:
             print("refused:", error)
-        milk = notes.scan(columns=["rowid", "done"], where=lakeport.col("text") == "milk")
+        milk = notes.scan(columns=["rowid", "done"], filter=lakeport.col("text") == "milk")
         done = milk.to_arrow().set_column(1, "done", pa.array([True]))
         print("updated", notes.update(done).affected_rows)
-        rowids = notes.scan(columns=["rowid"], where=lakeport.col("done")).to_arrow()
+        rowids = notes.scan(columns=["rowid"], filter=lakeport.col("done")).to_arrow()
         deleted = notes.delete(rowids, returning=True).returning
         print("deleted", deleted.to_pylist() if deleted is not None else [])
         print("left", notes.scan().to_arrow().to_pylist())

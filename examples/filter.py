@@ -75,7 +75,7 @@ def main() -> None:
         people = client.table("people.people")
         born, name = lakeport.col("born"), lakeport.col("name")
         for where in (born.between(1900, 1910), (born > 1900) & name.starts_with("G")):
-            print(people.scan(columns=["name"], where=where).to_arrow().to_pylist())
+            print(people.scan(columns=["name"], filter=where).to_arrow().to_pylist())
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def main() -> None:
         lakeport.serve(catalog)
         return
     with lakeport.Server(catalog) as server, lakeport.connect(server.location) as client:
-        large = client.table("sales.orders").scan(["customer"], where=lakeport.col("price") > 9)
+        large = client.table("sales.orders").scan(["customer"], filter=lakeport.col("price") > 9)
         print(large.to_arrow().to_pylist())
         print(client.table("sales.ranking").scan().to_arrow()["price"].to_pylist())
         totals = "SELECT customer, sum(price) AS total FROM orders GROUP BY customer ORDER BY total"

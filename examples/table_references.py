@@ -64,7 +64,7 @@ def main() -> None:
         with lakeport.Server(catalog) as server, lakeport.connect(server.location) as client:
             trips = client.table("files.trips")
             print(sorted(trips.scan().to_arrow().column("minutes").to_pylist()))
-            print(trips.scan(where=lakeport.col("year") == 2025).to_arrow().to_pylist())
+            print(trips.scan(filter=lakeport.col("year") == 2025).to_arrow().to_pylist())
 
 
 if __name__ == "__main__":

@@ -74,11 +74,11 @@ def main() -> None:
     with lakeport.Server(catalog) as server, lakeport.connect(server.location) as client:
         prices = client.table("s.prices")
         print("now:      ", prices.scan().to_arrow().to_pylist())
-        print("version 1:", prices.scan(at_version=1).to_arrow().to_pylist())
+        print("version 1:", prices.scan(version=1).to_arrow().to_pylist())
         mid_2025 = datetime(2025, 6, 1, tzinfo=UTC)
-        print("mid 2025: ", prices.scan(at_timestamp=mid_2025).to_arrow().to_pylist())
+        print("mid 2025: ", prices.scan(timestamp=mid_2025).to_arrow().to_pylist())
         try:
-            prices.scan(at_timestamp=datetime(1999, 1, 1, tzinfo=UTC)).to_arrow()
+            prices.scan(timestamp=datetime(1999, 1, 1, tzinfo=UTC)).to_arrow()
         except NotFoundError as error:
             print("1999:     ", error)
 

@@ -38,6 +38,7 @@ def test_every_exported_name_is_there(room: str) -> None:
 def test_the_front_door_shows_what_the_documentation_uses() -> None:
     promised = {
         "CatalogBuilder",
+        "LakeCatalog",
         "MemoryCatalog",
         "Server",
         "TlsConfig",

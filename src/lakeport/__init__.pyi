@@ -35,6 +35,7 @@ from .catalog import (
 )
 from .errors import LakeportError
 from .filters import Filter, col
+from .lakehouse import LakeCatalog
 from .memory import MemoryCatalog
 from .spark import Lake
 
@@ -55,6 +56,7 @@ __all__ = [
     "Filter",
     "FunctionReference",
     "Lake",
+    "LakeCatalog",
     "LakeportError",
     "Limits",
     "MemoryCatalog",

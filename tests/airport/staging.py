@@ -132,4 +132,5 @@ class _Table:
             count += len(values)
             if min(values) < 0:
                 raise ConstraintError("a number must not be negative")
+            options.emit(batch)
         return DMLResult(count)

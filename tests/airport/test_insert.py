@@ -343,7 +343,7 @@ def test_too_many_returned_rows_are_an_error(serving: Serving) -> None:
             options.emit(pa.record_batch({"x": [1] * 2049, "name": ["a"] * 2049}))
         return DMLResult(1)
 
-    with pytest.raises(flight.FlightInternalError, match="returned 2049 rows for one batch"):
+    with pytest.raises(flight.FlightInternalError, match="returned 2,049 rows for one batch"):
         serve_insert(serving, many).change("insert", HERE, rows("a"), returning=True)
 
 
@@ -393,3 +393,42 @@ def test_a_column_that_is_merely_called_rowid_may_be_null(serving: Serving) -> N
     wire = serving(CatalogBuilder().schema("s").table(Keyless(count)).build())
 
     assert wire.change("insert", HERE, pa.table({"rowid": [1, None]})).total_changed == 2
+
+
+class SilentTable(MutableTable):
+    """A table whose author forgot to emit."""
+
+    def insert(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        return super().insert(rows, DMLOptions())
+
+    def update_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        return super().update_rows(rows, DMLOptions())
+
+    def delete_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        return super().delete_rows(rows, DMLOptions())
+
+
+def test_returning_of_a_table_that_never_emits_is_an_error(serving: Serving) -> None:
+    catalog = MutableCatalog()
+    catalog.with_table(SilentTable("t", COLUMNS))
+    wire = serving(catalog)
+
+    with pytest.raises(
+        pa.ArrowNotImplementedError, match="not support RETURNING: it changed 2 rows"
+    ):
+        wire.change("insert", HERE, rows("a", "b"), returning=True)
+    for operation, sent in {
+        "update": pa.table({"name": ["z"], "rowid": [0]}),
+        "delete": pa.table({"rowid": [0]}),
+    }.items():
+        with pytest.raises(pa.ArrowNotImplementedError, match="RETURNING: it changed 1 row and"):
+            wire.change(operation, HERE, sent, returning=True)
+
+
+def test_returning_of_a_statement_that_changes_nothing_gives_no_rows(serving: Serving) -> None:
+    catalog = MutableCatalog()
+    catalog.with_table(SilentTable("t", COLUMNS))
+
+    done = serving(catalog).change("insert", HERE, [], schema=SENT, returning=True)
+
+    assert done.total_changed == 0

@@ -180,7 +180,7 @@ def test_what_is_not_there_is_not_found(
 
 @pytest.mark.parametrize("parts", [(), ("a",), ("a", "b", "c", "d", "e")])
 def test_a_path_of_another_length_is_refused(wire: Wire, parts: tuple[str, ...]) -> None:
-    with pytest.raises(pa.ArrowInvalid, match=f"not by {len(parts)} parts"):
+    with pytest.raises(pa.ArrowInvalid, match=f"not by {len(parts)} part"):
         wire.endpoints(path(*parts))
 
 

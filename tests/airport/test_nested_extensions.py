@@ -94,7 +94,9 @@ def test_rows_are_inserted_and_returned(
 ) -> None:
     class Kept(MutableTable):
         def insert(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
-            self.batches_seen += list(rows)
+            for batch in rows:
+                self.batches_seen.append(batch)
+                options.emit(batch)
             return DMLResult(sum(batch.num_rows for batch in self.batches_seen))
 
     catalog = MutableCatalog()
@@ -105,7 +107,7 @@ def test_rows_are_inserted_and_returned(
 
     assert done.total_changed == 2
     assert pa.Table.from_batches(table.batches_seen).equals(sent)
-    assert [reply.num_rows for reply in done.replies] == ([0] if returning else [])
+    assert [reply.num_rows for reply in done.replies] == ([2] if returning else [])
 
 
 def test_a_schema_with_them_is_listed(serving: Serving, column: pa.Array) -> None:

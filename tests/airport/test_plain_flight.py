@@ -105,7 +105,7 @@ def test_what_is_not_there_is_not_found(wire: Wire, parts: tuple[str, ...], mess
 
 @pytest.mark.parametrize("parts", [("orders",), ("a", "b", "c", "d", "e")])
 def test_a_malformed_path_is_an_invalid_argument(wire: Wire, parts: tuple[str, ...]) -> None:
-    with pytest.raises(pa.ArrowInvalid, match=f"not by {len(parts)} parts"):
+    with pytest.raises(pa.ArrowInvalid, match=f"not by {len(parts)} part"):
         wire.info(path(*parts))
 
 

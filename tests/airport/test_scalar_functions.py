@@ -204,7 +204,7 @@ def test_the_wrong_number_of_arguments_is_refused(wire: Wire, count: int) -> Non
 
 def test_a_function_that_loses_rows_is_an_error_and_not_garbage(wire: Wire) -> None:
     with pytest.raises(
-        flight.FlightInternalError, match="function 'careless' returned 1 values for 2 rows"
+        flight.FlightInternalError, match="function 'careless' returned 1 value for 2 rows"
     ):
         wire.scalar(path("s", "careless"), [numbers(x=[1, 2])])
 

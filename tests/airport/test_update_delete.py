@@ -234,7 +234,7 @@ def test_returned_rows_of_an_update_must_match_its_rows(serving: Serving) -> Non
     catalog.with_table(Forgetful("t", COLUMNS, [dict(row) for row in ROWS]))
     sent = pa.table({"name": ["x", "y"], "rowid": [0, 1]})
 
-    with pytest.raises(flight.FlightInternalError, match="returned 1 rows without a rowid for 2"):
+    with pytest.raises(flight.FlightInternalError, match="returned 1 row without a rowid for 2"):
         serving(catalog).change("update", path("s", "t"), sent, returning=True)
 
 

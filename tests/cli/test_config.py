@@ -129,3 +129,18 @@ def test_no_secret_reaches_the_log(format: str, monkeypatch: pytest.MonkeyPatch)
         first, second = (json.loads(line) for line in told.splitlines())
         assert (first["level"], first["logger"]) == ("INFO", "lakeport.test")
         assert second["message"] == "dbname=x password=***"
+
+
+def test_a_short_password_is_redacted_as_a_word_and_never_inside_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr("sys.stderr", written)
+    log_to_stderr(LogSettings(), secrets=["lake", "a-token-of-16-chars"])
+
+    logging.getLogger("lakeport.test").info(
+        "lakeport read lakehouse with lake and %20a-token-of-16-chars%20"
+    )
+
+    assert "lakeport read lakehouse with *** and " in written.getvalue()
+    assert "a-token" not in written.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from lakeport.errors import DefinitionError
+from tests.cli.processes import run
 
 Command = Callable[..., Any]
 
@@ -63,3 +65,28 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(
 
     assert result.exit_code == 1
     assert "rental cannot be made" in result.stderr
+
+
+def test_a_duckdb_without_the_extension_asks_for_the_extra_of_the_demo(tmp_path: Path) -> None:
+    other_version = tmp_path / "duckdb_extension_ducklake" / "extensions" / "v0.0.0"
+    other_version.mkdir(parents=True)
+    (other_version.parent.parent / "__init__.py").touch()
+    unreachable = "http://127.0.0.1:9"
+
+    result = run(
+        "demo",
+        "--once",
+        "--folder",
+        str(tmp_path / "rental"),
+        PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}",
+        HOME=str(tmp_path),
+        HTTP_PROXY=unreachable,
+        HTTPS_PROXY=unreachable,
+        http_proxy=unreachable,
+        https_proxy=unreachable,
+    )
+
+    assert result.returncode == 1
+    assert 'pip install "lakeport[demo]"' in result.stderr
+    assert "duckdb-extension" not in result.stderr
+    assert "Traceback" not in result.stderr

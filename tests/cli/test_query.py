@@ -197,7 +197,8 @@ def test_a_server_with_several_catalogs_lists_them(lakeport_command: Command) ->
         (["nothing"], "there is no table 'nothing'"),
         (["trips", "--columns", "nope"], "there is no column 'nope'"),
         (["trips", "--where", "id >"], "the filter is not SQL"),
-        (["trips", "--where", "id IN (SELECT 1)"], "--where cannot contain this"),
+        (["trips", "--where", "id IN (SELECT 1)"], "the filter cannot contain this"),
+        (["trips", "--where", "id = 'five'"], "is not a value of column 'id'"),
         (["trips", "--where", "day = 'someday'"], "is not a value of column 'day'"),
         (["trips", "--output", "rows.xlsx"], "must end with .parquet, .csv or .arrow"),
         (["trips", "--output", "/nowhere/rows.csv"], "there is no folder"),
@@ -250,3 +251,17 @@ def test_an_interrupt_is_exit_code_130_and_leaves_no_file(tmp_path: Path) -> Non
     assert process.returncode == 130, told
     assert "Traceback" not in told
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quoted_constant_fits_its_column_and_one_row_is_singular(
+    location: str, lakeport_command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.parquet"
+
+    result = lakeport_command(
+        "query", location, "trips", "--where", "id = '5'", "--output", str(file)
+    )
+
+    assert result.exit_code == 0, result.stderr
+    assert "1 row in " in result.stdout
+    assert pq.read_table(file)["id"].to_pylist() == [5]

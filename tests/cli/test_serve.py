@@ -16,10 +16,17 @@ import pytest
 
 import lakeport
 from lakeport.airport import Server
-from lakeport.errors import NotFoundError, UnauthenticatedError, UnavailableError
+from lakeport.auth import TlsConfig
+from lakeport.cli.places import listening_location
+from lakeport.errors import (
+    DefinitionError,
+    NotFoundError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from lakeport.memory import MemoryCatalog
 from tests.auth.certificates import Authority
-from tests.cli.processes import Serving, run, running, serving
+from tests.cli.processes import COMMAND, Serving, run, running, serving
 from tests.cli.served.tank import BATCHES, ROWS
 from tests.waiting import TIMEOUT_SECONDS
 
@@ -50,11 +57,11 @@ def test_serve_takes_several_catalogs_and_names_those_without_a_name() -> None:
 
 def test_serve_with_a_token_file_lets_in_only_who_has_a_token(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
-    tokens.write_text("# who may call\ngood-token-123 reader\n")
+    tokens.write_text("# who may call\ngood-token-12345 reader\n")
     with serving(
         "--name", "m", "memory:", "--token-file", str(tokens), "--log-level", "debug"
     ) as server:
-        with lakeport.connect(server.location, token="good-token-123") as client:
+        with lakeport.connect(server.location, token="good-token-12345") as client:
             assert client.schemas() == []
         with (
             lakeport.connect(server.location, token="bad-token") as client,
@@ -65,8 +72,39 @@ def test_serve_with_a_token_file_lets_in_only_who_has_a_token(tmp_path: Path) ->
         told = "\n".join(server.out.all + server.log.all)
 
     assert "CREATE SECRET" in told
-    assert "good-token-123" not in told
+    assert "good-token-12345" not in told
     assert "bad-token" not in told
+
+
+def test_a_token_that_is_too_short_is_refused_without_being_shown(
+    lakeport_command: Command, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("long-enough-token reader\nfifteen-charact writer\n")
+
+    result = lakeport_command("serve", "memory:", "--token-file", str(tokens))
+
+    assert result.exit_code == 1
+    assert "line 2 of the token file: a token needs at least 16 characters" in result.stderr
+    assert "fifteen" not in result.stderr
+
+
+def test_the_address_to_listen_on_may_be_written_as_a_location() -> None:
+    command = [*COMMAND, "serve", "memory:", "--listen", "grpc://127.0.0.1:0"]
+    with running(command) as server, lakeport.connect(server.location) as client:
+        assert client.schemas() == []
+
+
+def test_a_location_that_is_not_encrypted_does_not_fit_a_certificate(tmp_path: Path) -> None:
+    pair = Authority("Lakeport").sign("server")
+    (tmp_path / "cert.pem").write_bytes(pair.certificate)
+    (tmp_path / "key.pem").write_bytes(pair.key)
+    tls = TlsConfig(tmp_path / "cert.pem", tmp_path / "key.pem")
+
+    with pytest.raises(DefinitionError, match=r"grpc\+tls://"):
+        listening_location("grpc://127.0.0.1:0", tls)
+    assert listening_location("grpc+tls://127.0.0.1:0", tls) == "grpc+tls://127.0.0.1:0"
+    assert listening_location("127.0.0.1:0", tls) == "grpc+tls://127.0.0.1:0"
 
 
 def test_serve_speaks_tls_and_may_ask_clients_for_certificates(tmp_path: Path) -> None:
@@ -114,6 +152,8 @@ def test_serve_speaks_tls_and_may_ask_clients_for_certificates(tmp_path: Path) -
         (["memory:", "--config", "/nowhere"], "no configuration file"),
         (["memory:", "--log-format", "xml"], "log.format"),
         (["memory:", "--listen", "nonsense"], "is not a location"),
+        (["memory:", "--listen", "http://127.0.0.1:0"], "is not a location"),
+        (["memory:", "--listen", "grpc+tls://127.0.0.1:0"], "needs --tls-cert and --tls-key"),
         (["memory:", "--metrics-listen", "nonsense"], "is not host:port"),
         (["a=memory:", "b=memory:", "--name", "c"], "--name names one LAKE"),
         (["@/nowhere"], "cannot be read"),

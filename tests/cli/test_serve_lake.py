@@ -40,8 +40,8 @@ def test_a_lake_is_served_measured_reloaded_and_drained(
         url = server.out.wait_for("/metrics").partition("/healthz")[0].strip()
         with lakeport.connect(server.location, catalog="rental") as client:
             trips = client.table("base.trips")
-            assert trips.scan(["id"], where=lakeport.col("id") >= 199_990).count() == 10
-            assert trips.scan(at_version=1).count() == 200_000
+            assert trips.scan(["id"], filter=lakeport.col("id") >= 199_990).count() == 10
+            assert trips.scan(version=1).count() == 200_000
             figures = get(f"{url}/metrics")[1]
 
             second = f'[[lake]]\nname = "other"\nuri = "{other.uri}"\n'

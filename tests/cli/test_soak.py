@@ -57,12 +57,12 @@ def whole(client: Client) -> Answer:
 
 
 def before_the_delete(client: Client) -> Answer:
-    return answer(client.table("public.t").scan(["id"], at_version=2).to_reader())
+    return answer(client.table("public.t").scan(["id"], version=2).to_reader())
 
 
 def between(first: int, last: int) -> Question:
     where = (col("id") >= first) & (col("id") < last)
-    return lambda client: answer(client.table("public.t").scan(["id"], where=where).to_reader())
+    return lambda client: answer(client.table("public.t").scan(["id"], filter=where).to_reader())
 
 
 QUESTIONS: list[tuple[Question, Answer]] = [

@@ -88,7 +88,9 @@ def test_columns_of_the_same_name_are_numbered(
     [
         ("SELECT * FROM nothing", "TABLE_OR_VIEW_NOT_FOUND"),
         ("SELEC 1", "PARSE_SYNTAX_ERROR"),
-        ("DROP TABLE trips", "this is not one query"),
+        ("DROP TABLE trips", "only queries are allowed here, and DROP is not one"),
+        ("-- a note\n/* and\nmore */ insert INTO trips VALUES (1)", "only queries are allowed"),
+        ("WITH a AS (SELECT 1) INSERT INTO trips SELECT * FROM a", "this is not one query"),
         ("SELECT assert_true(id < 5) FROM trips", "is not true"),
     ],
 )
@@ -100,3 +102,10 @@ def test_a_query_that_fails_is_one_sentence(
     assert result.exit_code == 1
     assert sentence in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_command_is_refused_before_spark_is_started(lakeport_command: Command) -> None:
+    result = lakeport_command("sql", "nowhere.ducklake", "DROP TABLE trips")
+
+    assert result.exit_code == 1
+    assert "only queries are allowed here, and DROP is not one" in result.stderr

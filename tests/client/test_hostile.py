@@ -59,7 +59,7 @@ QUESTIONS: dict[str, Callable[[Client], Any]] = {
     "list_schemas": lambda client: client.schemas(),
     "catalog_version": lambda client: client.catalog_version(),
     "endpoints": lambda client: client.table("w.t").scan().to_arrow(),
-    "flight_info": lambda client: client.table("w.t").scan(at_version=1).to_arrow(),
+    "flight_info": lambda client: client.table("w.t").scan(version=1).to_arrow(),
     "create_table": lambda client: client.create_table("w", "n", pa.schema([("x", pa.int64())])),
     "add_column": lambda client: client.table("w.t").add_column("x", pa.int64()),
 }

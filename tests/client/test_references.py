@@ -60,7 +60,7 @@ def test_parquet_by_function_call(attach: Attach, folder: Path) -> None:
         "id": [1, 2, 3, 4],
         "name": ["a", "b", None, "d"],
     }
-    assert table.scan(["name"], where=col("id") == 4).to_arrow().to_pydict() == {"name": ["d"]}
+    assert table.scan(["name"], filter=col("id") == 4).to_arrow().to_pydict() == {"name": ["d"]}
     assert table.scan(["name"]).to_arrow().num_rows == table.scan().count() == 4
 
 
@@ -82,7 +82,7 @@ def test_csv_with_named_arguments(attach: Attach, folder: Path) -> None:
 def test_files_by_format(attach: Attach, folder: Path, name: str, kind: FileFormat) -> None:
     table = _table(attach, FileReference(str(folder / name), kind))
     assert table.scan().to_arrow().equals(ROWS)
-    assert table.scan(["id"], where=col("name") == "b").to_arrow().to_pydict() == {"id": [2]}
+    assert table.scan(["id"], filter=col("name") == "b").to_arrow().to_pydict() == {"id": [2]}
 
 
 def test_a_file_uri_works_as_well(attach: Attach, folder: Path) -> None:

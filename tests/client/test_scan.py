@@ -11,9 +11,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.airport import Server
+from lakeport.airport import Limits, Server
 from lakeport.airport.client import Client, RemoteTable
-from lakeport.catalog import CatalogBuilder, Partition, ScanOptions, StaticCatalog, rowid_field
+from lakeport.catalog import (
+    CatalogBuilder,
+    Partition,
+    ScanOptions,
+    StaticCatalog,
+    project_schema,
+    rowid_field,
+)
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,
@@ -60,7 +67,7 @@ def test_filters_are_applied_whatever_the_server_does(
     wire: WireServer, hand_client: Client
 ) -> None:
     # The hand-written server ignores filters.
-    scan = hand_client.table("w.t").scan(["name"], where=col("ID") >= 2)
+    scan = hand_client.table("w.t").scan(["name"], filter=col("ID") >= 2)
     assert scan.to_arrow().to_pydict() == {"name": ["b", "c"]}
     assert scan.count() == 2
 
@@ -83,11 +90,11 @@ def test_filters_are_applied_whatever_the_server_does(
     ],
 )
 def test_filters_of_every_kind(table: RemoteTable, where: Any, count: int) -> None:
-    assert table.scan(where=where).count() == count
+    assert table.scan(filter=where).count() == count
 
 
 def test_filters_can_be_added(table: RemoteTable) -> None:
-    scan = table.scan(where=col("id") < 100).filter(col("even")).select("id").limit(3)
+    scan = table.scan(filter=col("id") < 100).filter(col("even")).select("id").limit(3)
     assert scan.to_arrow().to_pydict() == {"id": [0, 2, 4]}
 
 
@@ -95,17 +102,17 @@ def test_without_duckdb_arrow_applies_the_filter(
     hand_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    scan = hand_client.table("w.t").scan(["id"], where=(col("id") >= 2) & (col("name") != "c"))
+    scan = hand_client.table("w.t").scan(["id"], filter=(col("id") >= 2) & (col("name") != "c"))
     assert scan.to_arrow().to_pydict() == {"id": [2]}
     odd = FunctionCall("levenshtein", (lit("a"), lit("b")), BOOLEAN)
     with pytest.raises(UnsupportedError, match="install the duckdb package"):
-        hand_client.table("w.t").scan(where=odd).to_arrow()
+        hand_client.table("w.t").scan(filter=odd).to_arrow()
 
 
 def test_a_filter_that_cannot_be_applied_is_refused(hand_client: Client) -> None:
     foreign = FunctionCall("f", (), BOOLEAN, catalog="db", schema="s")
     with pytest.raises(UnsupportedError, match="cannot be applied"):
-        hand_client.table("w.t").scan(where=foreign).to_arrow()
+        hand_client.table("w.t").scan(filter=foreign).to_arrow()
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2048, ROWS, ROWS + 1])
@@ -116,7 +123,7 @@ def test_a_limit_is_kept(table: RemoteTable, limit: int) -> None:
 
 
 def test_frames_of_pandas_and_polars(table: RemoteTable) -> None:
-    scan = table.scan(["id", "Text"], where=col("id") < 3)
+    scan = table.scan(["id", "Text"], filter=col("id") < 3)
     assert scan.to_pandas().equals(pd.DataFrame({"id": [0, 1, 2], "Text": ["t0", "t1", "t2"]}))
     assert scan.to_polars().equals(pl.DataFrame({"id": [0, 1, 2], "Text": ["t0", "t1", "t2"]}))
 
@@ -126,7 +133,7 @@ def test_missing_packages_are_named(
     table: RemoteTable, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UnsupportedError, match=f"install the {module} package"):
+    with pytest.raises(UnsupportedError, match=rf'pip install "lakeport\[{module}\]"'):
         getattr(table.scan(limit=1), f"to_{module}")()
 
 
@@ -139,13 +146,13 @@ def test_wrong_requests_are_refused(table: RemoteTable) -> None:
     with pytest.raises(NotFoundError, match="no column 'zip'"):
         table.scan(["zip"]).to_arrow()
     with pytest.raises(NotFoundError, match="no column 'zip' to filter by"):
-        table.scan(where=col("zip") == 1).to_arrow()
+        table.scan(filter=col("zip") == 1).to_arrow()
     with pytest.raises(InvalidArgumentError, match="name at least one column"):
         table.scan([])
     with pytest.raises(InvalidArgumentError, match="must not be negative"):
         table.scan(limit=-1)
     with pytest.raises(InvalidArgumentError, match="is not a filter"):
-        table.scan(where="id > 5")  # type: ignore[arg-type]
+        table.scan(filter=5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
@@ -157,7 +164,7 @@ def test_the_row_identifier_may_be_anywhere(attach: Attach, position: int) -> No
     catalog = CatalogBuilder().schema("s").table("t", data.select(schema.names).cast(schema))
     table = attach(catalog.build()).table("s.t")
     assert table.scan().to_arrow().to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
-    rows = table.scan(["rowid", "b"], where=col("rowid") == "k2").to_arrow()
+    rows = table.scan(["rowid", "b"], filter=col("rowid") == "k2").to_arrow()
     assert rows.to_pydict() == {"rowid": ["k2"], "b": ["y"]}
     assert table.scan().count() == 2
 
@@ -229,7 +236,7 @@ def test_dictionary_columns_survive(attach: Attach) -> None:
         [pa.array(["a", "b", None]).dictionary_encode(), pa.array(["c"]).dictionary_encode()]
     )
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"d": data})).build()
-    column = attach(catalog).table("s.t").scan(where=col("d") != "b").to_arrow().column("d")
+    column = attach(catalog).table("s.t").scan(filter=col("d") != "b").to_arrow().column("d")
     assert column.type == data.type
     assert column.to_pylist() == ["a", "c"]
 
@@ -289,3 +296,93 @@ def test_a_token_is_not_sent_where_it_could_be_read() -> None:
     connection = Connection("grpc+tls://127.0.0.1:1", security=Security(token="t"))
     with pytest.raises(PermissionDeniedError, match="not encrypted"):
         connection.do_get("grpc://127.0.0.1:1", flight.Ticket(b""), ())
+
+
+def test_sql_text_is_a_filter(table: RemoteTable) -> None:
+    assert table.scan(filter="id < 3 AND \"Text\" <> 't1'").to_arrow()["id"].to_pylist() == [0, 2]
+    assert table.scan().filter("even").filter(col("id") < 5).count() == 3
+
+
+def test_a_quoted_constant_has_the_type_of_its_column(table: RemoteTable) -> None:
+    assert table.scan(["id"], "id = '5'").to_arrow()["id"].to_pylist() == [5]
+    assert table.scan(["id"], "id IN ('5', '6') AND even = 'true'").to_arrow()[
+        "id"
+    ].to_pylist() == [6]
+    with pytest.raises(InvalidArgumentError, match="'five' is not a value of column 'id'"):
+        table.scan(filter="id = 'five'").to_arrow()
+
+
+def test_sql_that_a_filter_cannot_hold_is_refused(table: RemoteTable) -> None:
+    with pytest.raises(UnsupportedError, match="the filter cannot contain this"):
+        table.scan(filter="id IN (SELECT 1)").to_arrow()
+    with pytest.raises(InvalidArgumentError, match="the filter is not SQL"):
+        table.scan(filter="id >").to_arrow()
+
+
+def test_the_row_identifier_can_be_named_in_sql(attach: Attach) -> None:
+    schema = pa.schema([("x", pa.int64()), rowid_field("key", pa.int64())])
+    rows = pa.table({"x": [1, 2], "key": [10, 20]}, schema=schema)
+    client = attach(CatalogBuilder().schema("s").table("t", rows).build())
+
+    assert client.table("s.t").scan(["x"], "rowid = '20'").to_arrow()["x"].to_pylist() == [2]
+
+
+class Recorder:
+    """A table that keeps the options of its scans."""
+
+    name, comment = "t", ""
+
+    def __init__(self) -> None:
+        self.seen: list[ScanOptions] = []
+
+    def arrow_schema(self, columns: Any = None) -> pa.Schema:
+        return project_schema(pa.schema([("x", pa.int64())]), columns)
+
+    def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
+        self.seen.append(options)
+        rows = pa.table({"x": pa.array(range(10), pa.int64())})
+        if options.limit is not None and not options.filter:
+            rows = rows.slice(0, options.limit)
+        return rows.to_reader()
+
+
+def test_the_limit_reaches_the_table(attach: Attach) -> None:
+    recorder = Recorder()
+    table = attach(CatalogBuilder().schema("s").table(recorder).build()).table("s.t")
+
+    assert table.scan(limit=3).count() == 3
+    assert table.scan(filter="x > 4", limit=2).to_arrow()["x"].to_pylist() == [5, 6]
+    assert table.scan().count() == 10
+
+    assert [options.limit for options in recorder.seen] == [3, 2, None]
+
+
+def test_a_filter_that_is_left_out_takes_the_limit_with_it(attach: Attach) -> None:
+    recorder = Recorder()
+    catalog = CatalogBuilder().schema("s").table(recorder).build()
+    table = attach(catalog, limits=Limits(json_bytes=10)).table("s.t")
+
+    assert table.scan(filter=col("x") > 7, limit=2).to_arrow()["x"].to_pylist() == [8, 9]
+
+    (options,) = recorder.seen
+    assert (options.limit, bool(options.filter)) == (None, False)
+
+
+def test_a_scan_is_shown_in_a_few_lines(table: RemoteTable) -> None:
+    scan = table.scan(["id"], col("id") > 5, limit=7).filter("even")
+
+    assert repr(scan).splitlines() == [
+        "scan of table s.numbers",
+        "  columns: id",
+        '  filter: ("id" > 5)',
+        "  filter: even",
+        "  limit: 7",
+    ]
+    wide = table.scan(filter=col("id").is_in(range(10_000)))
+    assert len(repr(wide)) < 500
+
+
+def test_a_cast_takes_an_arrow_type(table: RemoteTable) -> None:
+    scan = table.scan(["id"], col("id").cast(pa.string()) == "42")
+
+    assert scan.to_arrow()["id"].to_pylist() == [42]

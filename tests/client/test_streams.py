@@ -90,7 +90,7 @@ def test_dropping_a_reader_cancels_the_streams(client: Client, endless: Endless)
 
 def test_an_error_of_the_consumer_cancels_the_streams(client: Client, endless: Endless) -> None:
     def consume() -> None:
-        for _ in client.table("s.endless").scan(where=col("x") >= 0).to_reader():
+        for _ in client.table("s.endless").scan(filter=col("x") >= 0).to_reader():
             raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):

@@ -61,10 +61,10 @@ def client(attach: Attach, history: History) -> Client:
 
 def test_an_old_version_has_its_own_columns(client: Client) -> None:
     table = client.table("s.history")
-    old = table.scan(at_version=1)
+    old = table.scan(version=1)
     assert old.schema.names == ["a"]
     assert old.to_arrow().to_pydict() == {"a": [1]}
-    assert table.scan(at_version="2", where=col("b") == "y").to_arrow().to_pydict() == {
+    assert table.scan(version="2", filter=col("b") == "y").to_arrow().to_pydict() == {
         "a": [2],
         "b": ["y"],
     }
@@ -88,30 +88,30 @@ def test_an_old_version_has_its_own_columns(client: Client) -> None:
 def test_times_are_written_as_duckdb_writes_them(
     client: Client, history: History, moment: Any, text: str
 ) -> None:
-    assert client.table("s.history").scan(at_timestamp=moment).count() == 1
+    assert client.table("s.history").scan(timestamp=moment).count() == 1
     assert set(history.asked) == {f"TIMESTAMP => {text}"}
 
 
 def test_an_unknown_version_is_an_error(client: Client) -> None:
     with pytest.raises(NotFoundError, match="there is no version 9"):
-        client.table("s.history").scan(at_version=9).to_arrow()
+        client.table("s.history").scan(version=9).to_arrow()
 
 
 def test_a_table_without_history_says_so(attach: Attach) -> None:
     client = attach(CatalogBuilder().schema("s").table("t", pa.table({"a": [1]})).build())
     with pytest.raises(UnsupportedError, match="has no history"):
-        client.table("s.t").scan(at_version=1).to_arrow()
+        client.table("s.t").scan(version=1).to_arrow()
 
 
 def test_version_and_time_exclude_each_other(client: Client) -> None:
     with pytest.raises(InvalidArgumentError, match="not both"):
-        client.table("s.history").scan(at_version=1, at_timestamp="now")
+        client.table("s.history").scan(version=1, timestamp="now")
 
 
 def test_the_calls_are_those_of_duckdb(wire: WireServer, hand_client: Client) -> None:
     table = hand_client.table("w.t")
     wire.seen.clear()
-    assert table.scan(at_version=3).count() == 3
+    assert table.scan(version=3).count() == 3
     assert wire.calls_seen() == [
         "create_transaction",
         "flight_info",
@@ -136,4 +136,4 @@ def test_the_server_must_describe_the_table_asked_for(
 ) -> None:
     wire.replies["flight_info"] = flight_info(pa.schema([]), ["w", "other"], None).serialize()
     with pytest.raises(InternalError, match=r"another table than w\.t"):
-        hand_client.table("w.t").scan(at_version=3).to_arrow()
+        hand_client.table("w.t").scan(version=3).to_arrow()

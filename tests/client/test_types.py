@@ -74,9 +74,9 @@ def test_a_scan_keeps_the_type(attach: Attach, type: pa.DataType, values: list[A
     data = pa.table({"n": range(len(values) + 1), "v": _array(type, values)})
     table = attach(CatalogBuilder().schema("s").table("t", data).build()).table("s.t")
     assert table.scan().to_arrow().equals(data)
-    nulls = table.scan(["n"], where=col("v").is_null()).to_arrow()
+    nulls = table.scan(["n"], filter=col("v").is_null()).to_arrow()
     assert nulls.to_pydict() == {"n": [len(values)]}
-    others = table.scan(["v"], where=col("v").is_not_null()).to_arrow()
+    others = table.scan(["v"], filter=col("v").is_not_null()).to_arrow()
     assert others.equals(data.select(["v"]).slice(0, len(values)))
 
 
@@ -92,7 +92,7 @@ def test_changes_keep_the_type(attach: Attach, type: pa.DataType, values: list[A
     inserted = table.insert(data, returning=True)
     assert inserted.returning is not None
     assert inserted.returning.equals(data)
-    rows = table.scan(["v", "rowid"], where=col("n") == 0).to_arrow()
+    rows = table.scan(["v", "rowid"], filter=col("n") == 0).to_arrow()
     updated = table.update(rows, returning=True)
     assert updated.returning is not None
     assert updated.returning.column("v").equals(rows.column("v"))

@@ -47,7 +47,7 @@ def test_the_catalog_is_listed_once(wire: WireServer, hand_client: Client) -> No
 
 
 def test_endpoints_are_asked_with_all_fields(wire: WireServer, hand_client: Client) -> None:
-    hand_client.table("w.t").scan(["name"], where=col("id") > 1).to_arrow()
+    hand_client.table("w.t").scan(["name"], filter=col("id") > 1).to_arrow()
     seen = wire.last("endpoints")
     descriptor = flight.FlightDescriptor.deserialize(seen.request["descriptor"])
     parameters = _parameters(seen)

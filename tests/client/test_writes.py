@@ -90,7 +90,7 @@ def test_rows_of_every_kind_are_inserted(wire: WireServer, table: RemoteTable, r
 
 
 def test_an_update_sends_the_rowid_last(wire: WireServer, table: RemoteTable) -> None:
-    rows = table.scan(["rowid", "name"], where=col("id") >= 2).to_arrow()
+    rows = table.scan(["rowid", "name"], filter=col("id") >= 2).to_arrow()
     changed = rows.set_column(1, "name", pa.array(["B", "C"]))
     result = table.update(changed, returning=True)
     assert result.affected_rows == 2
@@ -331,14 +331,14 @@ def test_a_round_trip_through_a_real_server(memory: Client) -> None:
     assert inserted.returning is not None
     assert inserted.returning.to_pylist() == [{"id": 4, "name": "d", "tags": ["y", "z"]}]
 
-    rows = table.scan(["rowid", "name"], where=col("id") > 2).to_arrow()
+    rows = table.scan(["rowid", "name"], filter=col("id") > 2).to_arrow()
     upper = pa.array([name.upper() for name in rows.column("name").to_pylist()])
     updated = table.update(rows.set_column(1, "name", upper), returning=True)
     assert updated.affected_rows == 2
     assert updated.returning is not None
     assert sorted(updated.returning.column("name").to_pylist()) == ["C", "D"]
 
-    gone = table.scan(["rowid"], where=col("name") == "C").to_arrow()
+    gone = table.scan(["rowid"], filter=col("name") == "C").to_arrow()
     deleted = table.delete(gone, returning=True)
     assert deleted.returning is not None
     assert deleted.returning.column("id").to_pylist() == [3]
@@ -357,8 +357,8 @@ def test_constraints_of_a_real_server(memory: Client) -> None:
 def test_a_large_insert_into_a_real_server(memory: Client) -> None:
     rows = pa.table({"id": pa.array(range(100, 50_100), pa.int64())})
     assert memory.table("s.t").insert(rows).affected_rows == 50_000
-    assert memory.table("s.t").scan(where=col("id") >= 100).count() == 50_000
-    ids = memory.table("s.t").scan(["rowid"], where=col("id") >= 100).to_arrow()
+    assert memory.table("s.t").scan(filter=col("id") >= 100).count() == 50_000
+    ids = memory.table("s.t").scan(["rowid"], filter=col("id") >= 100).to_arrow()
     assert memory.table("s.t").delete(ids).affected_rows == 50_000
 
 

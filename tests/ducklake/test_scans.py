@@ -19,6 +19,8 @@ from lakeport.errors import (
     MissingFileError,
     NotFoundError,
 )
+from lakeport.filters import col
+from lakeport.spark.scan import Scan
 
 LakeMaker = Callable[..., Any]
 
@@ -216,3 +218,25 @@ def test_structs_inlined_as_text_keep_what_the_real_implementation_loses(
     assert value["b"].as_py() == b"\x00\xaa"
     assert value["n"]["x"].as_py() == "a\x00'b"
     assert value["i"].as_py() == pa.scalar((1, 2, 0), pa.month_day_nano_interval()).as_py()
+
+
+def test_a_plan_is_shown_in_a_few_lines(make_lake: LakeMaker) -> None:
+    names = ", ".join(f"{i} AS c{i}" for i in range(40))
+    lake = make_lake("duckdb", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute(f"CREATE TABLE t AS SELECT {names}", *["INSERT INTO t FROM t"] * 4)
+    with lake.open() as ours:
+        plan = ours.table("t").scan(filter="c0 = 0")
+
+        assert repr(plan).startswith("scan of main.t at snapshot 5")
+        assert repr(plan) == repr(Scan.of(plan))
+        assert len(repr(plan).splitlines()) == 5
+        assert "c7 and 32 more" in repr(plan)
+
+
+def test_a_filter_may_cast_to_an_arrow_type(make_lake: LakeMaker) -> None:
+    lake = make_lake("duckdb")
+    lake.execute("CREATE TABLE t AS SELECT i AS id FROM range(50) r(i)")
+    with lake.open() as ours:
+        plan = ours.table("t").scan(filter=col("id").cast(pa.string()) == "42")
+
+        assert plan.to_table()["id"].to_pylist() == [42]

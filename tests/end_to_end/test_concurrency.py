@@ -87,7 +87,7 @@ def write(location: str, number: int, deadline: float) -> Ledger:
                 else:
                     lot = chance.choice(list(ledger.lots))
                     mine = table.scan(
-                        columns=["rowid"], where=(col("client") == number) & (col("lot") == lot)
+                        columns=["rowid"], filter=(col("client") == number) & (col("lot") == lot)
                     ).to_arrow()
                     assert mine.num_rows == LOT
                     if kind == "update":

@@ -183,7 +183,7 @@ def test_rows_come_back_as_they_went(table: Any, rows: pa.Table) -> None:
 def test_a_filter_on_the_rows_key_keeps_every_value(table: Any, rows: pa.Table) -> None:
     table.insert(rows)
 
-    kept = table.scan(where=col("id") == 2).to_arrow()
+    kept = table.scan(filter=col("id") == 2).to_arrow()
 
     assert same(kept, rows.slice(1, 1))
 
@@ -193,8 +193,8 @@ def test_null_and_not_null_filters_are_right_for_every_type(table: Any, rows: pa
         pytest.skip("an Arrow union has no nulls of its own")
     table.insert(rows)
 
-    nulls = table.scan(where=Filter.of(col("v").is_null())).to_arrow()
-    values = table.scan(where=Filter.of(col("v").is_not_null())).to_arrow()
+    nulls = table.scan(filter=Filter.of(col("v").is_null())).to_arrow()
+    values = table.scan(filter=Filter.of(col("v").is_not_null())).to_arrow()
 
     assert nulls["id"].to_pylist() == [3]
     assert sorted(values["id"].to_pylist()) == [1, 2]

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.errors import UnsupportedError
+from lakeport.errors import InvalidArgumentError, UnsupportedError
 from lakeport.filters import (
     ColumnRef,
     Comparison,
@@ -202,3 +202,14 @@ def test_expressions_are_still_compared_and_found() -> None:
     assert first in [second, first]
     assert {first: "found"}[col("x") > 1] == "found"
     assert (Filter.of(first) & Filter.of(first, second)).conjuncts == (first, second)
+
+
+def test_types_are_given_as_arrow_types_too() -> None:
+    assert type_of(col("id").cast(pa.string()).expression) == VARCHAR
+    assert col("id", pa.int32()).expression == ColumnRef("id", INTEGER)
+
+
+@pytest.mark.parametrize("type", ["string", str, None, pa.field("x", pa.string())])
+def test_a_cast_to_something_that_is_no_type_is_refused(type: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="is not a type"):
+        col("id").cast(type)

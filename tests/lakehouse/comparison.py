@@ -51,7 +51,7 @@ class Question:
         schema = served.catalog.main_schema if self.schema == "main" else self.schema
         if self.where:
             return self._filtered(served, schema)
-        scan = served.client.table(self.table, schema=schema).scan(at_version=self.version)
+        scan = served.client.table(self.table, schema=schema).scan(version=self.version)
         return rows_of(scan.select(*scan.schema.names, "rowid").to_arrow())
 
     def _filtered(self, served: Served, schema: str) -> Rows:

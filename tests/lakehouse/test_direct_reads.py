@@ -54,7 +54,7 @@ def test_files_that_cannot_match_are_not_named(make_lake: MakeLake, serve: Serve
     served = serve(lake, direct_reads=True)
 
     assert len(endpoints(served, Filter.of(col("id") > 150))) == 1
-    assert served.client.table("public.t").scan(where=col("id") > 150).count() == 49
+    assert served.client.table("public.t").scan(filter=col("id") > 150).count() == 49
 
 
 def test_folders_of_partitions_are_not_taken_for_columns(make_lake: MakeLake, serve: Serve) -> None:

@@ -219,14 +219,14 @@ def renamed(make_lake: MakeLake) -> Any:
 
 
 def test_a_renamed_table_is_not_read_by_its_former_name(renamed: Any, serve: Serve) -> None:
-    assert serve(renamed).client.table("public.shown").scan(at_version=2).count() == 2
+    assert serve(renamed).client.table("public.shown").scan(version=2).count() == 2
     served = serve(renamed, authorize=hide)
     wire = wire_of(served)
     shown = served.client.table("public.shown")
 
     assert shown.scan().to_arrow().to_pydict() == {"v": ["harmless"]}
     for read in (
-        lambda: shown.scan(at_version=2).to_arrow(),
+        lambda: shown.scan(version=2).to_arrow(),
         lambda: call(served, "list_files", "shown", snapshot_version=2),
         lambda: call(served, "table_changes", "shown", 0, 2),
         lambda: wire.call(

@@ -34,9 +34,9 @@ def count(client: Client) -> int:
 def test_a_version_is_read_with_the_columns_that_it_had(lake: Any, serve: Serve) -> None:
     table = serve(lake).client.table("public.t")
 
-    assert table.scan(at_version=2).schema.names == ["id"]
-    assert table.scan(at_version=2).to_arrow()["id"].to_pylist() == list(range(20))
-    assert table.scan(where=col("id") == 100, at_version=4).to_arrow().to_pylist() == [
+    assert table.scan(version=2).schema.names == ["id"]
+    assert table.scan(version=2).to_arrow()["id"].to_pylist() == list(range(20))
+    assert table.scan(filter=col("id") == 100, version=4).to_arrow().to_pylist() == [
         {"id": 100, "v": "y"}
     ]
 
@@ -47,27 +47,27 @@ def test_a_timestamp_means_the_last_snapshot_before_it(lake: Any, serve: Serve) 
     )
     table = serve(lake).client.table("public.t")
 
-    assert table.scan(at_timestamp=moment).count() == 20
-    assert table.scan(at_timestamp="2999-12-31").count() == 21
-    assert table.scan(at_timestamp="infinity").count() == 21
-    assert table.scan(at_timestamp=datetime.now(UTC)).count() == 21
+    assert table.scan(timestamp=moment).count() == 20
+    assert table.scan(timestamp="2999-12-31").count() == 21
+    assert table.scan(timestamp="infinity").count() == 21
+    assert table.scan(timestamp=datetime.now(UTC)).count() == 21
 
 
 def test_a_time_that_never_was_is_a_clear_error(lake: Any, serve: Serve) -> None:
     table = serve(lake).client.table("public.t")
 
     with pytest.raises(NotFoundError, match="no snapshot 99"):
-        table.scan(at_version=99).to_arrow()
+        table.scan(version=99).to_arrow()
     with pytest.raises(
         NotFoundError, match=r"no table public\.t at snapshot 0: snapshot 1 created it"
     ):
-        table.scan(at_version=0).to_arrow()
+        table.scan(version=0).to_arrow()
     with pytest.raises(NotFoundError, match="at or before 1999"):
-        table.scan(at_timestamp="1999-01-01 00:00:00").to_arrow()
+        table.scan(timestamp="1999-01-01 00:00:00").to_arrow()
     with pytest.raises(InvalidArgumentError, match="'soon' is not a timestamp"):
-        table.scan(at_timestamp="soon").to_arrow()
+        table.scan(timestamp="soon").to_arrow()
     with pytest.raises(InvalidArgumentError, match="not the number of a snapshot"):
-        table.scan(at_version="-1").to_arrow()
+        table.scan(version="-1").to_arrow()
 
 
 def test_the_statements_of_a_transaction_see_one_snapshot(lake: Any, serve: Serve) -> None:

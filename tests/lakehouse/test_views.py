@@ -51,7 +51,7 @@ def test_a_view_is_a_table_that_can_be_read(lake: Any, serve: Serve) -> None:
 def test_columns_and_filters_of_a_view_are_chosen_by_the_client(lake: Any, serve: Serve) -> None:
     view = serve(lake).client.table("s.small")
 
-    assert view.scan(["twice"], where=col("id") > 7).to_arrow().to_pydict() == {"twice": [16, 18]}
+    assert view.scan(["twice"], filter=col("id") > 7).to_arrow().to_pydict() == {"twice": [16, 18]}
     assert view.scan().count() == 9
 
 

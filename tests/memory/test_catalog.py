@@ -124,7 +124,7 @@ def test_a_schema_that_exists_is_an_error_unless_that_is_allowed(bench: Workbenc
 
 def test_a_schema_with_tables_is_dropped_only_with_cascade(bench: Workbench) -> None:
     table = bench.create()
-    with pytest.raises(SchemaNotEmptyError, match="1 tables"):
+    with pytest.raises(SchemaNotEmptyError, match="has 1 table; drop it first"):
         bench.catalog.drop_schema("s", DropSchemaOptions())
     bench.catalog.drop_schema("s", DropSchemaOptions(cascade=True))
     assert bench.catalog.schema("s") is None

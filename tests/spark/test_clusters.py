@@ -312,4 +312,4 @@ def test_missing_packages_for_connect_are_one_sentence(
     )
 
     assert "UnavailableError: a package for Spark Connect is missing" in done.stderr
-    assert "install lakeport[connect]" in done.stderr
+    assert 'pip install "lakeport[connect]"' in done.stderr

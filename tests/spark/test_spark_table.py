@@ -102,7 +102,7 @@ def test_a_query_keeps_its_order_and_a_callable_is_asked(client: lakeport.Client
     ids=["number", "text", "null", "moment"],
 )
 def test_filters_mean_the_same_in_spark(client: lakeport.Client, where: Any, count: int) -> None:
-    assert client.table("s.frame").scan(["id"], where=where).to_arrow().num_rows == count
+    assert client.table("s.frame").scan(["id"], filter=where).to_arrow().num_rows == count
 
 
 def test_a_void_in_a_struct_is_read_whatever_the_names_are(own_spark: Any) -> None:

@@ -197,7 +197,7 @@ def test_a_scalar_function_that_forgets_rows_is_an_error() -> None:
 
     with (
         _served(builder.build()) as wire,
-        pytest.raises(CallFailedError, match="1 values for 3 rows"),
+        pytest.raises(CallFailedError, match="1 value for 3 rows"),
     ):
         _call_scalar(wire, ["s", "f"], rows)
 

@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
+from lakeport._wording import counted
 from lakeport.airport.codec import decode_json
 from lakeport.airport.limits import DEFAULT_LIMITS, Limits
 from lakeport.catalog import TimePoint, TimeUnit
@@ -93,7 +94,7 @@ def parse_descriptor(
             return Address(schema, name, catalog=catalog, tag=tag)
     raise InvalidArgumentError(
         "a table is addressed by [schema, table] or [catalog, schema, table], "
-        f"not by {len(parts)} parts"
+        f"not by {counted(len(parts), 'part')}"
     )
 
 

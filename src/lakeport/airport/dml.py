@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from lakeport._wording import counted
 from lakeport.airport.batch_bounds import row_width
 from lakeport.airport.codec import encode
 from lakeport.airport.exchange import Exchange
@@ -108,6 +109,7 @@ class _Statement:
         self._rowid = [index for index, field in enumerate(into) if field_is_rowid(field)]
         self._unanswered: pa.RecordBatch | None = None
         self._emitted: list[pa.RecordBatch] = []
+        self._returned_rows = 0
 
     def run(self, change: Callable[[pa.RecordBatchReader, DMLOptions], DMLResult]) -> None:
         """Run the change in a transaction and tell the client how many rows it touched."""
@@ -120,6 +122,7 @@ class _Statement:
                 for _ in reader:
                     pass
                 self._check_all_sent()
+                self._check_returned(result)
         except Exception:
             # With RETURNING the client waits for an answer and sends nothing more.
             if not exchange.returns_rows:
@@ -153,12 +156,21 @@ class _Statement:
                 f"table {self._exchange.address} returned rows of a batch after asking for the next"
             )
 
+    def _check_returned(self, result: DMLResult) -> None:
+        """Refuse a RETURNING that would show no rows although there are some."""
+        if self._exchange.returns_rows and result.affected_rows > 0 and not self._returned_rows:
+            raise UnsupportedError(
+                f"table {self._exchange.address} does not support RETURNING: it changed "
+                f"{counted(result.affected_rows, 'row')} and returned none"
+            )
+
     def _answer(self) -> None:
         """Send what the table emitted for the last batch: exactly one batch, possibly empty."""
         batch, self._unanswered = self._unanswered, None
         if not self._exchange.returns_rows or batch is None:
             return
         emitted, self._emitted[:] = list(self._emitted), []
+        self._returned_rows += sum(rows.num_rows for rows in emitted)
         self._exchange.write(self._reply_batch(batch, emitted))
 
     def _reply_batch(self, batch: pa.RecordBatch, emitted: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -167,13 +179,15 @@ class _Statement:
         rows = pa.concat_batches(emitted) if len(emitted) > 1 else emitted[0]
         if rows.num_rows > _MAX_REPLY_ROWS:
             raise InternalError(
-                f"table {self._exchange.address} returned {rows.num_rows} rows for one batch"
+                f"table {self._exchange.address} returned {counted(rows.num_rows, 'row')} for "
+                "one batch"
             )
         if _ROWID in self._reply.names and _ROWID not in rows.schema.names:
             if rows.num_rows != batch.num_rows:
+                returned = counted(rows.num_rows, "row")
                 raise InternalError(
-                    f"table {self._exchange.address} returned {rows.num_rows} rows without a "
-                    f"rowid for {batch.num_rows} updated ones"
+                    f"table {self._exchange.address} returned {returned} without a rowid for "
+                    f"{batch.num_rows} updated ones"
                 )
             rows = rows.append_column(_ROWID, batch.column(_ROWID))
         return LayoutCast(rows.schema, self._reply, f"table {self._exchange.address}")(rows)

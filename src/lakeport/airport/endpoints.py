@@ -30,14 +30,14 @@ def scan_endpoints(
     """The endpoints of a scan; `location` is where the tickets are to be presented.
 
     A filter is a hint, which the client applies again: one that is beyond the bounds, or that makes
-    a ticket too large, is left out.
+    a ticket too large, is left out. Then the limit is left out, too: it counts rows that pass.
     """
     try:
         return _endpoints(host, scan, ticket, location)
     except MessageTooLargeError:
         if not ticket.filters:
             raise
-        return _endpoints(host, scan, replace(ticket, filters=""), location)
+        return _endpoints(host, scan, replace(ticket, filters="", limit=None), location)
 
 
 def _endpoints(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from lakeport._wording import counted
 from lakeport.airport.codec import decode_struct
 from lakeport.airport.exchange import Exchange
 from lakeport.airport.limits import Limits
@@ -130,6 +131,7 @@ def _execute(function: ScalarFunction, batch: pa.RecordBatch, returns: pa.DataTy
         result = result.combine_chunks()
     if len(result) != batch.num_rows:
         raise InternalError(
-            f"function {function.name!r} returned {len(result)} values for {batch.num_rows} rows"
+            f"function {function.name!r} returned {counted(len(result), 'value')} for "
+            f"{counted(batch.num_rows, 'row')}"
         )
     return result if result.type == returns else result.cast(returns)

@@ -6,6 +6,7 @@ handler. It also tells when a call begins and ends.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,11 +20,15 @@ from lakeport.auth import Authenticator, bearer_token, identify
 from lakeport.catalog import MayDo, RequestContext
 from lakeport.errors import InvalidArgumentError, UnauthenticatedError
 
-__all__ = ["MIDDLEWARE", "Call", "HeaderMiddlewareFactory", "call_of"]
+__all__ = ["LIMIT_HEADER", "MIDDLEWARE", "Call", "HeaderMiddlewareFactory", "call_of"]
 
 MIDDLEWARE = "lakeport"
 
+LIMIT_HEADER = "lakeport-limit"
+"""How many rows a client of ours will look at. The protocol has no field for it."""
+
 _MAX_HEADER = 16 * 1024
+_LIMIT = re.compile(r"[0-9]{1,18}")
 
 
 class Presence:
@@ -56,6 +61,16 @@ class Call:
     def catalog(self) -> str:
         """The catalog that the client attached, or an empty string."""
         return self.header("airport-catalog") or ""
+
+    @property
+    def limit(self) -> int | None:
+        """The most rows of a scan that the client will look at; None means all."""
+        text = self.header(LIMIT_HEADER)
+        if text is None:
+            return None
+        if not _LIMIT.fullmatch(text):
+            raise InvalidArgumentError(f"header {LIMIT_HEADER} is not a number of rows")
+        return int(text)
 
     @property
     def owner(self) -> str | None:

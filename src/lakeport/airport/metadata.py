@@ -78,6 +78,7 @@ def endpoints(host: Host, call: Call, request: Struct) -> bytes:
         at_unit=parameters.text("at_unit", ""),
         at_value=parameters.text("at_value", ""),
         arguments=parameters.blob("table_function_parameters", b"") or None,
+        limit=call.limit,
     )
     scan = resolve_scan(host, call, ticket)
     _check_bound(host, call, ticket, scan)

@@ -87,6 +87,7 @@ def scan_options(host: Host, ticket: ScanTicket) -> ScanOptions:
             max_bytes=host.limits.json_bytes,
             max_depth=host.limits.json_depth,
         ),
+        limit=ticket.limit,
         batch_size=host.batch_rows,
         time_point=ticket.time_point,
         partition=ticket.partition,

@@ -38,6 +38,8 @@ class ScanTicket:
     """The arguments of a table function, as one row of Arrow; None for a table."""
     partition: bytes | None = None
     """The part of the table."""
+    limit: int | None = None
+    """The most rows that the client will look at; None means all."""
 
     @property
     def time_point(self) -> TimePoint | None:
@@ -70,6 +72,7 @@ class ScanTicket:
                 "at": [self.at_unit, self.at_value],
                 "arguments": self.arguments,
                 "partition": self.partition,
+                "limit": None if self.limit is None else [self.limit],
             }
         )
 
@@ -100,4 +103,11 @@ class ScanTicket:
             at_value=at[1],
             arguments=fields.blob("arguments") if "arguments" in fields else None,
             partition=fields.blob("partition") if "partition" in fields else None,
+            limit=_limit(fields.integers("limit")) if "limit" in fields else None,
         )
+
+
+def _limit(values: list[int]) -> int:
+    if len(values) != 1 or values[0] < 0:
+        raise InvalidArgumentError("the ticket is not one of this server")
+    return values[0]

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from lakeport._wording import counted
 from lakeport.errors import (
     DefinitionError,
     LakeportError,
@@ -77,7 +78,7 @@ class TokenTable:
         return found
 
     def __repr__(self) -> str:
-        return f"TokenTable({len(self._identities)} tokens)"
+        return f"TokenTable({counted(len(self._identities), 'token')})"
 
 
 AuthSource: TypeAlias = Authenticator | Callable[[str], str | None] | Mapping[str, str]

@@ -78,7 +78,7 @@ class ScanOptions:
     filter: Filter = field(default_factory=Filter)
     """A predicate that every wanted row satisfies. Applying it is optional."""
     limit: int | None = None
-    """The most rows that are wanted; None means all. DuckDB never sends one."""
+    """The most rows that pass the filter and are wanted; None means all. DuckDB sends none."""
     batch_size: int | None = None
     """The number of rows that the server would like in a batch."""
     time_point: TimePoint | None = None

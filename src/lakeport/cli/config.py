@@ -89,7 +89,9 @@ class ServerSettings(BaseModel):
     model_config = _STRICT
 
     listen: str = Field(
-        default="127.0.0.1:8815", description="Host and port to listen on; port 0 picks a free one."
+        default="127.0.0.1:8815",
+        description="Host and port to listen on, also as `grpc://host:port` or, with a "
+        "certificate, `grpc+tls://host:port`; port 0 picks a free one.",
     )
     advertise: str | None = Field(
         default=None,
@@ -97,8 +99,8 @@ class ServerSettings(BaseModel):
     )
     token_file: Path | None = Field(
         default=None,
-        description="A file with one `token identity` pair a line; `#` starts a comment. Without "
-        "it everybody may call.",
+        description="A file with one `token identity` pair a line; `#` starts a comment. A token "
+        f"has at least {MIN_TOKEN_LENGTH} characters. Without the file everybody may call.",
     )
     tls_cert: Path | None = Field(default=None, description="The server's certificate chain (PEM).")
     tls_key: Path | None = Field(

@@ -13,17 +13,18 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
+from lakeport._wording import counted
 from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
 from lakeport.airport.lifetime import leave, serve_until_signalled
-from lakeport.airport.listening import check_listening, check_location
+from lakeport.airport.listening import check_listening
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import Catalogs
 from lakeport.cli.config import LakeSettings, SparkSettings
 from lakeport.cli.demo_lake import BEFORE_DELETE, make_lake
 from lakeport.cli.output import make_console, show_rows
+from lakeport.cli.places import listening_location
 from lakeport.errors import DefinitionError
-from lakeport.filters import col
 
 __all__ = ["demo"]
 
@@ -33,7 +34,9 @@ _SNAPSHOT = ("snapshot_id", "snapshot_time", "changes")
 
 def demo(
     once: Annotated[bool, typer.Option("--once", help="Exit after the queries.")] = False,
-    listen: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1:8815",
+    listen: Annotated[
+        str, typer.Option(help="Where to listen: host:port or grpc://host:port.")
+    ] = "127.0.0.1:8815",
     folder: Annotated[
         Path | None, typer.Option(help="Make the lake here, and keep it; else it is temporary.")
     ] = None,
@@ -52,7 +55,7 @@ def demo(
       lakeport demo --folder rental --listen 0.0.0.0:8815
     """
     console = make_console()
-    location = check_location("grpc://127.0.0.1:0" if once else f"grpc://{listen}")
+    location = listening_location("127.0.0.1:0" if once else listen)
     check_listening(location)
     with ExitStack() as stack:
         if folder is None:
@@ -88,10 +91,10 @@ def _show_queries(console: Console, client: Client) -> None:
     trips = client.table("public.trips")
     queries: dict[str, Callable[[], pa.Table]] = {
         "SELECT station, minutes FROM public.trips WHERE minutes > 150": lambda: trips.scan(
-            columns=["station", "minutes"], where=col("minutes") > 150.0
+            ["station", "minutes"], filter="minutes > 150"
         ).to_arrow(),
         f"SELECT count(*) FROM public.trips AT (VERSION => {BEFORE_DELETE})": lambda: pa.table(  # noqa: S608
-            {"count": [trips.scan(at_version=BEFORE_DELETE).count()]}
+            {"count": [trips.scan(version=BEFORE_DELETE).count()]}
         ),
         f"SELECT {', '.join(_SNAPSHOT)} FROM lakeport.snapshots()": lambda: (  # noqa: S608
             client.call_table("lakeport.snapshots").select(*_SNAPSHOT).to_arrow()
@@ -101,7 +104,7 @@ def _show_queries(console: Console, client: Client) -> None:
         began = time.perf_counter()
         result = run()
         seconds = time.perf_counter() - began
-        told = f"[dim]{result.num_rows} rows, {seconds:.3f} s[/dim]"
+        told = f"[dim]{counted(result.num_rows, 'row')}, {seconds:.3f} s[/dim]"
         console.print(f"\n[bold]{sql}[/bold]   {told}", highlight=False, soft_wrap=True)
         show_rows(console, result.to_reader(), most=_ROWS_SHOWN, note="and so on")
 

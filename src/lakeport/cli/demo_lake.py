@@ -86,8 +86,9 @@ def _duckdb_with_ducklake() -> Any:
         except duckdb.Error:
             connection.close()
             raise UnavailableError(
-                "the demo writes its lake with DuckDB's extension 'ducklake', which is not here: "
-                f"pip install duckdb-extension-ducklake=={duckdb.__version__}"
+                "the demo writes its lake with DuckDB's extension 'ducklake', which is not "
+                f"installed for DuckDB {duckdb.__version__} and cannot be downloaded: "
+                'pip install "lakeport[demo]" installs a DuckDB and its extension'
             ) from None
     return connection
 

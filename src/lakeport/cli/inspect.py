@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
+from lakeport._wording import counted
 from lakeport.cli.findings import (
     LakeFindings,
     SizeFindings,
@@ -79,10 +80,8 @@ def _show_lake(console: Console, found: LakeFindings) -> None:
     for schema in found.schemas:
         branch = tree.add(f"[bold]{_said(schema.name)}[/bold]{_comment(schema.comment)}")
         for table in schema.tables:
-            branch.add(
-                f"{_said(table.name)}  [dim]{table.columns} columns, {_size(table.size)}[/dim]"
-                f"{_comment(table.comment)}"
-            )
+            extent = f"{counted(table.columns, 'column')}, {_size(table.size)}"
+            branch.add(f"{_said(table.name)}  [dim]{extent}[/dim]{_comment(table.comment)}")
         for view in schema.views:
             branch.add(f"{_said(view)}  [dim]view[/dim]")
     console.print(tree, soft_wrap=True)
@@ -139,12 +138,12 @@ def _show_table(console: Console, found: TableFindings) -> None:
 
 
 def _size(size: SizeFindings) -> str:
-    parts = [f"{size.rows:,} rows"]
+    parts = [counted(size.rows, "row")]
     if size.deleted_rows:
         parts.append(f"{size.deleted_rows:,} deleted")
     if size.inlined_rows:
         parts.append(f"{size.inlined_rows:,} inlined")
-    parts.append(f"{size.files} file{'' if size.files == 1 else 's'}")
+    parts.append(counted(size.files, "file"))
     parts.append(size_text(size.bytes))
     return ", ".join(parts)
 

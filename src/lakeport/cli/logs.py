@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lakeport.airport import EndedCall
-from lakeport.cli.config import LogSettings
+from lakeport.cli.config import MIN_TOKEN_LENGTH, LogSettings
 
 __all__ = ["CallLog", "log_to_stderr"]
 
@@ -75,12 +75,13 @@ class _Formatter(logging.Formatter):
     def __init__(self, secrets: tuple[str, ...]) -> None:
         super().__init__()
         # Longer ones first, so that no part of one stays when another is its beginning.
-        self._secrets = sorted({s for s in secrets if s}, key=len, reverse=True)
+        ordered = sorted({s for s in secrets if s}, key=len, reverse=True)
+        self._secrets = [_secret_pattern(secret) for secret in ordered]
 
     def redacted(self, text: str) -> str:
         """The text without secrets."""
         for secret in self._secrets:
-            text = text.replace(secret, _HIDDEN)
+            text = secret.sub(_HIDDEN, text)
         for pattern in _PATTERNS:
             text = pattern.sub(rf"\g<1>{_HIDDEN}", text)
         return text
@@ -114,6 +115,17 @@ class _JsonFormatter(_Formatter):
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=lambda value: self.redacted(str(value)))
+
+
+def _secret_pattern(secret: str) -> re.Pattern[str]:
+    """Return what finds a secret; a short one, such as a password, only as a whole word."""
+    escaped = re.escape(secret)
+    if len(secret) >= MIN_TOKEN_LENGTH:
+        return re.compile(escaped)
+    # Beside a word character only: a password may begin or end with something else.
+    before = r"(?<!\w)" if re.match(r"\w", secret) else ""
+    after = r"(?!\w)" if re.search(r"\w\Z", secret) else ""
+    return re.compile(f"{before}{escaped}{after}")
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lakeport._wording import counted
 from lakeport.ducklake import Column, kernel
 from lakeport.errors import DefinitionError, UnsupportedError
 
@@ -69,7 +70,7 @@ def show_rows(
         table.add_row(*(cell(value) for value in row))
     console.print(table)
     more = found.num_rows > most
-    count = f"{min(found.num_rows, most)} row{'' if found.num_rows == 1 else 's'}"
+    count = counted(min(found.num_rows, most), "row")
     console.print(f"the first {count}; {note}" if more else count, style="dim", highlight=False)
 
 

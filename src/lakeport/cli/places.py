@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import typer
 
+from lakeport.airport.listening import check_location
+from lakeport.auth import TlsConfig
 from lakeport.catalog import Catalog
-from lakeport.cli.config import LakeSettings
+from lakeport.cli.config import LakeSettings, check_token
 from lakeport.ducklake.uri import parse_location
 from lakeport.errors import DefinitionError
 
@@ -20,6 +22,7 @@ __all__ = [
     "default_name",
     "is_lake",
     "lake_uri",
+    "listening_location",
     "load_object",
     "named",
     "parse_argument",
@@ -116,6 +119,21 @@ def lake_uri(argument: str) -> str:
     return place
 
 
+def listening_location(listen: str, tls: TlsConfig | None = None) -> str:
+    """Return the location of `--listen`, which is written as host:port or as a location."""
+    scheme, separator, _ = listen.partition("://")
+    if not separator:
+        scheme = "grpc" if tls is None else "grpc+tls"
+        return check_location(f"{scheme}://{listen}", tls)
+    if scheme == "grpc+tls" and tls is None:
+        raise DefinitionError(f"{listen} needs --tls-cert and --tls-key")
+    if scheme in {"grpc", "grpc+tcp"} and tls is not None:
+        raise DefinitionError(
+            f"{listen} is not encrypted, but there is a certificate: write grpc+tls://…"
+        )
+    return check_location(listen, tls)
+
+
 def load_object(place: str) -> Catalog:
     """The catalog of `package.module:name`: an object, or what a callable returns."""
     if not _OBJECT.match(place):
@@ -155,6 +173,10 @@ def read_tokens(file: Path) -> dict[str, str]:
             continue
         if len(words) != 2:
             raise DefinitionError(f"line {number} of the token file is not 'token identity'")
+        try:
+            check_token(words[0])
+        except ValueError as error:
+            raise DefinitionError(f"line {number} of the token file: {error}") from None
         tokens[words[0]] = words[1]
     if not tokens:
         raise DefinitionError("the token file holds no tokens")

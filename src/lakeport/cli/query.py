@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from lakeport._wording import counted
 from lakeport.airport.client import Client, connect
-from lakeport.cli.moments import is_version
+from lakeport.cli.moments import moment_of
 from lakeport.cli.output import (
     ROWS_SHOWN,
     cell,
@@ -23,10 +24,7 @@ from lakeport.cli.output import (
     show_rows,
 )
 from lakeport.cli.places import read_token
-from lakeport.ducklake.model import Column
-from lakeport.ducklake.sql_filter import parse_sql_filter
-from lakeport.errors import DefinitionError, LakeportError, UnsupportedError
-from lakeport.filters import Filter, Unsupported, from_arrow_type, walk
+from lakeport.errors import DefinitionError
 
 __all__ = ["query"]
 
@@ -93,7 +91,9 @@ def query(
                 show_rows(console, rows, most=ROWS_SHOWN if limit is None else limit)
             else:
                 count = save_rows(rows, output)
-                console.print(f"{count} rows in {output}", highlight=False, soft_wrap=True)
+                console.print(
+                    f"{counted(count, 'row')} in {output}", highlight=False, soft_wrap=True
+                )
 
 
 def _scan(
@@ -105,35 +105,7 @@ def _scan(
     limit: int | None,
 ) -> pa.RecordBatchReader:
     table = client.table(name)
-    moment: dict[str, Any] = {}
-    if at is not None:
-        moment = {"at_version": at} if is_version(at) else {"at_timestamp": at}
-    scan = table.scan(columns, limit=limit, **moment)
-    if where is not None:
-        scan = scan.filter(_filter(where, table.scan(**moment).schema))
-    return scan.to_reader()
-
-
-def _filter(where: str, schema: pa.Schema) -> Filter:
-    """The condition, exactly: what cannot be expressed is an error, not more rows."""
-    columns = [
-        Column(id=number, name=field.name, type=_lake_type(field.type))
-        for number, field in enumerate(schema, 1)
-    ]
-    condition = parse_sql_filter(where, columns)
-    for conjunct in condition.conjuncts:
-        for node in walk(conjunct):
-            if isinstance(node, Unsupported):
-                raise UnsupportedError(f"--where cannot contain this: {node.reason}")
-    return condition
-
-
-def _lake_type(type: pa.DataType) -> str:
-    """The type whose values quoted constants are; text where that cannot be told."""
-    try:
-        return from_arrow_type(type).sql().lower()
-    except LakeportError:
-        return "varchar"
+    return table.scan(columns, where, limit=limit, **moment_of(at)).to_reader()
 
 
 def _list(console: Console, client: Client, catalog: str) -> None:

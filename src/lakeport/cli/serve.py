@@ -11,7 +11,7 @@ import typer
 
 from lakeport.airport import Server
 from lakeport.airport.lifetime import leave, serve_until_signalled
-from lakeport.airport.listening import check_listening, check_location
+from lakeport.airport.listening import check_listening
 from lakeport.auth import Authorizer, TlsConfig
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import Catalogs
@@ -20,7 +20,7 @@ from lakeport.cli.health import Health
 from lakeport.cli.logs import CallLog, log_to_stderr
 from lakeport.cli.metrics import Metrics, Observers, side_port
 from lakeport.cli.output import make_console
-from lakeport.cli.places import is_lake, named, parse_argument, resolve_uri
+from lakeport.cli.places import is_lake, listening_location, named, parse_argument, resolve_uri
 from lakeport.cli.tokens import TokenPolicy, Tokens
 from lakeport.cli.watching import watch_spark
 from lakeport.ducklake.uri import parse_location
@@ -48,7 +48,10 @@ def serve(
     ] = None,
     listen: Annotated[
         str | None,
-        typer.Option(help="Where to listen, 127.0.0.1:8815 by default. Port 0 picks a free one."),
+        typer.Option(
+            help="Where to listen: host:port or grpc://host:port, 127.0.0.1:8815 by default. "
+            "Port 0 picks a free one."
+        ),
     ] = None,
     token_file: Annotated[
         Path | None,
@@ -148,8 +151,7 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     if not lakes:
         raise DefinitionError("there is nothing to serve: name a LAKE, or a file with --config")
     tls = _tls_config(settings.server)
-    scheme = "grpc" if tls is None else "grpc+tls"
-    location = check_location(f"{scheme}://{settings.server.listen}", tls)
+    location = listening_location(settings.server.listen, tls)
     check_listening(location)
     metrics = Metrics()
     with ExitStack() as stack:

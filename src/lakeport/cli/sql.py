@@ -13,12 +13,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from lakeport._wording import counted
 from lakeport.cli.moments import moment_of
 from lakeport.cli.output import ROWS_SHOWN, check_output, make_console, save_rows, show_rows
 from lakeport.cli.places import lake_uri
 from lakeport.cli.spark import spark_session
 from lakeport.spark import Lake
 from lakeport.spark.frame_columns import arrow_schema, frame_columns, select
+from lakeport.spark.queries import check_is_query
 from lakeport.spark.queries import query as spark_query
 from lakeport.spark.query_errors import query_error
 from lakeport.spark.results import stream_frame
@@ -61,6 +63,7 @@ def sql(
       lakeport sql meta.ducklake "SELECT * FROM trips" --at 3 --output trips.parquet
     """
     check_output(output)
+    check_is_query(query)
     place = lake_uri(lake)
     console = make_console()
     with Lake.open(place) as opened, spark_session(master) as spark:
@@ -73,7 +76,9 @@ def sql(
                     show_rows(console, rows, most=limit)
                 else:
                     count = save_rows(rows, output)
-                    console.print(f"{count} rows in {output}", highlight=False, soft_wrap=True)
+                    console.print(
+                        f"{counted(count, 'row')} in {output}", highlight=False, soft_wrap=True
+                    )
         finally:
             registration.unregister()
 
@@ -120,7 +125,7 @@ def _progress(spark: SparkSession) -> Iterator[None]:
                 ]
                 total = sum(stage.numTasks for stage in stages)
                 finished = sum(stage.numCompletedTasks for stage in stages)
-                told = f"{finished} of {total} tasks" if total else ""
+                told = f"{finished} of {counted(total, 'task')}" if total else ""
                 progress.update(bar, total=total or None, completed=finished, told=told)
 
         watcher = threading.Thread(target=watch, name="lakeport-progress", daemon=True)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakeport._wording import counted
 from lakeport.ducklake.cache import WeighedCache
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.model import DeleteFile
@@ -60,7 +61,9 @@ def _read(storage: Storage, delete: DeleteFile) -> Deletes:
     try:
         names = source.schema.names
         if len(names) < 2 or len(names) > 3:
-            raise CorruptLakeError(f"the delete file {delete.path!r} has {len(names)} columns")
+            raise CorruptLakeError(
+                f"the delete file {delete.path!r} has {counted(len(names), 'column')}"
+            )
         has_snapshots = len(names) == 3 and names[2] == INTERNAL_SNAPSHOT
         fields = [1, 2] if has_snapshots else [1]
         batches = [batch for _, batch in source.batches(fields, batch_rows=1 << 20)]

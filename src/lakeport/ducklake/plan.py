@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from lakeport._wording import counted
 from lakeport.ducklake.deletes import Positions, deletes_at
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.model import Column, DataFile, NameMapping, Snapshot
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 BATCH_ROWS = 65_536
+_NAMES_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +187,7 @@ class Pruning:
         return self.files - self.by_partition - self.by_statistics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ScanPlan:
     """Everything that must be read for one query, at one snapshot."""
 
@@ -221,16 +223,27 @@ class ScanPlan:
         """All rows at once."""
         return pa.Table.from_batches(list(self.read()), self.schema)
 
+    def __repr__(self) -> str:
+        return self.explain()
+
     def explain(self) -> str:
         """What is read and what was left out, for people."""
         by, kept = self.pruning, self.pruning.inlined_rows - self.pruning.inlined_by_filter
         pruned = f"{by.by_partition} pruned by partition values, {by.by_statistics} by statistics"
-        size = f"at most {self.estimated_rows} rows, {self.estimated_bytes} bytes"
+        rows, size = counted(self.estimated_rows, "row"), counted(self.estimated_bytes, "byte")
         lines = [
             f"scan of {self.table} at snapshot {self.snapshot.id}",
-            f"  columns: {', '.join(self.schema.names)}",
+            f"  columns: {_some(self.schema.names)}",
             f"  files: {by.kept} of {by.files} read ({pruned})",
             f"  inlined rows: {kept} of {by.inlined_rows} read",
-            f"  tasks: {len(self.tasks)}, {size}",
+            f"  tasks: {len(self.tasks)}, at most {rows}, {size}",
         ]
         return "\n".join(lines)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    if len(names) <= _NAMES_SHOWN:
+        return ", ".join(names)
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return f"{shown} and {len(names) - _NAMES_SHOWN} more"

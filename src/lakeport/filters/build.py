@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.errors import UnsupportedError
+from lakeport.errors import InvalidArgumentError, UnsupportedError
 from lakeport.filters.arrow_types import from_arrow_type
 from lakeport.filters.expressions import (
     Between,
@@ -47,9 +47,9 @@ from lakeport.filters.visitor import Visitor
 __all__ = ["Term", "bind", "col"]
 
 
-def col(name: str, type: LogicalType | None = None) -> Term:
+def col(name: str, type: LogicalType | pa.DataType | None = None) -> Term:
     """A column to build predicates with."""
-    return Term(ColumnRef(name, type or UNKNOWN))
+    return Term(ColumnRef(name, UNKNOWN if type is None else _logical_type(type)))
 
 
 def bind(filter: Filter, schema: pa.Schema, *, zoned_nanoseconds: bool = False) -> Filter:
@@ -173,9 +173,9 @@ class Term:
         key = Constant(name, VARCHAR)
         return Term(FunctionCall("struct_extract", (self.expression, key), return_type=type))
 
-    def cast(self, type: LogicalType, *, try_cast: bool = False) -> Term:
+    def cast(self, type: LogicalType | pa.DataType, *, try_cast: bool = False) -> Term:
         """The value in another type."""
-        return Term(Cast(self.expression, type, try_cast=try_cast))
+        return Term(Cast(self.expression, _logical_type(type), try_cast=try_cast))
 
     def _compare(self, op: ComparisonOp, other: Any) -> Comparison:
         return Comparison(op, self.expression, self._other(other))
@@ -266,6 +266,17 @@ class _Binder(Visitor[Expression]):
 
 def _expression(value: Term | Expression) -> Expression:
     return value.expression if isinstance(value, Term) else value
+
+
+def _logical_type(type: LogicalType | pa.DataType) -> LogicalType:
+    match type:
+        case LogicalType():
+            return type
+        case pa.DataType():
+            return from_arrow_type(type)
+    raise InvalidArgumentError(
+        f"{type!r} is not a type: give an Arrow type such as pa.string(), or a LogicalType"
+    )
 
 
 def _coerced(constant: Constant, type: LogicalType) -> Constant:

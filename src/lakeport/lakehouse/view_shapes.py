@@ -32,7 +32,7 @@ def view_schemas(contents: Contents) -> dict[int, pa.Schema]:
     try:
         from lakeport.spark.view_columns import ViewColumns
     except ImportError:
-        _log.warning("views are not listed: install lakeport[spark]")
+        _log.warning('views are not listed: pip install "lakeport[spark]"')
         return {}
     found: dict[int, pa.Schema] = {}
     with ViewColumns() as shapes:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from lakeport._wording import counted
 from lakeport.catalog import (
     CatalogVersion,
     CreateSchemaOptions,
@@ -154,9 +155,10 @@ class MemoryCatalog:
                 return state
             known = state.require_schema(name)
             if known.tables and not options.cascade:
+                count = len(known.tables)
                 raise SchemaNotEmptyError(
-                    f"schema {known.name!r} has {len(known.tables)} tables; drop them first, or "
-                    "use CASCADE"
+                    f"schema {known.name!r} has {counted(count, 'table')}; drop "
+                    f"{'it' if count == 1 else 'them'} first, or use CASCADE"
                 )
             return state.without_schema(name).altered()
 

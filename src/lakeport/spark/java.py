@@ -50,7 +50,7 @@ def java_home(environment: Mapping[str, str] | None = None) -> Path:
     found = f"; {', '.join(too_old)}" if too_old else ""
     raise UnavailableError(
         f"Spark needs Java {MINIMUM_JAVA} or newer and none was found{found}: install one, set "
-        "JAVA_HOME, or install the extra lakeport[java]"
+        'JAVA_HOME, or run pip install "lakeport[java]"'
     )
 
 

@@ -6,6 +6,7 @@ Spark runs commands (DROP, INSERT, SET) as soon as it gets them. A query in pare
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import InvalidInputError, PermissionDeniedError, UnsupportedError
@@ -14,7 +15,14 @@ from lakeport.spark.query_errors import query_error
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["is_connect", "query", "replaces_variables", "safe_session", "untrusted_query"]
+__all__ = [
+    "check_is_query",
+    "is_connect",
+    "query",
+    "replaces_variables",
+    "safe_session",
+    "untrusted_query",
+]
 
 # What a query of a stranger must not contain: each runs code that it names.
 _CATALYST: Final = "org.apache.spark.sql.catalyst"
@@ -22,6 +30,16 @@ _FORBIDDEN: Final = {
     f"{_CATALYST}.expressions.CallMethodViaReflection": "call Java methods",
     f"{_CATALYST}.plans.logical.ScriptTransformation": "run scripts",
 }
+
+# Words that begin a statement of Spark's grammar which is not a query, after spaces and comments.
+_COMMAND: Final = re.compile(
+    r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
+    r"(?P<word>ADD|ALTER|ANALYZE|BEGIN|CACHE|CALL|CLEAR|COMMENT|COMMIT|CREATE|DECLARE|DELETE|DESC|"
+    r"DESCRIBE|DFS|DROP|EXECUTE|EXPLAIN|EXPORT|GRANT|IMPORT|INSERT|LIST|LOAD|LOCK|MERGE|MSCK|"
+    r"OPTIMIZE|REFRESH|REPAIR|REPLACE|RESET|REVOKE|ROLLBACK|SET|SHOW|START|TRUNCATE|UNCACHE|UNLOCK|"
+    r"UNSET|UPDATE|USE)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 _SUBSTITUTE: Final = "spark.sql.variable.substitute"
 _SAFE_SETTINGS: Final = {
@@ -32,8 +50,17 @@ _SAFE_SETTINGS: Final = {
 }
 
 
+def check_is_query(text: str) -> None:
+    """Refuse a command, such as DROP or INSERT, by its first word."""
+    command = _COMMAND.match(text)
+    if command is not None:
+        word = command["word"].upper()
+        raise InvalidInputError(f"only queries are allowed here, and {word} is not one")
+
+
 def query(spark: SparkSession, text: str) -> DataFrame:
     """The DataFrame of a query, analyzed and not run."""
+    check_is_query(text)
     try:
         return spark.sql(f"SELECT * FROM (\n{text.strip().rstrip(';')}\n)")  # noqa: S608
     except Exception as error:  # noqa: BLE001

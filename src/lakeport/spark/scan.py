@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Scan", "narrowed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Scan(ScanPlan):
     """Everything that must be read for one query, at one snapshot, and how to read it on Spark.
 
@@ -58,7 +58,9 @@ class Scan(ScanPlan):
         try:
             import polars as pl
         except ImportError:
-            raise UnavailableError("polars is not installed: install lakeport[polars]") from None
+            raise UnavailableError(
+                'polars is not installed: pip install "lakeport[polars]"'
+            ) from None
         return pl.DataFrame(pl.from_arrow(self.to_arrow(spark)))
 
     def to_spark(self, spark: SparkSession | None = None) -> DataFrame:

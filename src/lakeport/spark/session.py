@@ -63,7 +63,7 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
     try:
         import pyspark.sql  # noqa: F401
     except ImportError:
-        raise UnavailableError("Spark is not installed: install lakeport[spark]") from None
+        raise UnavailableError('Spark is not installed: pip install "lakeport[spark]"') from None
 
     settings = {_setting(name): str(value) for name, value in conf.items()}
     with _lock:
@@ -210,7 +210,7 @@ def _connect(remote: str, settings: dict[str, str]) -> SparkSession:
         return builder.getOrCreate()
     except ImportError as error:
         raise UnavailableError(
-            f"a package for Spark Connect is missing: install lakeport[connect] ({error})"
+            f'a package for Spark Connect is missing ({error}): pip install "lakeport[connect]"'
         ) from None
 
 

@@ -6,7 +6,7 @@ from lakeport import col
 with lakeport.connect("grpc://127.0.0.1:8815") as client:
     orders = client.table("shop.orders")
     print(orders.columns)
-    print(orders.scan(["id", "total"], where=col("total") > 100).to_pandas())
+    print(orders.scan(["id", "total"], filter=col("total") > 100).to_pandas())
 
     orders.insert([{"id": 7, "total": 12.5}])
     client.call_scalar("shop.with_tax", [10.0, 20.0])

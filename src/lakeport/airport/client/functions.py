@@ -82,7 +82,7 @@ def call_table(
         headers = statement.stream_headers(call.overload.descriptor, transactional=False)
         return Bound(call.overload.descriptor, info.schema, headers, arguments=row)
 
-    return Scan(catalog.connection, bind)
+    return Scan(catalog.connection, bind, _what=f"function {function}")
 
 
 def call_in_out(

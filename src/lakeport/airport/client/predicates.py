@@ -8,7 +8,7 @@ mask is taken from DuckDB; the rows keep their Arrow types.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import reduce
 from typing import Any, Final, TypeAlias
@@ -17,9 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.catalog.schemas import field_is_rowid
+from lakeport.ducklake.model import Column
+from lakeport.ducklake.types import arrow_type, normalize
 from lakeport.errors import (
     InvalidArgumentError,
     InvalidInputError,
+    LakeportError,
     NotFoundError,
     UnsupportedError,
 )
@@ -32,21 +35,25 @@ from lakeport.filters import (
     Filter,
     LogicalType,
     Term,
+    Unsupported,
     bind,
+    from_arrow_type,
+    walk,
 )
 
 __all__ = [
     "ROWID",
     "SAFE_DUCKDB",
+    "FilterLike",
     "Predicate",
-    "Where",
-    "as_filter",
+    "as_condition",
+    "bound_filter",
     "column_positions",
     "taken",
 ]
 
-Where: TypeAlias = Filter | Expression | Term
-"""A filter: `col("id") > 5`, several joined by `&` and `|`, or a `Filter`."""
+FilterLike: TypeAlias = Filter | Expression | Term | str
+"""A filter: `col("id") > 5`, several joined by `&` and `|`, a `Filter`, or SQL text."""
 
 ROWID = "rowid"
 """The name of the row identifier in queries, whatever the field is called."""
@@ -57,20 +64,50 @@ SAFE_DUCKDB: Final = {"threads": "1", "enable_external_access": "false"}
 _ROW_NUMBER = "__row_number"
 
 
-def as_filter(where: Where | None) -> Filter:
-    """The filter that a user's predicate means."""
-    match where:
-        case None:
-            return Filter.always()
-        case Filter():
-            return where
+def as_condition(filter: FilterLike) -> Filter | str:
+    """Return a user's predicate as a filter; SQL text stays text until the columns are known."""
+    match filter:
+        case Filter() | str():
+            return filter
         case Term():
-            return Filter.of(where.expression)
+            return Filter.of(filter.expression)
         case Expression():
-            return Filter.of(where)
+            return Filter.of(filter)
     raise InvalidArgumentError(
-        f'{type(where).__name__} is not a filter; build one like col("id") > 5'
+        f'{type(filter).__name__} is not a filter; build one like col("id") > 5, or write SQL'
     )
+
+
+def bound_filter(conditions: Iterable[Filter | str], schema: pa.Schema) -> Filter:
+    """Return the conjunction of all conditions, over the columns of a schema."""
+    filters = (_parsed(c, schema) if isinstance(c, str) else c for c in conditions)
+    return reduce(Filter.__and__, filters, Filter.always())
+
+
+def _parsed(text: str, schema: pa.Schema) -> Filter:
+    """Return the condition exactly: what cannot be expressed is an error, not more rows."""
+    from lakeport.ducklake.sql_filter import parse_sql_filter
+
+    columns = [
+        Column(id=number, name=_query_name(field), type=_column_type(field))
+        for number, field in enumerate(schema, 1)
+    ]
+    filter = parse_sql_filter(text, columns)
+    for conjunct in filter.conjuncts:
+        for node in walk(conjunct):
+            if isinstance(node, Unsupported):
+                raise UnsupportedError(f"the filter cannot contain this: {node.reason}")
+    return filter
+
+
+def _column_type(field: pa.Field) -> str:
+    """Return the type that a quoted constant beside the column has; text if there is none."""
+    try:
+        column = Column(id=0, name=field.name, type=normalize(from_arrow_type(field.type).sql()))
+        arrow_type(column)
+    except LakeportError:
+        return "varchar"
+    return column.type
 
 
 def column_positions(schema: pa.Schema) -> dict[str, int]:

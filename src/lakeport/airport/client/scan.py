@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -12,17 +12,19 @@ from pyarrow import flight
 from lakeport.airport.client.connection import Connection, Headers
 from lakeport.airport.client.predicates import (
     ROWID,
+    FilterLike,
     Predicate,
-    Where,
-    as_filter,
+    as_condition,
+    bound_filter,
     column_positions,
     taken,
 )
 from lakeport.airport.client.replies import read_endpoints as decode_endpoints
 from lakeport.airport.client.streams import ScanSource, read_endpoints
+from lakeport.airport.headers import LIMIT_HEADER
 from lakeport.catalog.schemas import field_is_rowid
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
-from lakeport.filters import Filter, to_json
+from lakeport.filters import Filter, to_duckdb_sql, to_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Bound", "Scan"]
 
 _ROWID_COLUMN: Final = 2**64 - 1
+_LONGEST_LINE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +50,33 @@ class Bound:
     at_value: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Scan:
     """Rows that are read when one of the methods below asks for them, each time anew.
 
     A scan does not change; `select`, `filter` and `limit` give another one.
     """
 
-    _connection: Connection = field(repr=False)
-    _bind: Callable[[], Bound] = field(repr=False)
+    _connection: Connection
+    _bind: Callable[[], Bound]
     columns: tuple[str, ...] | None = None
     """The columns to read, in this order; None means all but the row identifier."""
-    where: Filter = field(default_factory=Filter)
-    """What rows must satisfy."""
+    conditions: tuple[Filter | str, ...] = ()
+    """What rows must satisfy, all of it; texts are SQL."""
     row_limit: int | None = None
     """The most rows to read."""
-    _known_schema: pa.Schema | None = field(default=None, repr=False)
+    _known_schema: pa.Schema | None = None
     """The schema that binding will find, where that is known without asking."""
+    _what: str = "a flight"
+    """What is read, for people."""
+
+    def __repr__(self) -> str:
+        chosen = "all columns" if self.columns is None else ", ".join(self.columns)
+        parts = [f"scan of {self._what}", f"columns: {_shortened(chosen)}"]
+        parts += [f"filter: {_shortened(_sql(condition))}" for condition in self.conditions]
+        if self.row_limit is not None:
+            parts.append(f"limit: {self.row_limit}")
+        return "\n  ".join(parts)
 
     def select(self, *columns: str) -> Scan:
         """Only these columns, in this order; `rowid` is the row identifier."""
@@ -71,9 +84,9 @@ class Scan:
             raise InvalidArgumentError("name at least one column")
         return replace(self, columns=columns)
 
-    def filter(self, where: Where) -> Scan:
-        """Only rows that satisfy this predicate, too."""
-        return replace(self, where=self.where & as_filter(where))
+    def filter(self, filter: FilterLike) -> Scan:
+        """Only rows that satisfy this predicate, too: `col("id") > 5`, or SQL text."""
+        return replace(self, conditions=(*self.conditions, as_condition(filter)))
 
     def limit(self, rows: int) -> Scan:
         """At most so many rows."""
@@ -85,12 +98,12 @@ class Scan:
     def schema(self) -> pa.Schema:
         """The columns of the result."""
         bound = self._bind().schema if self._known_schema is None else self._known_schema
-        return _Projection(bound, self.columns, self.where).schema
+        return _Projection(bound, self.columns, self.conditions).schema
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as they arrive, from all endpoints; dropping the reader cancels the rest."""
         bound = self._bind()
-        projection = _Projection(bound.schema, self.columns, self.where)
+        projection = _Projection(bound.schema, self.columns, self.conditions)
         return pa.RecordBatchReader.from_batches(
             projection.schema, map(projection.output, self._read(bound, projection))
         )
@@ -112,7 +125,7 @@ class Scan:
     def count(self) -> int:
         """How many rows there are, without reading more columns than the filter needs."""
         bound = self._bind()
-        projection = _Projection(bound.schema, (), self.where)
+        projection = _Projection(bound.schema, (), self.conditions)
         return sum(rows.count for rows in self._read(bound, projection))
 
     def _read(self, bound: Bound, projection: _Projection) -> Iterator[_Rows]:
@@ -126,7 +139,10 @@ class Scan:
             "at_value": bound.at_value,
         }
         request = {"descriptor": bound.descriptor.serialize(), "parameters": parameters}
-        reply = self._connection.request("endpoints", request, bound.headers)
+        headers = bound.headers
+        if self.row_limit is not None:
+            headers = [*headers, (LIMIT_HEADER, str(self.row_limit))]
+        reply = self._connection.request("endpoints", request, headers)
         source = ScanSource(self._connection, bound.headers, bound.schema, projection.positions)
         batches = read_endpoints(source, decode_endpoints(reply))
         return _passing(batches, projection.predicate, self.row_limit)
@@ -156,9 +172,14 @@ class _Rows:
 class _Projection:
     """Which columns of a bound schema are read, and which of them are given out."""
 
-    def __init__(self, schema: pa.Schema, columns: Sequence[str] | None, filter: Filter) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        columns: Sequence[str] | None,
+        conditions: Sequence[Filter | str],
+    ) -> None:
         self._schema = schema
-        self.predicate = Predicate(filter, schema)
+        self.predicate = Predicate(bound_filter(conditions, schema), schema)
         self._outputs = _visible(schema) if columns is None else _chosen(schema, columns)
         self.schema = pa.schema([_output_field(schema.field(i)) for i in self._outputs])
 
@@ -184,6 +205,16 @@ class _Projection:
         """The columns to give out."""
         arrays = [rows.column(index) for index in self._outputs]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _sql(condition: Filter | str) -> str:
+    if isinstance(condition, str):
+        return condition
+    return to_duckdb_sql(condition) or "a condition that SQL cannot express"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}…"
 
 
 def _passing(
@@ -227,4 +258,6 @@ def _require(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise UnsupportedError(f"install the {module} package for this") from None
+        raise UnsupportedError(
+            f'{module} is not installed: pip install "lakeport[{module}]"'
+        ) from None

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
+from lakeport._wording import counted
 from lakeport.airport.client.connection import Connection, Headers
 from lakeport.airport.client.failures import calling
 from lakeport.airport.client.references import DATA_SCHEME, open_reference
@@ -184,7 +185,8 @@ def _relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _check_types(found: pa.Schema, bound: pa.Schema) -> None:
     if len(found) != len(bound):
         raise InternalError(
-            f"the server announced {len(bound)} columns and sends {len(found)}; try refresh()"
+            f"the server announced {counted(len(bound), 'column')} and sends {len(found)}; "
+            "try refresh()"
         )
     for got, expected in zip(found, bound, strict=True):
         if got.type != expected.type:

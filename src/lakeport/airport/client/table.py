@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakeport.airport.client.attached import AttachedCatalog
 from lakeport.airport.client.ddl import alter, one_field
 from lakeport.airport.client.entries import Column, TableEntry, columns_of
-from lakeport.airport.client.predicates import Where, as_filter
+from lakeport.airport.client.predicates import FilterLike
 from lakeport.airport.client.replies import Described, read_described, understanding
 from lakeport.airport.client.rows import RowSource
 from lakeport.airport.client.scan import Bound, Scan
@@ -82,32 +82,33 @@ class RemoteTable:
     def scan(
         self,
         columns: Sequence[str] | None = None,
-        where: Where | None = None,
+        filter: FilterLike | None = None,
         *,
-        at_version: int | str | None = None,
-        at_timestamp: dt.datetime | dt.date | str | None = None,
+        version: int | str | None = None,
+        timestamp: dt.datetime | dt.date | str | None = None,
         limit: int | None = None,
     ) -> Scan:
         """The rows of the table; nothing is read before the scan is asked for them.
 
         Args:
             columns: Only these, in this order; `rowid` is the row identifier.
-            where: Only rows that satisfy this, such as `col("id") > 5`.
-            at_version: The table as of this version.
-            at_timestamp: The table as of this time; without a zone the server chooses one.
+            filter: Only rows that satisfy this: `col("id") > 5`, or SQL such as `"id > 5"`.
+            version: The table as of this version.
+            timestamp: The table as of this time; without a zone the server chooses one.
             limit: At most so many rows.
         """
-        unit, value = _time_point(at_version, at_timestamp)
+        unit, value = _time_point(version, timestamp)
         scan = Scan(
             self._catalog.connection,
             lambda: self._bind(unit, value),
             _known_schema=None if unit else self._entry.schema,
+            _what=f"table {self._entry}" + (f" at {unit.lower()} {value}" if unit else ""),
         )
         if columns is not None:
             scan = scan.select(*columns)
         if limit is not None:
             scan = scan.limit(limit)
-        return scan.filter(as_filter(where))
+        return scan if filter is None else scan.filter(filter)
 
     def statistics(self, column: str) -> ColumnStats:
         """What the server knows of a column without reading it."""
@@ -241,7 +242,7 @@ def _time_point(
 ) -> tuple[str, str]:
     """Unit and value as DuckDB writes them."""
     if version is not None and timestamp is not None:
-        raise InvalidArgumentError("give at_version or at_timestamp, not both")
+        raise InvalidArgumentError("give version or timestamp, not both")
     if version is not None:
         return "VERSION", str(version)
     match timestamp:
