@@ -17,6 +17,7 @@ from lakeport.airport.signatures import tag_of
 from lakeport.auth import Access, Authorizer, Operation
 from lakeport.catalog import (
     Catalog,
+    HistoricSchema,
     MayDo,
     ScalarFunction,
     Schema,
@@ -104,8 +105,11 @@ class RoutedCatalog:
         """A table by address, if the caller may do this with it."""
         table = self.require_table(operation, address)
         if table is None:
-            self.schema(address.schema)
-            raise NotFoundError(f"there is no table {address}")
+            schema = self.schema(address.schema)
+            reason = (
+                schema.why_missing(address.name) if isinstance(schema, HistoricSchema) else None
+            )
+            raise NotFoundError(reason or f"there is no table {address}")
         return table
 
     def scalar_function(self, address: Address) -> ScalarFunction:

@@ -50,6 +50,7 @@ __all__ = [
     "DynamicSchema",
     "DynamicTable",
     "EndpointTable",
+    "HistoricSchema",
     "InsertableTable",
     "SizedTable",
     "StatisticsTable",
@@ -215,6 +216,18 @@ class DynamicTable(Table, Protocol):
 
     def remove_field(self, path: Sequence[str], options: RemoveFieldOptions) -> None:
         """Remove the field at `path`."""
+        ...
+
+
+@runtime_checkable
+class HistoricSchema(Protocol):
+    """A schema that knows why it has no table of a name."""
+
+    def why_missing(self, name: str) -> str | None:
+        """Return a sentence about a name that `table` returns None for, or None.
+
+        The caller may read a table of that name, as it is spelled here.
+        """
         ...
 
 

@@ -19,6 +19,7 @@ from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.lakehouse.access import LakeAccess, SparkSource
 from lakeport.lakehouse.directory import Directory
 from lakeport.lakehouse.functions import functions_schema
+from lakeport.lakehouse.missing import MissingTables
 from lakeport.lakehouse.moments import begin_transaction, current_snapshot, transaction_snapshot
 from lakeport.lakehouse.naming import MAIN, check_main_as
 from lakeport.lakehouse.schema import PublishedSchema
@@ -184,7 +185,15 @@ class LakeCatalog:
     def _published(self, directory: Directory, key: str, snapshot: Snapshot) -> Schema:
         schema = directory.schemas[key]
         name = directory.names.published(schema.name)
-        return PublishedSchema(name, schema, directory.members.get(key, {}), snapshot)
+        members = directory.members.get(key, {})
+        missing = MissingTables(self._access, directory, schema.name, snapshot)
+        return PublishedSchema(name, schema, members, snapshot, missing.explain)
 
     def _functions(self, directory: Directory, snapshot: Snapshot) -> Schema:
-        return functions_schema(self._access, directory.names, snapshot, self._extra_functions)
+        return functions_schema(
+            self._access,
+            directory.names,
+            snapshot,
+            self._extra_functions,
+            refused=directory.refused,
+        )

@@ -32,6 +32,8 @@ class Directory:
     """By published name."""
     members: Mapping[str, Mapping[str, Publish]]
     """Tables and views, by the published names of their schemas and their own."""
+    refused: Mapping[int, str]
+    """Why views are not among them, by the ids of the views."""
 
     @classmethod
     def of(
@@ -47,9 +49,10 @@ class Directory:
         for table in contents.tables:
             publish = partial(PublishedTable, access, names, table, direct=direct_reads)
             members[place(table.schema)][ascii_lower(table.name)] = publish
-        columns = view_schemas(contents)
+        columns, refused = view_schemas(contents)
         for view in contents.views:
             if view.id in columns:
                 make = partial(PublishedView, access, names, view, columns[view.id])
                 members[place(view.schema)][ascii_lower(view.name)] = make
-        return cls(names, {place(schema.name): schema for schema in contents.schemas}, members)
+        schemas = {place(schema.name): schema for schema in contents.schemas}
+        return cls(names, schemas, members, refused)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -36,10 +36,18 @@ Bound: TypeAlias = int | datetime | None
 
 
 def functions_schema(
-    access: LakeAccess, names: Names, snapshot: Snapshot, extra: Sequence[TableFunction] = ()
+    access: LakeAccess,
+    names: Names,
+    snapshot: Snapshot,
+    extra: Sequence[TableFunction] = (),
+    *,
+    refused: Mapping[int, str],
 ) -> StaticSchema:
-    """The functions and tables about a lake, as of a snapshot."""
-    functions = _Functions(access, names, snapshot)
+    """The functions and tables about a lake, as of a snapshot.
+
+    `refused` are the reasons for which views are not listed, by the ids of the views.
+    """
+    functions = _Functions(access, names, snapshot, refused)
     return StaticSchema(
         names.functions,
         comment=_COMMENT,
@@ -51,7 +59,10 @@ def functions_schema(
 class _Functions:
     """What the functions and tables of one request share."""
 
-    def __init__(self, access: LakeAccess, names: Names, snapshot: Snapshot) -> None:
+    def __init__(
+        self, access: LakeAccess, names: Names, snapshot: Snapshot, refused: Mapping[int, str]
+    ) -> None:
+        self._refused = refused
         self._access = access
         self._names = names
         self._snapshot = snapshot
@@ -75,6 +86,12 @@ class _Functions:
             information.TABLES,
             lambda _: information.tables(contents, self._permissions()),
             comment="The tables and views",
+        )
+        yield ScanTable(
+            "unlisted",
+            information.UNLISTED,
+            lambda _: information.unlisted(contents, self._permissions(), self._refused),
+            comment="The tables and views that cannot be read, and why",
         )
         yield ScanTable(
             "columns",

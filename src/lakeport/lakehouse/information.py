@@ -5,19 +5,19 @@ Rows are about what the caller may see; those about files, about what the caller
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
 from lakeport.ducklake import Column, Contents, FileTotals, Lake, LakeTable, Snapshot
 from lakeport.ducklake.types import duckdb_type
-from lakeport.errors import UnsupportedError
+from lakeport.errors import LakeportError, UnsupportedError
 from lakeport.lakehouse.access import LakeAccess
 from lakeport.lakehouse.changes_made import changes_by_kind, visible_changes
-from lakeport.lakehouse.fields import default_sql
+from lakeport.lakehouse.fields import default_sql, published_schema
 from lakeport.lakehouse.permissions import Permissions
-from lakeport.lakehouse.view_shapes import sees_reads
+from lakeport.lakehouse.view_shapes import sees_reads, shown_reason
 
 __all__ = [
     "COLUMNS",
@@ -27,6 +27,7 @@ __all__ = [
     "SNAPSHOTS",
     "TABLES",
     "TABLE_INFO",
+    "UNLISTED",
     "columns",
     "files",
     "files_of_table",
@@ -34,6 +35,7 @@ __all__ = [
     "snapshots",
     "table_info",
     "tables",
+    "unlisted",
 ]
 
 SNAPSHOTS: Final = pa.schema(
@@ -67,6 +69,15 @@ TABLES: Final = pa.schema(
         ("table_uuid", pa.string()),
         ("comment", pa.string()),
         ("view_definition", pa.string()),
+    ]
+)
+
+UNLISTED: Final = pa.schema(
+    [
+        ("schema_name", pa.string()),
+        ("table_name", pa.string()),
+        ("table_type", pa.string()),
+        ("reason", pa.string()),
     ]
 )
 
@@ -185,6 +196,26 @@ def tables(contents: Contents, permissions: Permissions) -> pa.Table:
         if permissions.sees(view)
     ]
     return _table(TABLES, rows)
+
+
+def unlisted(contents: Contents, permissions: Permissions, refused: Mapping[int, str]) -> pa.Table:
+    """The tables and views that a listing leaves out, since they cannot be read, with the reason.
+
+    `refused` are the reasons of views, by their ids.
+    """
+    published = permissions.names.published
+    rows: list[tuple[str, str, str, str]] = []
+    for table in contents.tables:
+        if permissions.sees(table):
+            try:
+                published_schema(table.columns, with_rowid=False)
+            except LakeportError as error:
+                rows.append((published(table.schema), table.name, "BASE TABLE", str(error)))
+    for view in contents.views:
+        if view.id in refused and permissions.sees(view):
+            reason = shown_reason(view, contents, permissions, refused[view.id])
+            rows.append((published(view.schema), view.name, "VIEW", reason))
+    return _table(UNLISTED, rows)
 
 
 def columns(contents: Contents, permissions: Permissions) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from lakeport.catalog import ScalarFunction, Table, TableFunction, TableFunctionInOut
 from lakeport.ducklake import Schema, Snapshot
@@ -20,7 +20,12 @@ class PublishedSchema:
     """One schema of a lake at the snapshot of the request, with its tables and views."""
 
     def __init__(
-        self, name: str, schema: Schema, members: Mapping[str, Publish], snapshot: Snapshot
+        self,
+        name: str,
+        schema: Schema,
+        members: Mapping[str, Publish],
+        snapshot: Snapshot,
+        explain: Callable[[str], str | None],
     ) -> None:
         self.name = name
         self.comment = schema.comment or ""
@@ -31,6 +36,7 @@ class PublishedSchema:
         }
         self._members = members
         self._snapshot = snapshot
+        self._explain = explain
 
     def tables(self) -> Sequence[Table]:
         """All tables but those with a column that Lakeport does not know; the log says which."""
@@ -41,6 +47,10 @@ class PublishedSchema:
         """The table of that name, whatever the case of its letters, or None."""
         publish = self._members.get(ascii_lower(name))
         return None if publish is None else publish(self._snapshot)
+
+    def why_missing(self, name: str) -> str | None:
+        """Return why there is no such table now; None if there never was one."""
+        return self._explain(name)
 
     def scalar_functions(self) -> Sequence[ScalarFunction]:
         """None: macros of a lake are not published."""

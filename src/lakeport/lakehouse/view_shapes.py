@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from lakeport.spark.view_columns import ViewColumns
     from lakeport.spark.views import Key
 
-__all__ = ["reads_of", "sees_reads", "view_schemas"]
+__all__ = ["reads_of", "sees_reads", "shown_reason", "view_schemas"]
 
 _log = logging.getLogger("lakeport.lakehouse")
 
 
-def view_schemas(contents: Contents) -> dict[int, pa.Schema]:
-    """The columns of the views of a lake, by their ids; the log says which have none, and why."""
+def view_schemas(contents: Contents) -> tuple[dict[int, pa.Schema], dict[int, str]]:
+    """Return the columns of the views of a lake, by their ids, and why the others have none."""
     if not contents.views:
-        return {}
+        return {}, {}
     try:
         from lakeport.spark.view_columns import ViewColumns
     except ImportError:
         _log.warning('views are not listed: pip install "lakeport[spark]"')
-        return {}
+        return {}, {view.id: "the server has no Spark" for view in contents.views}
     found: dict[int, pa.Schema] = {}
+    refused: dict[int, str] = {}
     with ViewColumns() as shapes:
         known: dict[Key, tuple[Column, ...]] = {}
         for view in contents.views:
@@ -45,7 +46,8 @@ def view_schemas(contents: Contents) -> dict[int, pa.Schema]:
                 found[view.id] = _published(known[_key(view)])
             except LakeportError as error:
                 _log.warning("view %s.%s is not listed: %s", view.schema, view.name, error)
-    return found
+                refused[view.id] = str(error)
+    return found, refused
 
 
 def _columns(read: TableSummary | View, shapes: ViewColumns) -> tuple[Column, ...]:
@@ -90,6 +92,14 @@ def reads_of(view: View, contents: Contents) -> dict[Key, TableSummary | View]:
 
     add(view)
     return ordered
+
+
+def shown_reason(view: View, contents: Contents, permissions: Permissions, reason: str) -> str:
+    """Return why a view is not listed, as far as the caller may see what the reason may name."""
+    everything: list[TableSummary | View] = [*contents.tables, *contents.views]
+    if sees_reads(view, contents, permissions) or all(map(permissions.sees, everything)):
+        return reason
+    return "its SQL cannot be run"
 
 
 def sees_reads(view: View, contents: Contents, permissions: Permissions) -> bool:

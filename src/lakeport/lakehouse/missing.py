@@ -1,0 +1,55 @@
+"""Why a lake catalog has no table of a name: a view that cannot run, a table that was dropped."""
+
+from __future__ import annotations
+
+from lakeport.ducklake import Snapshot, View
+from lakeport.ducklake.lifetimes import why_missing
+from lakeport.ducklake.text import ascii_lower
+from lakeport.lakehouse.access import LakeAccess
+from lakeport.lakehouse.directory import Directory
+from lakeport.lakehouse.permissions import Permissions
+from lakeport.lakehouse.view_shapes import shown_reason
+
+__all__ = ["MissingTables"]
+
+
+class MissingTables:
+    """Explains the names that one schema does not have at a snapshot."""
+
+    def __init__(
+        self, access: LakeAccess, directory: Directory, schema: str, snapshot: Snapshot
+    ) -> None:
+        self._access = access
+        self._directory = directory
+        self._schema = schema
+        self._snapshot = snapshot
+
+    def explain(self, name: str) -> str | None:
+        """Return a sentence about the name; None if no snapshot has a table or view of it."""
+        names = self._directory.names
+        shown = f"{names.published(self._schema)}.{name}"
+        permissions = Permissions.of_request(self._access, names)
+        view = self._refused_view(name)
+        if view is not None:
+            if not permissions.reads(view):
+                return None
+            contents = self._access.contents(self._snapshot)
+            reason = shown_reason(view, contents, permissions, self._directory.refused[view.id])
+            return f"the view {shown} cannot be read: {reason}"
+        lifetimes = self._access.lake.lifetimes()
+        known = [life for life in lifetimes if ascii_lower(life.name) == ascii_lower(name)]
+        # By the object's own spelling, too: the server has asked by that of the request.
+        if not all(permissions.reads_name(self._schema, life.name) for life in known):
+            return None
+        when = why_missing(known, self._schema, name, self._snapshot.id)
+        return when and f"there is no table {shown} at snapshot {self._snapshot.id}: {when}"
+
+    def _refused_view(self, name: str) -> View | None:
+        for view in self._access.contents(self._snapshot).views:
+            key = ascii_lower(view.schema), ascii_lower(view.name)
+            if view.id in self._directory.refused and key == (
+                ascii_lower(self._schema),
+                ascii_lower(name),
+            ):
+                return view
+        return None
