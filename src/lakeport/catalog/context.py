@@ -11,11 +11,40 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-__all__ = ["RequestContext", "current_request", "request_scope", "set_request"]
+__all__ = [
+    "RequestContext",
+    "RequestNotes",
+    "current_request",
+    "note_snapshot",
+    "request_scope",
+    "set_request",
+]
 
 
 def _never() -> bool:
     return False
+
+
+@dataclass(slots=True)
+class RequestNotes:
+    """What was found out about a request while it was answered, for logs and metrics."""
+
+    catalog: str = ""
+    """The name that the catalog is served by; empty until it is found."""
+    table: str = ""
+    """The table, function or schema, as `schema.name`; the last one that was asked for."""
+    snapshot: str = ""
+    """The snapshot or version that was read."""
+    operation: str = ""
+    """The action, or the operation of an exchange."""
+    peer: str = ""
+    """The network address of the client."""
+    is_sending: bool = False
+    """Whether a scan has begun and not yet sent its last row."""
+    rows_sent: int = 0
+    bytes_sent: int = 0
+    rows_received: int = 0
+    bytes_received: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +60,13 @@ class RequestContext:
     session_id: str | None = None
     """One per DuckDB process."""
     trace_id: str | None = None
-    """Shared by the calls of one scan."""
+    """Shared by the calls of one scan: that of `traceparent`, DuckDB's own, or a new one."""
     peer: str = field(default="", compare=False)
     """The network address of the client."""
     is_cancelled: Callable[[], bool] = field(default=_never, compare=False, repr=False)
     """Whether the client has gone away, for work that takes long before it has an answer."""
+    notes: RequestNotes = field(default_factory=RequestNotes, compare=False, repr=False)
+    """What the log of the call will say about it."""
 
 
 _NOBODY = RequestContext()
@@ -45,6 +76,11 @@ _current: ContextVar[RequestContext] = ContextVar("lakeport_request", default=_N
 def current_request() -> RequestContext:
     """The request being answered; an empty one outside of any request."""
     return _current.get()
+
+
+def note_snapshot(snapshot: int | str) -> None:
+    """Log the call that is being answered with the snapshot or version that it reads."""
+    _current.get().notes.snapshot = str(snapshot)
 
 
 @contextmanager
