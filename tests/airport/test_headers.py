@@ -100,5 +100,7 @@ def test_a_catalog_sees_the_whole_request(serving: Serving) -> None:
 
     assert seen == [
         RequestContext("ada", "lake", "tx", "session", "trace"),
-        RequestContext("ada", "", None, None, None),
+        RequestContext("ada", "", None, None, seen[1].trace_id),
     ]
+    # A call without a trace gets one, by which the log of the server names it.
+    assert len(seen[1].trace_id or "") == 32

@@ -153,7 +153,7 @@ def test_listed_views_show_the_comments_of_their_columns(unpack: Unpack) -> None
 
     with open_lake(unpack("views_macros"), "meta.ducklake") as lake:
         contents = lake.contents(version=9)
-    schemas = view_schemas(contents)
+    schemas, _ = view_schemas(contents)
     shown = {
         view.name: {
             field.name: (field.metadata or {}).get(b"comment") for field in schemas[view.id]

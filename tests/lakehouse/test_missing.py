@@ -78,7 +78,7 @@ def test_a_table_of_other_snapshots_is_not_called_missing(lake: Any, serve: Serv
             served.client.take_flight(["public", name]).to_arrow()
         assert str(told.value) == f"there is no table public.{name} at snapshot 7: {reason}"
     with pytest.raises(NotFoundError) as told:
-        served.client.table("public.late").scan(at_version=2).to_arrow()
+        served.client.table("public.late").scan(version=2).to_arrow()
     assert str(told.value) == ("there is no table public.late at snapshot 2: snapshot 7 created it")
     with pytest.raises(NotFoundError, match=r"^there is no table public\.nothing$"):
         served.client.take_flight(["public", "nothing"]).to_arrow()

@@ -52,7 +52,7 @@ class BatchBounds:
         self._check(message)
         unfolded = sum(_unfolded_size(batch.column(i)) for i in self._folded)
         self._check(unfolded)
-        return max(size, message) + unfolded + _COLUMN_OVERHEAD * int(batch.num_columns)
+        return int(max(size, message) + unfolded + _COLUMN_OVERHEAD * batch.num_columns)
 
     def check_rows(self, rows: int, width: int) -> None:
         """Refuse rows that take too much memory once they have a table's types."""

@@ -13,7 +13,8 @@ from typing import Final
 from pyarrow import flight
 
 from lakeport.airport.observer import EndedCall, NoObserver, Observer
-from lakeport.airport.status import SHUTTING_DOWN, status_name
+from lakeport.airport.status import SHUTTING_DOWN, reason_of, status_name
+from lakeport.catalog.context import RequestNotes
 from lakeport.errors import UnavailableError
 
 __all__ = ["Calls", "RunningCall"]
@@ -40,9 +41,9 @@ class Calls:
         self._draining = False
         self._abandoned = False
 
-    def start(self, method: flight.FlightMethod) -> RunningCall:
+    def start(self, method: flight.FlightMethod, *, trace_id: str = "") -> RunningCall:
         """A call came in; it must be admitted, and ended in any case."""
-        return RunningCall(self, _VERBS.get(method, "Other"))
+        return RunningCall(self, _VERBS.get(method, "Other"), trace_id)
 
     def drain(self, limit: float) -> bool:
         """Take no more calls and wait for those that run; whether all of them ended."""
@@ -79,7 +80,10 @@ class Calls:
 class RunningCall:
     """One call, while it runs."""
 
-    def __init__(self, calls: Calls, verb: str) -> None:
+    def __init__(self, calls: Calls, verb: str, trace_id: str) -> None:
+        self.notes = RequestNotes()
+        self.identity = ""
+        self.trace_id = trace_id
         self._calls = calls
         self._verb = verb
         self._began = time.monotonic()
@@ -93,7 +97,30 @@ class RunningCall:
 
     def end(self, error: BaseException | None) -> None:
         """The call is over."""
-        seconds = time.monotonic() - self._began
-        self._calls.observer.call_ended(EndedCall(self._verb, status_name(error), seconds))
-        if self._admitted:
-            self._calls.leave()
+        notes = self.notes
+        if error is None and notes.is_sending:
+            # pyarrow 26 completes such a call without an error.
+            error = flight.FlightCancelledError("the client went away before the last row was sent")
+        try:
+            self._calls.observer.call_ended(
+                EndedCall(
+                    self._verb,
+                    status_name(error),
+                    seconds=time.monotonic() - self._began,
+                    reason="" if error is None else reason_of(error),
+                    identity=self.identity,
+                    catalog=notes.catalog,
+                    table=notes.table,
+                    snapshot=notes.snapshot,
+                    operation=notes.operation,
+                    rows_sent=notes.rows_sent,
+                    bytes_sent=notes.bytes_sent,
+                    rows_received=notes.rows_received,
+                    bytes_received=notes.bytes_received,
+                    peer=notes.peer,
+                    trace_id=self.trace_id,
+                )
+            )
+        finally:
+            if self._admitted:
+                self._calls.leave()

@@ -137,6 +137,8 @@ class Exchange:
 
     def write(self, batch: pa.RecordBatch, metadata: bytes | None = None) -> None:
         """Answer with rows."""
+        self.call.notes.rows_sent += batch.num_rows
+        self.call.notes.bytes_sent += batch.nbytes
         if metadata is None:
             self._writer.write_batch(batch)
         else:
@@ -176,6 +178,8 @@ class Exchange:
                 return
             if chunk.data is not None:
                 size = self._checked_size(chunk.data, bounds)
+                self.call.notes.rows_received += chunk.data.num_rows
+                self.call.notes.bytes_received += chunk.data.get_total_buffer_size()
                 _check_times(chunk.data, times)
                 yield chunk.data, size
 
@@ -231,5 +235,6 @@ def run_exchange(
     operation = operations.get(name)
     if operation is None:
         raise UnsupportedError(f"the operation {name[:80]!r} is not supported")
+    call.notes.operation = name
     address = parse_descriptor(descriptor, limits=host.limits)
     operation(Exchange(host, call, address, context, reader, writer))

@@ -7,6 +7,7 @@ handler. It also tells when a call begins and ends.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from lakeport.airport.status import answering
 from lakeport.airport.transactions import Transactions
 from lakeport.auth import Authenticator, bearer_token, identify
 from lakeport.catalog import MayDo, RequestContext
+from lakeport.catalog.context import RequestNotes
 from lakeport.errors import InvalidArgumentError, UnauthenticatedError
 
 __all__ = ["LIMIT_HEADER", "MIDDLEWARE", "Call", "HeaderMiddlewareFactory", "call_of"]
@@ -29,6 +31,10 @@ LIMIT_HEADER = "lakeport-limit"
 
 _MAX_HEADER = 16 * 1024
 _LIMIT = re.compile(r"[0-9]{1,18}")
+
+# https://www.w3.org/TR/trace-context/: version, trace, span, flags. A trace of zeros is invalid.
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
+_PLAIN_TRACE = re.compile(r"([\w.:-]{1,128})", re.ASCII)
 
 
 class Presence:
@@ -51,6 +57,8 @@ class Call:
     headers: Mapping[str, Sequence[str]]
     identity: str
     presence: Presence = field(default_factory=Presence, compare=False)
+    trace_id: str | None = None
+    notes: RequestNotes = field(default_factory=RequestNotes, compare=False)
 
     def header(self, name: str) -> str | None:
         """The first value of a header, or None; an empty value counts as none."""
@@ -85,11 +93,13 @@ class Call:
 
     def request(self, *, peer: str, may: MayDo, stopping: Callable[[], bool]) -> RequestContext:
         """The context that catalog methods see; transaction and `may` depend on the catalog."""
+        self.notes.peer = peer
         return RequestContext(
             identity=self.identity,
             catalog=self.catalog,
             session_id=self.header("airport-client-session-id"),
-            trace_id=self.header("airport-trace-id"),
+            trace_id=self.trace_id,
+            notes=self.notes,
             peer=peer,
             is_cancelled=lambda: stopping() or self.presence.is_cancelled(),
             may=may,
@@ -115,11 +125,17 @@ class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[m
 
     def start_call(self, info: Any, headers: Mapping[str, Sequence[Any]]) -> _HeaderMiddleware:
         """Let the call in, authenticate the caller and keep the headers."""
-        running = self._calls.start(info.method)
+        running = self._calls.start(info.method, trace_id=_trace_id(headers))
         try:
             with answering("authentication", typed=False):
                 running.admit()
-                call = Call(_texts(headers), self._identity(headers))
+                running.identity = self._identity(headers)
+                call = Call(
+                    _texts(headers),
+                    running.identity,
+                    trace_id=running.trace_id,
+                    notes=running.notes,
+                )
         except BaseException as error:
             # Flight does not complete a call that its middleware refused.
             running.end(error)
@@ -146,6 +162,16 @@ def call_of(context: flight.ServerCallContext) -> Call:
     call: Call = middleware.call
     call.presence.context = context
     return call
+
+
+def _trace_id(headers: Mapping[str, Sequence[Any]]) -> str:
+    """The trace that a call belongs to, as its client names it; a new one without a usable name."""
+    for name, form in (("traceparent", _TRACEPARENT), ("airport-trace-id", _PLAIN_TRACE)):
+        for value in headers.get(name, ()):
+            match = form.fullmatch(value) if isinstance(value, str) else None
+            if match is not None:
+                return str(match[1])
+    return uuid.uuid4().hex
 
 
 def _texts(headers: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:

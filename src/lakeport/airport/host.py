@@ -51,6 +51,7 @@ class Host:
     def route(self, call: Call, *names: str) -> RoutedCatalog:
         """The catalog that a call is about; the rest of the call is part of its transaction."""
         routed = self.registry.route(call.catalog, *names)
+        call.notes.catalog = routed.served_as
         self._join(call, routed)
         return routed
 

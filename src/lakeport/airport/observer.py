@@ -20,6 +20,27 @@ class EndedCall:
     """The gRPC code that the client got: `OK`, `NOT_FOUND`, `UNAVAILABLE` …"""
     seconds: float
     """From its headers to its end, the time of a slow reader included."""
+    reason: str = ""
+    """The error that the client got, in one sentence; empty for `OK`."""
+    identity: str = ""
+    """Who called; empty without authentication, and for a token that was refused."""
+    catalog: str = ""
+    """The name that the catalog is served by; empty if the call names none that there is."""
+    table: str = ""
+    """The table, function or schema as `schema.name`, also one that is missing or was refused."""
+    snapshot: str = ""
+    """The snapshot of a lake, or the version of a table, that was read."""
+    operation: str = ""
+    """The action (`endpoints`, `create_table` …) or the operation of an exchange (`insert` …)."""
+    rows_sent: int = 0
+    bytes_sent: int = 0
+    """The size of those rows in Arrow."""
+    rows_received: int = 0
+    bytes_received: int = 0
+    peer: str = ""
+    """The network address of the client; empty for a call that was refused before its handler."""
+    trace_id: str = ""
+    """The trace of the header `traceparent`, or of `airport-trace-id`, or a new one."""
 
 
 class Observer(Protocol):

@@ -70,6 +70,7 @@ class RoutedCatalog:
 
     def require_schema(self, operation: Operation, name: str) -> Schema | None:
         """Refuse what the caller may not do with a schema; the schema, or None if there is none."""
+        current_request().notes.table = name
         schema = self.catalog.schema(name)
         # A catalog finds an object in any spelling; permissions go by the object's own name.
         if not self.allows(operation, name if schema is None else schema.name):
@@ -78,6 +79,7 @@ class RoutedCatalog:
 
     def require_table(self, operation: Operation, address: Address) -> Table | None:
         """Refuse what the caller may not do with a table; the table, or None if there is none."""
+        current_request().notes.table = str(address)
         schema = self.catalog.schema(address.schema)
         table = None if schema is None else schema.table(address.name)
         if not self.allows(
@@ -127,6 +129,7 @@ class RoutedCatalog:
 
     def require_calls(self, schema: Schema | None, address: Address, names: Iterable[str]) -> None:
         """Refuse what the caller may not call; `names` are the functions that an address found."""
+        current_request().notes.table = str(address)
         schema_name = address.schema if schema is None else schema.name
         for name in set(names) or {address.name}:
             if not self.allows(Operation.CALL, schema_name, name):

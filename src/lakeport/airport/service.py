@@ -100,6 +100,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
         """Run an action."""
         with self._answer(context, action.type, typed=False) as call:
+            call.notes.operation = action.type[:80]
             body = action.body.to_pybytes() if action.body is not None else b""
             self._host.limits.check(len(body), self._host.limits.action_bytes, action.type)
             builtin = _ACTIONS.get(action.type)

@@ -39,7 +39,14 @@ from pyarrow import flight
 
 from lakeport import _quiet, errors
 
-__all__ = ["SHUTTING_DOWN", "answering", "as_lakeport_error", "status_name", "to_status"]
+__all__ = [
+    "SHUTTING_DOWN",
+    "answering",
+    "as_lakeport_error",
+    "reason_of",
+    "status_name",
+    "to_status",
+]
 
 _log = logging.getLogger("lakeport.airport")
 
@@ -166,6 +173,12 @@ def status_name(error: BaseException | None) -> str:
     if error is None:
         return "OK"
     return next((name for kind, name in _CODES if isinstance(error, kind)), "UNKNOWN")
+
+
+def reason_of(error: BaseException) -> str:
+    """The sentence of an error that pyarrow ended a call with, without what pyarrow adds to it."""
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return _cut(text.partition("\n")[0].partition(". Detail: ")[0])
 
 
 def _without_flight(status: Exception) -> Exception:

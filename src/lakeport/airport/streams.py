@@ -19,6 +19,7 @@ from lakeport.airport.host import Host
 from lakeport.airport.scans import Scan, resolve_scan, scan_options
 from lakeport.airport.status import answering
 from lakeport.airport.tickets import ScanTicket
+from lakeport.catalog import current_request
 from lakeport.catalog.layouts import conform
 from lakeport.errors import InternalError, InvalidInputError
 
@@ -127,6 +128,8 @@ def _batches(
     sent = 0
     complete = False
     observer = host.calls.observer
+    notes = current_request().notes
+    notes.is_sending = True
     observer.scan_started()
     with answering(f"the scan of {scan.what}", typed=True, stopping=host.stopping.is_set):
         try:
@@ -135,8 +138,11 @@ def _batches(
                     host.check_running()
                     sent += piece.num_rows
                     yield piece, _progress(sent, total_rows)
+                    notes.rows_sent += piece.num_rows
+                    notes.bytes_sent += piece.nbytes
                     observer.batch_sent(piece)
             complete = True
+            notes.is_sending = False
         finally:
             observer.scan_ended(complete=complete)
             reader.close()

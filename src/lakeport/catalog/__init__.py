@@ -23,7 +23,12 @@ from lakeport.catalog.capabilities import (
     UpdatableTable,
     VersionedCatalog,
 )
-from lakeport.catalog.context import RequestContext, current_request, request_scope
+from lakeport.catalog.context import (
+    RequestContext,
+    current_request,
+    note_snapshot,
+    request_scope,
+)
 from lakeport.catalog.functions import (
     ANY,
     REQUIRED,
@@ -170,6 +175,7 @@ __all__ = [
     "geometry_column",
     "geometry_crs",
     "is_geometry",
+    "note_snapshot",
     "project_schema",
     "request_scope",
     "rowid_field",

@@ -13,11 +13,40 @@ from dataclasses import dataclass, field
 
 from lakeport.catalog.operations import MayDo, allow_everything
 
-__all__ = ["RequestContext", "current_request", "request_scope", "set_request"]
+__all__ = [
+    "RequestContext",
+    "RequestNotes",
+    "current_request",
+    "note_snapshot",
+    "request_scope",
+    "set_request",
+]
 
 
 def _never() -> bool:
     return False
+
+
+@dataclass(slots=True)
+class RequestNotes:
+    """What was found out about a request while it was answered, for logs and metrics."""
+
+    catalog: str = ""
+    """The name that the catalog is served by; empty until it is found."""
+    table: str = ""
+    """The table, function or schema, as `schema.name`; the last one that was asked for."""
+    snapshot: str = ""
+    """The snapshot or version that was read."""
+    operation: str = ""
+    """The action, or the operation of an exchange."""
+    peer: str = ""
+    """The network address of the client."""
+    is_sending: bool = False
+    """Whether a scan has begun and not yet sent its last row."""
+    rows_sent: int = 0
+    bytes_sent: int = 0
+    rows_received: int = 0
+    bytes_received: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +62,7 @@ class RequestContext:
     session_id: str | None = None
     """One per DuckDB process."""
     trace_id: str | None = None
-    """Shared by the calls of one scan."""
+    """Shared by the calls of one scan: that of `traceparent`, DuckDB's own, or a new one."""
     peer: str = field(default="", compare=False)
     """The network address of the client."""
     is_cancelled: Callable[[], bool] = field(default=_never, compare=False, repr=False)
@@ -47,6 +76,8 @@ class RequestContext:
     `current_request().may(Operation.READ, "sales", "orders")`. Everything is allowed outside of a
     request, so ask in the thread that answers it.
     """
+    notes: RequestNotes = field(default_factory=RequestNotes, compare=False, repr=False)
+    """What the log records of the call."""
 
 
 _NOBODY = RequestContext()
@@ -56,6 +87,11 @@ _current: ContextVar[RequestContext] = ContextVar("lakeport_request", default=_N
 def current_request() -> RequestContext:
     """The request being answered; an empty one outside of any request."""
     return _current.get()
+
+
+def note_snapshot(snapshot: int | str) -> None:
+    """Log the call that is being answered with the snapshot or version that it reads."""
+    _current.get().notes.snapshot = str(snapshot)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,6 +27,10 @@ _PATTERNS: Final = (
 
 _OWN_FIELDS: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 
+_ROW_VERBS: Final = frozenset({"DoGet", "DoExchange"})
+
+_PLAIN: Final = re.compile(r"[\w.:/@+*,\[\]-]+")
+
 _log = logging.getLogger("lakeport.calls")
 
 
@@ -41,24 +46,22 @@ def log_to_stderr(settings: LogSettings, *, secrets: Iterable[str] = ()) -> None
 
 
 class CallLog:
-    """An observer that writes a line for every call that moved rows, or failed."""
+    """An observer that writes a line for every call: who asked for what, and what came of it."""
 
     def call_started(self, verb: str) -> None:
-        """Nothing to tell yet."""
+        """Write nothing yet."""
 
     def call_ended(self, call: EndedCall) -> None:
-        """Tell how the call ended."""
-        is_usual = call.status == "OK" and call.verb not in {"DoGet", "DoExchange"}
+        """Write how the call ended. Calls about no table that succeed are for debugging."""
+        is_usual = call.status == "OK" and not call.table and call.verb not in _ROW_VERBS
+        fields = {name: value for name, value in asdict(call).items() if value != ""}
+        fields["seconds"] = round(call.seconds, 6)
         _log.log(
             logging.DEBUG if is_usual else logging.INFO,
             "%s %s",
             call.verb,
             call.status,
-            extra={
-                "verb": call.verb,
-                "status": call.status,
-                "seconds": round(call.seconds, 6),
-            },
+            extra=fields,
         )
 
     def scan_started(self) -> None:
@@ -94,11 +97,15 @@ class _Formatter(logging.Formatter):
 class _TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line; a traceback below it."""
-        fields = "".join(f" {key}={value}" for key, value in _extra(record).items())
-        line = f"{_time(record)} {record.levelname:<7} {record.getMessage()}{fields}"
+        # Each value by itself: a secret that is replaced must not take the quote after it along.
+        fields = "".join(
+            f" {key}={_word(self.redacted(str(value)))}" for key, value in _extra(record).items()
+        )
+        message = self.redacted(record.getMessage())
+        line = f"{_time(record)} {record.levelname:<7} {message}{fields}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
-        return self.redacted(line)
+        return line
 
 
 class _JsonFormatter(_Formatter):
@@ -126,6 +133,12 @@ def _secret_pattern(secret: str) -> re.Pattern[str]:
     before = r"(?<!\w)" if re.match(r"\w", secret) else ""
     after = r"(?!\w)" if re.search(r"\w\Z", secret) else ""
     return re.compile(f"{before}{escaped}{after}")
+
+
+def _word(value: Any) -> str:
+    """Return a value without spaces and line ends, or quoted: clients choose some texts."""
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -28,6 +28,13 @@ __all__ = ["Metrics", "Observers", "side_port"]
 
 _SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 _REQUEST_TIMEOUT: Final = 10.0
+_MOST_CATALOGS: Final = 200
+_MOVED: Final = {
+    "rows_sent": "Rows sent",
+    "bytes_sent": "Bytes of Arrow sent",
+    "rows_received": "Rows received",
+    "bytes_received": "Bytes of Arrow received",
+}
 
 
 class Observers:
@@ -85,6 +92,17 @@ class Metrics:
         )
         self._rows = self._counter("rows_sent", "Rows sent by scans")
         self._bytes = self._counter("bytes_sent", "Bytes of Arrow sent by scans")
+        self._catalogs = _Names(_MOST_CATALOGS)
+        self._catalog_calls = self._counter(
+            "catalog_calls", "Calls that ended, by catalog", "catalog", "status"
+        )
+        self._catalog_seconds = self._counter(
+            "catalog_call_seconds", "Seconds of calls that ended, by catalog", "catalog"
+        )
+        self._catalog_moved = {
+            what: self._counter(f"catalog_{what}", f"{title}, by catalog", "catalog")
+            for what, title in _MOVED.items()
+        }
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
         """Show a number that is asked for whenever somebody looks."""
@@ -100,6 +118,11 @@ class Metrics:
         self._running.labels(call.verb).dec()
         self._calls.labels(call.verb, call.status).inc()
         self._seconds.labels(call.verb).observe(call.seconds)
+        catalog = self._catalogs.label(call.catalog)
+        self._catalog_calls.labels(catalog, call.status).inc()
+        self._catalog_seconds.labels(catalog).inc(call.seconds)
+        for what, counter in self._catalog_moved.items():
+            counter.labels(catalog).inc(getattr(call, what))
 
     def scan_started(self) -> None:
         """Rows are about to be read."""
@@ -117,6 +140,23 @@ class Metrics:
 
     def _counter(self, name: str, description: str, *labels: str) -> Counter:
         return Counter(f"lakeport_{name}", description, labels, registry=self.registry)
+
+
+class _Names:
+    """The names that a label may have: so many, and one for all others."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+
+    def label(self, name: str) -> str:
+        """The label of a name; the catalogs of a server may change while it runs."""
+        with self._lock:
+            if name in self._known or len(self._known) < self._most:
+                self._known.add(name)
+                return name
+        return "other"
 
 
 @contextmanager

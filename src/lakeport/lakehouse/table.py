@@ -15,6 +15,7 @@ from lakeport.catalog import (
     TableSize,
     TimePoint,
     current_request,
+    note_snapshot,
     project_schema,
 )
 from lakeport.ducklake import ScanTask, Snapshot, TableSummary
@@ -145,6 +146,7 @@ class PublishedTable:
                     "was starting; run the query again"
                 )
             self._access.plans.keep(key, plan)
+        note_snapshot(token.snapshot)
         parts = divide(plan.tasks, token.parts)
         return replace(plan, tasks=parts[token.part] if token.part < len(parts) else ())
 
@@ -162,9 +164,9 @@ class PublishedTable:
         return project_schema(schema, [cheapest])
 
     def _at(self, time_point: TimePoint | None) -> LakeTable:
-        if time_point is None:
-            return self._table(self._snapshot.id)
-        return self._table(snapshot_at(self._access, time_point).id)
+        at = self._snapshot if time_point is None else snapshot_at(self._access, time_point)
+        note_snapshot(at.id)
+        return self._table(at.id)
 
     def _table(self, snapshot: int) -> LakeTable:
         """The table that had this name at a snapshot, if the caller may read that table."""

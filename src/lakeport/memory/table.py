@@ -25,6 +25,7 @@ from lakeport.catalog import (
     TableSize,
     TimePoint,
     check_name,
+    note_snapshot,
     project_schema,
 )
 from lakeport.catalog.checks import unusable_type
@@ -76,11 +77,13 @@ class MemoryTable:
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
         """Read one state of the table, whatever is written meanwhile."""
         version, part = self._resolve(options)
+        _note(version)
         return scans.scan(version, options, part)
 
     def endpoints(self, options: ScanOptions) -> Sequence[Partition]:
         """Parts of one version, which can be read at any time while the version is kept."""
         version, _ = self._resolve(options)
+        _note(version)
         return scans.partitions(version)
 
     def size(self, options: ScanOptions) -> TableSize:
@@ -273,3 +276,8 @@ def _one_field(schema: pa.Schema) -> pa.Field:
     if reason:
         raise InvalidArgumentError(f"column {field.name!r}: {reason}")
     return field
+
+
+def _note(version: TableVersion) -> None:
+    if version.version is not None:
+        note_snapshot(version.version)
