@@ -51,10 +51,15 @@ class Exchange:
         self._context = context
         self._reader = reader
         self._writer = writer
+        # Only the end of its connection wakes a handler that waits for a client.
+        self._waiting = host.idle.stream(
+            "the exchange", lambda: host.connections.cut(context.peer())
+        )
 
     def input_schema(self) -> pa.Schema:
         """The columns that the client sends. Discards metadata that comes before them."""
-        schema = self._reader.schema
+        with self._waiting:
+            schema = self._reader.schema
         limits = self.host.limits
         limits.check(len(schema), limits.columns, "the number of columns")
         return schema
@@ -62,7 +67,7 @@ class Exchange:
     def read_metadata(self) -> bytes:
         """The metadata-only message that opens an in-out call."""
         try:
-            chunk = self._reader.read_chunk()
+            chunk = self._read_chunk()
         except StopIteration:
             raise InvalidArgumentError("the exchange ended before its parameters came") from None
         if chunk.data is not None or chunk.app_metadata is None:
@@ -104,10 +109,11 @@ class Exchange:
 
     def write(self, batch: pa.RecordBatch, metadata: bytes | None = None) -> None:
         """Answer with rows."""
-        if metadata is None:
-            self._writer.write_batch(batch)
-        else:
-            self._writer.write_with_metadata(batch, metadata)
+        with self._waiting:
+            if metadata is None:
+                self._writer.write_batch(batch)
+            else:
+                self._writer.write_with_metadata(batch, metadata)
 
     def write_metadata(self, metadata: bytes) -> None:
         """Answer without rows."""
@@ -117,9 +123,13 @@ class Exchange:
         """Read what the client still sends, and forget it; not while the server stops."""
         while not self.host.stopping.is_set():
             try:
-                self._reader.read_chunk()
+                self._read_chunk()
             except StopIteration:
                 return
+
+    def close(self) -> None:
+        """The exchange is over."""
+        self._waiting.close()
 
     def routed(self) -> RoutedCatalog:
         """The catalog of the object."""
@@ -136,7 +146,7 @@ class Exchange:
         while True:
             self.host.check_running()
             try:
-                chunk = self._reader.read_chunk()
+                chunk = self._read_chunk()
             except StopIteration:
                 self._check_complete()
                 return
@@ -145,6 +155,10 @@ class Exchange:
                 self._check_size(chunk.data)
                 _check_times(chunk.data, times)
                 yield chunk.data
+
+    def _read_chunk(self) -> Any:
+        with self._waiting:
+            return self._reader.read_chunk()
 
     def _check_complete(self) -> None:
         """Tell the end of the input from a client that was cancelled, killed or cut off."""
@@ -198,4 +212,8 @@ def run_exchange(
     if operation is None:
         raise UnsupportedError(f"the operation {name[:80]!r} is not supported")
     address = parse_descriptor(descriptor, limits=host.limits)
-    operation(Exchange(host, call, address, context, reader, writer))
+    exchange = Exchange(host, call, address, context, reader, writer)
+    try:
+        operation(exchange)
+    finally:
+        exchange.close()

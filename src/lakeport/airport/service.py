@@ -131,7 +131,10 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     def _answer(self, context: Any, what: str, *, typed: bool) -> Iterator[Call]:
         call = call_of(context)
         stopping = self._host.stopping.is_set
-        request = call.request(peer=context.peer(), stopping=stopping)
+        peer = context.peer()
+        if call.presence.end is None:
+            call.presence.end = self._host.connections.begin(peer)
+        request = call.request(peer=peer, stopping=stopping)
         with answering(what, typed=typed, stopping=stopping), request_scope(request):
             self._host.check_running()
             yield call

@@ -128,17 +128,20 @@ def _batches(
     complete = False
     observer = host.calls.observer
     observer.scan_started()
+    waiting = host.idle.stream(f"the scan of {scan.what}", reader.close)
     with answering(f"the scan of {scan.what}", typed=True, stopping=host.stopping.is_set):
         try:
             for batch in reader:
                 for piece in split(align(batch), rows=host.batch_rows, size=host.max_message_size):
                     host.check_running()
                     sent += piece.num_rows
-                    yield piece, _progress(sent, total_rows)
+                    with waiting:
+                        yield piece, _progress(sent, total_rows)
                     observer.batch_sent(piece)
             complete = True
         finally:
             observer.scan_ended(complete=complete)
+            waiting.close()
             reader.close()
 
 

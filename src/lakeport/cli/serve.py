@@ -22,6 +22,7 @@ from lakeport.cli.metrics import Metrics, Observers, side_port
 from lakeport.cli.output import make_console
 from lakeport.cli.places import is_lake, named, parse_argument, read_tokens, resolve_uri
 from lakeport.cli.watching import watch_spark
+from lakeport.ducklake.descriptors import keep_reserve
 from lakeport.ducklake.uri import parse_location
 from lakeport.errors import DefinitionError
 
@@ -146,6 +147,7 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     scheme = "grpc" if tls is None else "grpc+tls"
     location = check_location(f"{scheme}://{settings.server.listen}", tls)
     check_listening(location)
+    keep_reserve()
     metrics = Metrics()
     with ExitStack() as stack:
         catalogs = stack.enter_context(Catalogs(settings.spark))
@@ -195,6 +197,8 @@ def _server(
         max_message_size=settings.max_message_size,
         compression=settings.compression,
         transaction_timeout=settings.transaction_timeout,
+        stream_timeout=settings.stream_timeout,
+        max_connections=settings.max_connections,
         observer=Observers(metrics, CallLog()),
     )
 

@@ -1,7 +1,7 @@
 """One way to read four databases: short read-only transactions, and errors without secrets.
 
 A database server that does not answer is given up after some seconds: its connection is closed and
-the caller gets UnavailableError. The clock is on this side, since a server that hangs keeps no time.
+the caller gets UnavailableError. The clock is on this side: a server that hangs keeps no time.
 
 DuckDB files are opened read-only for one transaction and closed again, so a writer elsewhere never
 waits longer than that; while a writer holds the file, we wait for it.
@@ -20,6 +20,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from lakeport.ducklake.descriptors import for_database
 from lakeport.ducklake.paths import check_regular
 from lakeport.ducklake.uri import DatabaseKind, Location
 from lakeport.errors import (
@@ -122,7 +123,14 @@ class Database:
             )
         if any(
             word in first.lower()
-            for word in ("connect", "refused", "password", "timeout", "access denied")
+            for word in (
+                "connect",
+                "refused",
+                "password",
+                "timeout",
+                "access denied",
+                "too many open files",
+            )
         ):
             return UnavailableError(
                 f"the catalog database {self.location} cannot be reached: {first}"
@@ -202,21 +210,23 @@ def _open_duckdb(path: str) -> Any:
     import duckdb
     from duckdb_engine import ConnectionWrapper
 
-    try:
-        connection = duckdb.connect(path, read_only=True)
-    except duckdb.ConnectionException as error:
-        # This very process has the file open for writing: there is no way in but its instance.
-        if "different configuration" not in str(error):
-            raise
-        connection = duckdb.connect(path)
+    with for_database():
+        try:
+            connection = duckdb.connect(path, read_only=True)
+        except duckdb.ConnectionException as error:
+            # This very process has the file open for writing: there is no way in but its instance.
+            if "different configuration" not in str(error):
+                raise
+            connection = duckdb.connect(path)
     return ConnectionWrapper(connection)
 
 
 def _open_sqlite(path: str) -> Any:
     uri = f"file:{quote(str(Path(path).resolve()))}?mode=ro"
-    return sqlite3.connect(
-        uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
-    )
+    with for_database():
+        return sqlite3.connect(
+            uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
+        )
 
 
 def _open_postgresql(location: Location, timeout: float) -> Any:
