@@ -15,6 +15,7 @@ from lakeport.airport.addresses import Address
 from lakeport.airport.exchange import Exchange
 from lakeport.airport.functions import call_in_out_function, call_scalar_function
 from lakeport.airport.headers import Call
+from lakeport.airport.idle import IdleStreams
 from lakeport.airport.limits import DEFAULT_LIMITS
 from lakeport.errors import InvalidArgumentError, NotFoundError
 from tests.airport.mutable import MutableCatalog, MutableTable
@@ -69,9 +70,11 @@ def test_a_stopping_server_does_not_wait_for_the_rest_of_the_input() -> None:
             if len(read) == 3:
                 stopping.set()
 
-    host: Any = SimpleNamespace(stopping=stopping)
+    host: Any = SimpleNamespace(stopping=stopping, idle=IdleStreams())
     exchange = Exchange(host, Call({}, ""), Address("s", "t"), None, Endless(), None)
     exchange.drain()
+    exchange.close()
+    host.idle.close()
 
     assert len(read) == 3
 

@@ -56,6 +56,10 @@ class Exchange:
         self._writer = writer
         self._bounds: BatchBounds | None = None
         self._refused = False
+        # Only the end of its connection wakes a handler that waits for a client.
+        self._waiting = host.idle.stream(
+            "the exchange", lambda: host.connections.cut(context.peer())
+        )
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
@@ -81,7 +85,8 @@ class Exchange:
 
     def input_schema(self) -> pa.Schema:
         """The columns that the client sends. Discards metadata that comes before them."""
-        schema = self._reader.schema
+        with self._waiting:
+            schema = self._reader.schema
         limits = self.host.limits
         limits.check(len(schema), limits.columns, "the number of columns")
         return schema
@@ -89,7 +94,7 @@ class Exchange:
     def read_metadata(self) -> bytes:
         """The metadata-only message that opens an in-out call."""
         try:
-            chunk = self._reader.read_chunk()
+            chunk = self._read_chunk()
         except StopIteration:
             raise InvalidArgumentError("the exchange ended before its parameters came") from None
         if chunk.data is not None or chunk.app_metadata is None:
@@ -139,10 +144,11 @@ class Exchange:
         """Answer with rows."""
         self.call.notes.rows_sent += batch.num_rows
         self.call.notes.bytes_sent += batch.nbytes
-        if metadata is None:
-            self._writer.write_batch(batch)
-        else:
-            self._writer.write_with_metadata(batch, metadata)
+        with self._waiting:
+            if metadata is None:
+                self._writer.write_batch(batch)
+            else:
+                self._writer.write_with_metadata(batch, metadata)
 
     def write_metadata(self, metadata: bytes) -> None:
         """Answer without rows."""
@@ -152,9 +158,13 @@ class Exchange:
         """Read and drop what the client still sends, unless it sent a batch that was refused."""
         while not self._refused and not self.host.stopping.is_set():
             try:
-                self._reader.read_chunk()
+                self._read_chunk()
             except StopIteration:
                 return
+
+    def close(self) -> None:
+        """The exchange is over."""
+        self._waiting.close()
 
     def routed(self) -> RoutedCatalog:
         """The catalog of the object."""
@@ -172,7 +182,7 @@ class Exchange:
         while True:
             self.host.check_running()
             try:
-                chunk = self._reader.read_chunk()
+                chunk = self._read_chunk()
             except StopIteration:
                 self._check_complete()
                 return
@@ -182,6 +192,10 @@ class Exchange:
                 self.call.notes.bytes_received += chunk.data.get_total_buffer_size()
                 _check_times(chunk.data, times)
                 yield chunk.data, size
+
+    def _read_chunk(self) -> Any:
+        with self._waiting:
+            return self._reader.read_chunk()
 
     def _check_complete(self) -> None:
         """Tell the end of the input from a client that was cancelled, killed or cut off."""
@@ -237,4 +251,8 @@ def run_exchange(
         raise UnsupportedError(f"the operation {name[:80]!r} is not supported")
     call.notes.operation = name
     address = parse_descriptor(descriptor, limits=host.limits)
-    operation(Exchange(host, call, address, context, reader, writer))
+    exchange = Exchange(host, call, address, context, reader, writer)
+    try:
+        operation(exchange)
+    finally:
+        exchange.close()

@@ -43,6 +43,8 @@ class Presence:
     def __init__(self) -> None:
         self.context: flight.ServerCallContext | None = None
         """Flight's own context; None once the call has ended, when nobody may touch it."""
+        self.end: Callable[[], None] | None = None
+        """Is called when the call has ended."""
 
     def is_cancelled(self) -> bool:
         """Whether nobody waits for the answer any more."""
@@ -112,7 +114,10 @@ class _HeaderMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
         self._running = running
 
     def call_completed(self, exception: BaseException | None) -> None:
-        self.call.presence.context = None
+        presence = self.call.presence
+        presence.context = None
+        if presence.end is not None:
+            presence.end()
         self._running.end(exception)
 
 

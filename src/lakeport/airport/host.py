@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from pyarrow import ipc
 
 from lakeport.airport.calls import Calls
+from lakeport.airport.connections import Connections
 from lakeport.airport.headers import Call
+from lakeport.airport.idle import IdleStreams
 from lakeport.airport.limits import Limits
 from lakeport.airport.listing import Listings
 from lakeport.airport.registry import Registry, RoutedCatalog
@@ -45,6 +47,9 @@ class Host:
     transactions: Transactions = field(default_factory=Transactions)
     calls: Calls = field(default_factory=Calls)
     """The calls that are running, and who is told about them."""
+    connections: Connections = field(default_factory=Connections)
+    idle: IdleStreams = field(default_factory=IdleStreams)
+    """Streams that wait for their clients."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the server stops: streams end with a retriable error."""
 

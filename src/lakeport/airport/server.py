@@ -15,8 +15,10 @@ from pyarrow import ipc
 
 from lakeport.airport.attach import attach_statement
 from lakeport.airport.calls import Calls
+from lakeport.airport.connections import MAX_CONNECTIONS, Connections
 from lakeport.airport.headers import MIDDLEWARE, HeaderMiddlewareFactory
 from lakeport.airport.host import REUSE_CONNECTION, Host
+from lakeport.airport.idle import STREAM_TIMEOUT, IdleStreams
 from lakeport.airport.lifetime import DRAIN, leave, serve_until_signalled
 from lakeport.airport.limits import DEFAULT_LIMITS, Limits
 from lakeport.airport.listening import check_listening, check_location
@@ -60,6 +62,8 @@ class Server:
         compression: Compress batches with `"lz4"` or `"zstd"`; worth it on slow networks only.
         limits: Bounds on requests.
         transaction_timeout: After how many seconds without a call a transaction is rolled back.
+        stream_timeout: After how many seconds a stream ends whose client neither reads nor writes.
+        max_connections: How many connections may be open; beyond, those without calls are closed.
         observer: Is told about calls and scans; for metrics.
         log_level: Set the level of the `lakeport` logger, such as `"DEBUG"`.
 
@@ -80,11 +84,15 @@ class Server:
         compression: Literal["lz4", "zstd"] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         transaction_timeout: float = 600.0,
+        stream_timeout: float = STREAM_TIMEOUT,
+        max_connections: int = MAX_CONNECTIONS,
         observer: Observer | None = None,
         log_level: int | str | None = None,
     ) -> None:
         if batch_rows < 1 or max_message_size < 1:
             raise DefinitionError("batch_rows and max_message_size must be positive")
+        if stream_timeout <= 0 or max_connections < 1:
+            raise DefinitionError("stream_timeout and max_connections must be positive")
         if compression not in {None, "lz4", "zstd"}:
             raise DefinitionError(f"compression must be 'lz4' or 'zstd', not {compression!r}")
         self._requested = check_location(location, tls)
@@ -98,6 +106,8 @@ class Server:
         self._write_options = ipc.IpcWriteOptions(compression=compression)
         self._limits = limits
         self._transaction_timeout = transaction_timeout
+        self._stream_timeout = stream_timeout
+        self._max_connections = max_connections
         self._observer = observer
         self._lock = threading.Lock()
         self._host: Host | None = None
@@ -124,6 +134,7 @@ class Server:
                 check_listening(self._requested)
                 raise UnavailableError(f"cannot listen on {self._requested}: {error}") from None
             self._host, self._service = host, service
+            host.connections.watch(service.port)
         return self
 
     @property
@@ -197,6 +208,8 @@ class Server:
         if service is not None and host is not None:
             host.stopping.set()
             host.calls.abandon()
+            host.connections.close()
+            host.idle.close()
             closing = threading.Thread(target=service.shutdown, name="lakeport-stop", daemon=True)
             closing.start()
             closing.join(grace)
@@ -227,6 +240,8 @@ class Server:
             actions=self._actions,
             transactions=Transactions(idle_seconds=self._transaction_timeout),
             calls=Calls(self._observer),
+            connections=Connections(self._max_connections),
+            idle=IdleStreams(self._stream_timeout),
         )
 
     def _tls_options(self) -> dict[str, Any]:

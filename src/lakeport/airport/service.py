@@ -141,9 +141,12 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     ) -> Iterator[Call]:
         call = call_of(context)
         stopping = self._host.stopping.is_set
+        peer = context.peer()
+        if call.presence.end is None:
+            call.presence.end = self._host.connections.begin(peer)
         # Until a catalog is found, what is asked about is of none.
         may = self._host.registry.permissions(call.identity)
-        request = call.request(peer=context.peer(), may=may, stopping=stopping)
+        request = call.request(peer=peer, may=may, stopping=stopping)
         errors = answering(what, typed=typed, flight_errors=flight_errors, stopping=stopping)
         with errors, request_scope(request):
             self._host.check_running()

@@ -131,13 +131,15 @@ def _batches(
     notes = current_request().notes
     notes.is_sending = True
     observer.scan_started()
+    waiting = host.idle.stream(f"the scan of {scan.what}", reader.close)
     with answering(f"the scan of {scan.what}", typed=True, stopping=host.stopping.is_set):
         try:
             for batch in reader:
                 for piece in split(align(batch), rows=host.batch_rows, size=host.max_message_size):
                     host.check_running()
                     sent += piece.num_rows
-                    yield piece, _progress(sent, total_rows)
+                    with waiting:
+                        yield piece, _progress(sent, total_rows)
                     notes.rows_sent += piece.num_rows
                     notes.bytes_sent += piece.nbytes
                     observer.batch_sent(piece)
@@ -145,6 +147,7 @@ def _batches(
             notes.is_sending = False
         finally:
             observer.scan_ended(complete=complete)
+            waiting.close()
             reader.close()
 
 

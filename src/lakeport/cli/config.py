@@ -132,6 +132,16 @@ class ServerSettings(BaseModel):
         gt=0,
         description="Seconds without a call after which a transaction is rolled back.",
     )
+    stream_timeout: float = Field(
+        default=900.0,
+        gt=0,
+        description="Seconds after which a stream ends whose client neither reads nor writes.",
+    )
+    max_connections: int = Field(
+        default=1000,
+        gt=0,
+        description="How many connections may be open; beyond, those without calls are closed.",
+    )
 
 
 class TokenSettings(BaseModel):

@@ -22,6 +22,7 @@ from prometheus_client import (
 
 from lakeport.airport import EndedCall, Observer
 from lakeport.cli.health import Health
+from lakeport.ducklake.descriptors import reserve
 from lakeport.errors import DefinitionError, UnavailableError
 
 __all__ = ["Metrics", "Observers", "side_port"]
@@ -35,6 +36,7 @@ _MOVED: Final = {
     "rows_received": "Rows received",
     "bytes_received": "Bytes of Arrow received",
 }
+_MAX_REQUESTS: Final = 32
 
 
 class Observers:
@@ -165,7 +167,7 @@ def side_port(listen: str, health: Health, metrics: Metrics) -> Iterator[str]:
     host, port = split_address(listen)
     handler = type("_BoundHandler", (_Handler,), {"health": health, "metrics": metrics})
     try:
-        web = ThreadingHTTPServer((host, port), handler)
+        web = _SideServer((host, port), handler)
     except OSError as error:
         raise UnavailableError(f"cannot listen on {listen}: {error.strerror}") from None
     web.daemon_threads = True
@@ -184,6 +186,30 @@ def split_address(listen: str) -> tuple[str, int]:
     if not host or not port.isdigit() or int(port) > 65535:
         raise DefinitionError(f"{listen!r} is not host:port, such as 127.0.0.1:9815")
     return host.strip("[]"), int(port)
+
+
+class _SideServer(ThreadingHTTPServer):
+    """Answers also when the process has no descriptors left, and a few requests at a time."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._places = threading.BoundedSemaphore(_MAX_REQUESTS)
+        super().__init__(*arguments)
+
+    def get_request(self) -> Any:
+        with reserve():
+            return super().get_request()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
 
 class _Handler(BaseHTTPRequestHandler):

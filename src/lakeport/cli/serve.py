@@ -23,6 +23,7 @@ from lakeport.cli.output import make_console
 from lakeport.cli.places import is_lake, listening_location, named, parse_argument, resolve_uri
 from lakeport.cli.tokens import TokenPolicy, Tokens
 from lakeport.cli.watching import watch_spark
+from lakeport.ducklake.descriptors import keep_reserve
 from lakeport.ducklake.uri import parse_location
 from lakeport.errors import DefinitionError
 
@@ -153,6 +154,7 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     tls = _tls_config(settings.server)
     location = listening_location(settings.server.listen, tls)
     check_listening(location)
+    keep_reserve()
     metrics = Metrics()
     with ExitStack() as stack:
         catalogs = stack.enter_context(Catalogs(settings.spark))
@@ -220,6 +222,8 @@ def _server(
         max_message_size=settings.max_message_size,
         compression=settings.compression,
         transaction_timeout=settings.transaction_timeout,
+        stream_timeout=settings.stream_timeout,
+        max_connections=settings.max_connections,
         observer=Observers(metrics, CallLog()),
     )
 

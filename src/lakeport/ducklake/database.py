@@ -20,6 +20,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from lakeport.ducklake.descriptors import for_database
 from lakeport.ducklake.paths import check_regular
 from lakeport.ducklake.uri import DatabaseKind, Location
 from lakeport.errors import (
@@ -125,7 +126,14 @@ class Database:
             )
         if any(
             word in first.lower()
-            for word in ("connect", "refused", "password", "timeout", "access denied")
+            for word in (
+                "connect",
+                "refused",
+                "password",
+                "timeout",
+                "access denied",
+                "too many open files",
+            )
         ):
             return UnavailableError(
                 f"the catalog database {self.location} cannot be reached: {first}"
@@ -217,21 +225,23 @@ def _open_duckdb(path: str) -> Any:
     import duckdb
     from duckdb_engine import ConnectionWrapper
 
-    try:
-        connection = duckdb.connect(path, read_only=True)
-    except duckdb.ConnectionException as error:
-        # This very process has the file open for writing: there is no way in but its instance.
-        if "different configuration" not in str(error):
-            raise
-        connection = duckdb.connect(path)
+    with for_database():
+        try:
+            connection = duckdb.connect(path, read_only=True)
+        except duckdb.ConnectionException as error:
+            # This very process has the file open for writing: there is no way in but its instance.
+            if "different configuration" not in str(error):
+                raise
+            connection = duckdb.connect(path)
     return ConnectionWrapper(connection)
 
 
 def _open_sqlite(path: str) -> Any:
     uri = f"file:{quote(str(Path(path).resolve()))}?mode=ro"
-    return sqlite3.connect(
-        uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
-    )
+    with for_database():
+        return sqlite3.connect(
+            uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
+        )
 
 
 def _open_postgresql(location: Location, timeout: float) -> Any:

@@ -1,0 +1,96 @@
+"""File descriptors: some are kept for what must not fail when a process has run out of them.
+
+The kernel counts descriptors against the soft limit of a process. `keep_reserve` sets it below what
+is allowed; `reserve` raises it for a moment.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from lakeport.errors import UnavailableError
+
+__all__ = ["for_database", "keep_reserve", "reserve", "usage"]
+
+_RESERVED: Final = 64
+_FOLDER: Final = "/proc/self/fd"
+
+# DuckDB 1.5.5 ends the process if it cannot open its file ("terminate called … Attempted to
+# dereference unique_ptr that is NULL"): these are free before it is called, for it and for others.
+_NEEDED: Final = 8
+
+# Guards the soft limit, which several threads raise and lower.
+_lock = threading.Lock()
+_users = 0
+_usual: int | None = None
+
+
+def keep_reserve() -> None:
+    """Raise the limit of this process as far as it may go, but for a reserve."""
+    global _usual  # noqa: PLW0603
+    import resource
+
+    with _lock:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard == resource.RLIM_INFINITY:
+            return
+        _usual = max(hard - _RESERVED, hard // 2)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_usual, hard))
+
+
+@contextmanager
+def reserve() -> Iterator[None]:
+    """Let the block use the reserve, where there is one."""
+    _enter(1)
+    try:
+        yield
+    finally:
+        _enter(-1)
+
+
+@contextmanager
+def for_database() -> Iterator[None]:
+    """Refuse to open a database file when too few descriptors are left for it."""
+    with reserve():
+        taken: list[int] = []
+        try:
+            while len(taken) < _NEEDED:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            raise UnavailableError(
+                "the server has no file descriptors left: raise its limit (ulimit -n), or try "
+                "again when it has fewer connections"
+            ) from None
+        finally:
+            for descriptor in taken:
+                os.close(descriptor)
+        yield
+
+
+def usage() -> tuple[int, int] | None:
+    """How many descriptors are open and how many may be; None where it cannot be known."""
+    import resource
+
+    try:
+        with reserve():
+            opened = len(os.listdir(_FOLDER))  # noqa: PTH208 (no object for each)
+    except OSError:
+        return None
+    return opened, _usual or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def _enter(change: int) -> None:
+    global _users
+    if _usual is None:
+        return
+    import resource
+
+    with _lock:
+        before, _users = _users, _users + change
+        if bool(before) != bool(_users):
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard if _users else _usual, hard))

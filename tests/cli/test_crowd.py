@@ -1,0 +1,44 @@
+"""`lakeport serve` with few file descriptors, and more idle connections than it has."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import pytest
+
+import lakeport
+from lakeport.errors import UnavailableError
+from tests.cli.processes import COMMAND, running
+from tests.cli.test_serve import TANK, get
+from tests.waiting import wait_until
+
+FEW = 'ulimit -Sn 128; ulimit -Hn 256; exec "$@"'
+
+
+@pytest.mark.timeout(200)
+def test_a_thousand_idle_connections_lock_out_neither_clients_nor_health() -> None:
+    arguments = ["serve", TANK, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+    with running(["bash", "-c", FEW, "bash", *COMMAND, *arguments]) as server:
+        url = server.out.wait_for("/healthz").partition("/healthz")[0].strip()
+        address = urlsplit(server.location)
+        with ExitStack() as crowd:
+            for _ in range(1000):
+                connection = crowd.enter_context(socket.socket())
+                connection.setblocking(False)
+                connection.connect_ex((address.hostname, address.port))
+
+            assert get(f"{url}/healthz") == (200, '{"state": "ready"}')
+
+            server.log.wait_for("too many connections")
+
+            def answers() -> bool:
+                with lakeport.connect(server.location) as client:
+                    try:
+                        return [schema.name for schema in client.schemas()] == ["s"]
+                    except UnavailableError:
+                        return False
+
+            assert wait_until(answers)
+            assert get(f"{url}/healthz") == (200, '{"state": "ready"}')
