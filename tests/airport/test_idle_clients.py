@@ -17,8 +17,8 @@ from lakeport.catalog import CatalogBuilder, ScanOptions
 from lakeport.errors import UnavailableError
 from lakeport.memory import MemoryCatalog
 from lakeport.spark.reader import ScanReader
-from tests.airport.test_drain import BATCHES, ROWS, SCHEMA, TIMEOUT_SECONDS, Recorder, numbers
-from tests.waiting import wait_until
+from tests.airport.test_drain import BATCHES, ROWS, SCHEMA, Recorder, numbers
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 NUMBERS = pa.schema([("x", pa.int64())])
 

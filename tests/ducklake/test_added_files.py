@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -122,7 +126,6 @@ def test_nested_columns_are_found_by_name_at_every_level(
 def test_foreign_physical_types_are_cast(
     kind: str, make_lake: Callable[..., Any], tmp_path: Path
 ) -> None:
-    import datetime as dt
     from decimal import Decimal
 
     table = pa.table(
@@ -150,8 +153,6 @@ def test_foreign_physical_types_are_cast(
 
 
 def test_old_int96_timestamps_are_read(make_lake: Callable[..., Any], tmp_path: Path) -> None:
-    import datetime as dt
-
     table = pa.table(
         {"ts": pa.array([dt.datetime(2024, 1, 2, 3, 4, 5, 678), None], pa.timestamp("us"))}
     )
@@ -163,13 +164,122 @@ def test_old_int96_timestamps_are_read(make_lake: Callable[..., Any], tmp_path: 
     lake.check()
 
 
-def test_a_file_without_field_ids_and_mapping_is_refused(
+def without_mapping(lake: Any) -> None:
+    """As format 0.3 left added files in the catalog."""
+    lake.execute("UPDATE meta.ducklake_data_file SET mapping_id = NULL")
+    lake.detach()
+
+
+def test_an_added_file_without_a_mapping_is_read_by_position(
     make_lake: Callable[..., Any], tmp_path: Path
 ) -> None:
-    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
-    lake.execute("CREATE TABLE t AS SELECT 1 AS id")
+    file = write(tmp_path / "a.parquet", {"ID": [1, 2], "V": ["p", "q"], "extra": [1.5, 2.5]})
+    short = write(tmp_path / "b.parquet", {"id": [3]})
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t(id BIGINT, v VARCHAR)",
+        f"CALL ducklake_add_data_files('lake', 't', '{file}', allow_missing => true, ignore_extra_columns => true)",
+        f"CALL ducklake_add_data_files('lake', 't', '{short}', allow_missing => true)",
+    )
+    without_mapping(lake)
+    lake.check()
+    lake.execute("ALTER TABLE t RENAME COLUMN v TO w", "DELETE FROM t WHERE id = 1")
+    assert lake.query("FROM t ORDER BY id") == [(2, "q"), (3, None)]
+    lake.check()
+
+
+def test_a_dropped_column_of_a_file_without_a_mapping_is_not_taken_for_another(
+    make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "a.parquet", {"id": [1, 2], "v": ["p", "q"]})
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t(id BIGINT, v VARCHAR)",
+        f"CALL ducklake_add_data_files('lake', 't', '{file}')",
+    )
+    without_mapping(lake)
+    lake.execute("ALTER TABLE t DROP COLUMN id", "ALTER TABLE t ADD COLUMN n INTEGER DEFAULT 3")
     with lake.open() as ours:
-        file = ours.table("t").files()[0].path
-        write(Path(file), {"id": [1]})
+        found = ours.table("t").scan().to_table().to_pylist()
+    assert found == [{"v": "p", "n": 3}, {"v": "q", "n": 3}]
+
+
+def test_nested_columns_of_a_file_without_a_mapping_are_refused(
+    make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "a.parquet", {"id": [1], "s": [{"x": 1}]})
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t(id BIGINT, s STRUCT(x BIGINT))",
+        f"CALL ducklake_add_data_files('lake', 't', '{file}')",
+    )
+    without_mapping(lake)
+    with lake.open() as ours:
+        assert ours.table("t").scan(["id"]).to_table().to_pylist() == [{"id": 1}]
         with pytest.raises(CorruptLakeError, match="neither field ids nor a name mapping"):
             ours.table("t").scan().to_table()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("folders", ["year=2024/month=2", "month=2/year=2024"])
+def test_an_added_file_with_two_partition_values_under_one_key_is_read_once(
+    kind: str, folders: str, make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = write(tmp_path / folders / "f.parquet", {"d": [dt.date(2024, 2, 3)]})
+    lake = make_lake(kind)
+    lake.execute(
+        "CREATE TABLE t(d DATE)",
+        "ALTER TABLE t SET PARTITIONED BY (year(d), month(d))",
+        f"CALL ducklake_add_data_files('lake', 't', '{file}', hive_partitioning => true)",
+    )
+    keys = lake.query("SELECT partition_key_index FROM meta.ducklake_file_partition_value")
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+    lake.check()
+    with lake.open() as ours:
+        table = ours.table("t")
+        assert len(table.files()) == 1
+        for filter, rows in (("d = DATE '2024-02-03'", 1), ("d < DATE '2024-01-01'", 0)):
+            assert table.scan(filter=filter).to_table().num_rows == rows
+
+
+def test_a_folder_that_does_not_tell_the_truth_prunes_nothing(
+    make_lake: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "year=2024" / "f.parquet", {"d": [dt.date(2023, 2, 3)]})
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t(d DATE)",
+        "ALTER TABLE t SET PARTITIONED BY (year(d))",
+        f"CALL ducklake_add_data_files('lake', 't', '{file}', hive_partitioning => true)",
+    )
+    assert lake.query("FROM t WHERE d = DATE '2023-02-03'") == [(dt.date(2023, 2, 3),)]
+    with lake.open() as ours:
+        assert ours.table("t").scan(filter="d = DATE '2023-02-03'").to_table().num_rows == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("table", ["ducklake_file_column_stats", "ducklake_file_partition_value"])
+def test_a_file_is_read_once_whatever_its_side_rows_contain(
+    table: str, kind: str, make_lake: Callable[..., Any]
+) -> None:
+    lake = make_lake(kind, "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute(
+        "CREATE TABLE t(id BIGINT, p BIGINT, f DOUBLE)",
+        "ALTER TABLE t SET PARTITIONED BY (p)",
+        "INSERT INTO t SELECT i, i % 3, i / 3 FROM range(30) r(i)",
+    )
+    lake.detach()
+    twice = f"INSERT INTO {table} SELECT * FROM {table}"
+    path = lake.uri.removeprefix("ducklake:").removeprefix("sqlite:")
+    with closing(sqlite3.connect(path) if kind == "sqlite" else duckdb.connect(path)) as catalog:
+        catalog.execute(twice)
+        catalog.commit()
+    filters = ("p = 1", "id < 7", "f > 2.0 AND p <> 2", "id IS NULL")
+    lake.execute("CREATE OR REPLACE TABLE memory.copied AS FROM t")
+    expected = {f: lake.query(f"FROM memory.copied WHERE {f} ORDER BY ALL") for f in filters}
+    with lake.open() as ours:
+        assert ours.table("t").scan().to_table().num_rows == 30
+        for filter, rows in expected.items():
+            found = ours.table("t").scan(filter=filter).to_table()
+            assert sorted(zip(*found.to_pydict().values(), strict=True)) == rows, filter

@@ -185,3 +185,48 @@ def test_many_shapes_of_files_are_few_scans(spark: Any, make_lake: MakeLake) -> 
 
     # A frame that ran shows its plan twice, as it was and as it became.
     assert physical_plan(frame.select("*")).count("FileScan parquet") == 16
+
+
+@pytest.mark.parametrize("kept", [600, 1001])
+def test_a_file_that_is_not_the_recorded_one_is_an_error(
+    spark: Any, make_lake: MakeLake, kept: int
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute("CREATE TABLE t AS SELECT i AS id FROM range(1000) r(i)")
+    with lake.open() as ours:
+        plan = ours.table("t").scan()
+        assert check(plan, spark, native=True).count() == 1000
+        (file,) = ours.table("t").files()
+        schema = pq.read_schema(file.path)
+        pq.write_table(pa.Table.from_arrays([pa.array(range(kept))], schema=schema), file.path)
+        with pytest.raises(Exception, match=Path(file.path).name):
+            plan.to_spark(spark).count()
+
+
+def test_other_row_counts_of_the_catalog_are_an_error(spark: Any, make_lake: MakeLake) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id FROM range(1000) r(i)",
+        "UPDATE meta.ducklake_data_file SET record_count = 999",
+    )
+    with lake.open() as ours:
+        frame = ours.table("t").scan().to_spark(spark)
+        with pytest.raises(Exception, match="has 1000 rows, but the catalog records 999"):
+            frame.count()
+
+
+def test_wide_deltas_of_integers_are_read_alike(spark: Any, make_lake: MakeLake) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CALL ducklake_set_option('lake', 'parquet_version', '2')",
+        "CREATE TABLE t(id INTEGER, v BIGINT)",
+        "INSERT INTO t VALUES (-2000000000, 1), (2000000000, -9000000000000000000)",
+        "INSERT INTO t SELECT (-1) ** i * (2000000000 - i), i FROM range(5000) r(i)",
+        "DELETE FROM t WHERE v = 5",
+    )
+    expected = lake.query("SELECT id, v FROM t ORDER BY ALL")
+    with lake.open() as ours:
+        plan = ours.table("t").scan(["id", "v"])
+        frame = check(plan, spark)
+        assert sorted(tuple(row) for row in frame.collect()) == expected
+        assert sorted(zip(*plan.to_arrow(spark).to_pydict().values(), strict=True)) == expected

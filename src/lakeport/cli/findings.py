@@ -190,13 +190,13 @@ def _size(table: LakeTable) -> SizeFindings:
     deleted = sum(_deleted(task) for task in tasks)
     deletes = [delete for task in tasks for delete in task.file.deletes]
     return SizeFindings(
-        rows=sum(task.file.record_count for task in tasks) - deleted + inlined,
+        rows=sum(task.file.record_count or 0 for task in tasks) - deleted + inlined,
         deleted_rows=deleted,
         inlined_rows=inlined,
         files=len(tasks),
         delete_files=len(deletes),
-        bytes=sum(task.file.file_size_bytes for task in tasks)
-        + sum(delete.file_size_bytes for delete in deletes),
+        bytes=sum(task.file.file_size_bytes or 0 for task in tasks)
+        + sum(delete.file_size_bytes or 0 for delete in deletes),
     )
 
 
@@ -205,9 +205,9 @@ def _files(table: LakeTable) -> list[FileFindings]:
     return [
         FileFindings(
             path=task.file.path,
-            rows=task.file.record_count - _deleted(task),
+            rows=(task.file.record_count or 0) - _deleted(task),
             deleted_rows=_deleted(task),
-            bytes=task.file.file_size_bytes,
+            bytes=task.file.file_size_bytes or 0,
             snapshot=task.file.begin_snapshot,
         )
         for task in plan.tasks
@@ -216,7 +216,7 @@ def _files(table: LakeTable) -> list[FileFindings]:
 
 
 def _deleted(task: FileTask) -> int:
-    by_files = sum(delete.delete_count for delete in task.file.deletes)
+    by_files = sum(delete.delete_count or 0 for delete in task.file.deletes)
     return by_files + len(task.inlined_deletes) // _ROW_ID_BYTES
 
 

@@ -18,7 +18,15 @@ from lakeport.ducklake.model import Column, NameMapping
 from lakeport.ducklake.types import TIME_TZ, arrow_type
 from lakeport.errors import CorruptLakeError
 
-__all__ = ["Aligner", "aligner", "constant", "duckdb_target", "field_id", "find_child"]
+__all__ = [
+    "Aligner",
+    "aligner",
+    "constant",
+    "duckdb_target",
+    "field_id",
+    "find_child",
+    "stored_value",
+]
 
 Aligner = Callable[[pa.Array], pa.Array]
 Names = Mapping[int, NameMapping] | None
@@ -27,6 +35,12 @@ _Held = tuple[int, pa.Field, Column, Names]
 _UTC_OFFSET = 57599  # DuckDB packs a zone as 15:59:59 minus its offset, below 24 bits of it
 _MOST_DIGITS = 38
 _SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_UNITS = ("s", "ms", "us", "ns")
+_FAR_DAYS = 100_000_000  # fewer than a timestamp reaches, on both sides of 1970
+_DIGITS = {
+    pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19,
+    pa.uint8(): 3, pa.uint16(): 5, pa.uint32(): 10, pa.uint64(): 20,
+}  # fmt: skip
 _UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 
 
@@ -85,10 +99,20 @@ def _is_text(type: pa.DataType) -> bool:
 
 def constant(column: Column, text: str | None) -> Callable[[int], pa.Array]:
     """The column of a file that does not hold it: one value, as often as needed."""
-    one = kernel.literal(text, column)
+    one = stored_value(column, text)
     if text is None:
         return lambda length: pa.nulls(length, one.type)
     return lambda length: one.take(pa.array(np.zeros(length, np.int64)))
+
+
+def stored_value(column: Column, text: str | None) -> pa.Array:
+    """A value that the catalog or a folder holds as text, as an array of length one.
+
+    JSON is not parsed, as the text of a file is not: the column may have been text before.
+    """
+    if text is not None and column.type == "json":
+        return kernel.retype(pa.array([text], pa.string()), arrow_type(column))
+    return kernel.literal(text, column)
 
 
 def _plain(type: pa.DataType) -> pa.DataType:
@@ -206,7 +230,10 @@ def _scalar(source: pa.DataType, column: Column, target: pa.DataType) -> Aligner
     if column.type == "timetz" and pa.types.is_time64(storage):
         return lambda array: _time_tz(array.cast(pa.time64("us")))
     if _widens(storage, target):
-        return lambda array: array.cast(target)
+        # Only integers that become floats are rounded, and both round to the nearest.
+        return lambda array: array.cast(target, safe=False)
+    if _refines(storage, target):
+        return lambda array: _refined(array, column, target)
     if (
         pa.types.is_timestamp(storage)
         and pa.types.is_timestamp(target)
@@ -222,16 +249,46 @@ def _scalar(source: pa.DataType, column: Column, target: pa.DataType) -> Aligner
 
 
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether Arrow's cast keeps every value, so that DuckDB's can differ in nothing."""
+    """Whether Arrow's cast gives the values of DuckDB's, without the cost of a query."""
     signed, unsigned = _bits(source, _SIGNED), _bits(source, _UNSIGNED)
     if target in _SIGNED:
         return signed <= _bits(target, _SIGNED) or unsigned < _bits(target, _SIGNED)
     if target in _UNSIGNED:
         return unsigned <= _bits(target, _UNSIGNED)
-    if target == pa.float64():
-        return bool(source == pa.float32()) or min(signed, unsigned) <= 32
+    if pa.types.is_float32(target) or pa.types.is_float64(target):
+        is_widened = pa.types.is_float32(source) and pa.types.is_float64(target)
+        return bool(is_widened) or min(signed, unsigned) <= 64
+    if pa.types.is_decimal128(target):
+        room = target.precision - target.scale
+        if pa.types.is_decimal128(source):
+            is_finer = target.scale >= source.scale
+            return bool(is_finer and room >= source.precision - source.scale)
+        return bool(room >= _DIGITS.get(source, _MOST_DIGITS + 1))
     large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
     return bool(source == large.get(target))
+
+
+def _refines(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether every moment of a type is one of the other, if it is not too far away for it."""
+    if not pa.types.is_timestamp(target):
+        return False
+    if pa.types.is_timestamp(source):
+        return _UNITS.index(source.unit) < _UNITS.index(target.unit)
+    return bool(pa.types.is_date32(source) and target.unit == "us")
+
+
+def _refined(array: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
+    """Moments in a finer unit. Infinity and what is too far away is left to DuckDB."""
+    if pa.types.is_date32(array.type):
+        bounds = pc.min_max(array.view(pa.int32())).as_py()
+        if max(abs(bounds["min"] or 0), abs(bounds["max"] or 0)) > _FAR_DAYS:
+            return kernel.cast(array, column)
+        return array.cast(pa.timestamp("us")).view(target)
+    try:
+        plain = array.view(pa.timestamp(array.type.unit))
+        return plain.cast(pa.timestamp(target.unit)).view(target)
+    except pa.ArrowInvalid:
+        return kernel.cast(array, column)
 
 
 def _bits(type: pa.DataType, family: tuple[pa.DataType, ...]) -> int:

@@ -19,6 +19,7 @@ _AS_INT64 = frozenset(
         "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz",
     }
 )  # fmt: skip
+_FLOATS = frozenset({"float32", "float64"})
 _AS_TEXT = frozenset({"uint8", "uint16", "uint32", "uint64", "int128", "uint128", "uuid"})
 
 
@@ -56,13 +57,15 @@ def murmur3(data: bytes) -> int:
 
 def _bytes(literal: str, column: Column) -> bytes | None:
     """What is hashed: the value's own unit as an integer, its text, or its bytes."""
+    if column.type not in _FLOATS and _value(f"typeof({literal})").as_py() in ("FLOAT", "DOUBLE"):
+        return None  # compared as floats, among which several of the column's values are equal
     if column.type in _AS_INT64:
         typed = f"CAST({literal} AS {duckdb_type(column)})"
         number = _ticks(typed) if column.type.startswith(("date", "time")) else _integer(typed)
         return None if number is None else struct.pack("<q", number)
     if column.type in _AS_TEXT:
         return _encoded(_value(f"CAST(CAST({literal} AS {duckdb_type(column)}) AS VARCHAR)"))
-    if column.type in ("float32", "float64"):
+    if column.type in _FLOATS:
         number = _value(f"CAST({literal} AS {duckdb_type(column)})").as_py()
         # Zero has two bit patterns that are equal, and NaN many.
         return struct.pack("<d", number) if number and not math.isnan(number) else None

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import ColumnElement
 
-__all__ = ["Bundle", "PreparedBundle"]
+__all__ = ["Bundle", "PreparedBundle", "portable"]
 
 
 class Bundle:
@@ -42,7 +42,7 @@ class Bundle:
         *conditions: ColumnElement[bool],
     ) -> None:
         """Ask for these expressions, by the names that the answer shall use."""
-        self._parts[kind] = {name: _portable(column) for name, column in columns.items()}
+        self._parts[kind] = {name: portable(column) for name, column in columns.items()}
         self._selects[kind] = sa.select().select_from(source).where(*conditions)
 
     def prepare(self, dialect: sa.Dialect) -> PreparedBundle:
@@ -91,7 +91,7 @@ class PreparedBundle:
         return found
 
 
-def _portable(column: ColumnElement[Any]) -> ColumnElement[Any]:
+def portable(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """Numbers stay, truth values become 0 and 1, and everything else becomes text."""
     if isinstance(column.type, sa.Boolean):
         return sa.case((column.is_(None), None), (column, 1), else_=0)

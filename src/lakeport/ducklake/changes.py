@@ -20,7 +20,7 @@ from lakeport.ducklake.model import DataFile, NameMapping, Snapshot
 from lakeport.ducklake.plan import BATCH_ROWS, FileTask, Pruning, ScanContext, ScanPlan, ScanTask
 from lakeport.ducklake.planning import Planner, inlined_table, inlined_tasks
 from lakeport.ducklake.queries import Row
-from lakeport.ducklake.read import FileRead, read_file
+from lakeport.ducklake.read import FileRead, read_file, row_count
 from lakeport.filters import Filter
 
 __all__ = ["ChangeFeed", "DeletedRowsTask", "plan_changes"]
@@ -59,6 +59,7 @@ class DeletedRowsTask(ScanTask):
             file=self.file,
             columns=self.context.read_columns,
             names=self.names,
+            layout=self.context.layout_at(self.file.begin_snapshot),
             filter=self.context.filter,
             deleted=np.empty(0, np.int64),
             only=positions,
@@ -82,8 +83,9 @@ class DeletedRowsTask(ScanTask):
             )
         end = self.file.end_snapshot
         if end is not None and end <= self.context.snapshot:  # whatever was left went with the file
-            found.append(np.arange(self.file.record_count))
-            when.append(np.full(self.file.record_count, end))
+            rows = row_count(self.context.storage, self.file)
+            found.append(np.arange(rows))
+            when.append(np.full(rows, end))
         positions, snapshots = np.concatenate(found), np.concatenate(when)
         order = np.lexsort((snapshots, positions))
         positions, snapshots = positions[order], snapshots[order]
@@ -111,8 +113,8 @@ def plan_changes(planner: Planner, first: Snapshot) -> ChangeFeed:
     deleted: list[ScanTask] = [
         DeletedRowsTask(
             context=context,
-            estimated_rows=file.record_count,
-            estimated_bytes=file.file_size_bytes,
+            estimated_rows=file.record_count or 0,
+            estimated_bytes=file.file_size_bytes or 0,
             file=file,
             first_snapshot=first.id,
             names=planner.state.mapping_of(file),
@@ -142,8 +144,8 @@ def _inserted(
         return None
     return FileTask(
         context=context,
-        estimated_rows=file.record_count,
-        estimated_bytes=file.file_size_bytes,
+        estimated_rows=file.record_count or 0,
+        estimated_bytes=file.file_size_bytes or 0,
         file=file,
         names=planner.state.mapping_of(file),
         apply_deletes=False,

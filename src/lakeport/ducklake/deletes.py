@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,8 @@ from lakeport.ducklake.cache import WeighedCache
 from lakeport.ducklake.filesystems import Storage
 from lakeport.ducklake.model import DeleteFile
 from lakeport.ducklake.puffin import deleted_positions
-from lakeport.ducklake.sources import open_source
+from lakeport.ducklake.recorded import check_size
+from lakeport.ducklake.sources import Source, UndecodableError, open_source, open_with_duckdb
 from lakeport.errors import CorruptLakeError
 
 __all__ = ["INTERNAL_SNAPSHOT", "Positions", "deletes_at", "read_delete_file"]
@@ -52,21 +54,26 @@ _RECENT = WeighedCache(256 << 20, _size)
 
 def _read(storage: Storage, delete: DeleteFile) -> Deletes:
     if delete.format == "puffin":
-        return deleted_positions(storage.read(delete.path))
+        data = storage.read(delete.path)
+        check_size(delete.recorded, len(data))
+        return deleted_positions(data)
     if delete.format != "parquet":
         raise CorruptLakeError(
             f"the delete file {delete.path!r} has the unknown format {delete.format!r}"
         )
-    source = open_source(storage, delete.path, delete.encryption_key)
+    source = open_source(storage, delete.recorded)
+    names = source.schema.names
+    has_snapshots = len(names) == 3 and names[2] == INTERNAL_SNAPSHOT
+    fields = [1, 2] if has_snapshots else [1]
     try:
-        names = source.schema.names
         if len(names) < 2 or len(names) > 3:
             raise CorruptLakeError(
                 f"the delete file {delete.path!r} has {counted(len(names), 'column')}"
             )
-        has_snapshots = len(names) == 3 and names[2] == INTERNAL_SNAPSHOT
-        fields = [1, 2] if has_snapshots else [1]
-        batches = [batch for _, batch in source.batches(fields, batch_rows=1 << 20)]
+        batches = _batches(source, fields)
+    except UndecodableError:
+        with closing(open_with_duckdb(storage, delete.recorded, source.schema)) as other:
+            batches = _batches(other, fields)
     finally:
         source.close()
     positions = _numbers(batches, 0, delete)
@@ -75,6 +82,10 @@ def _read(storage: Storage, delete: DeleteFile) -> Deletes:
             f"the positions of the delete file {delete.path!r} are not ascending"
         )
     return positions, _numbers(batches, 1, delete) if has_snapshots else None
+
+
+def _batches(source: Source, fields: list[int]) -> list[pa.RecordBatch]:
+    return [batch for _, batch in source.batches(fields, batch_rows=1 << 20)]
 
 
 def _numbers(

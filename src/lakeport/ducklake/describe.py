@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from lakeport.ducklake.model import (
     Column,
+    ColumnLife,
     ColumnStats,
     InlinedTable,
     NameMapping,
@@ -18,6 +19,7 @@ from lakeport.ducklake.model import (
 )
 from lakeport.ducklake.paths import as_directory, resolve
 from lakeport.ducklake.queries import Row
+from lakeport.ducklake.text import ascii_lower
 from lakeport.ducklake.types import normalize
 from lakeport.ducklake.versions import partition_columns_are_ordinals
 from lakeport.errors import CorruptLakeError
@@ -66,6 +68,7 @@ def table_state(
         inlined_delete_table=delete_table if delete_table in existing else None,
         mappings=_mappings(rows["name_mapping"]),
         retyped=_retyped(history),
+        lives=_lives(history),
     )
 
 
@@ -217,7 +220,10 @@ def _inlined_tables(
         older = max((b for v, b in versions.items() if v < version), default=0)
         begins = (versions.get(version), first.get(version), older)
         layouts = [column_tree(columns_at, begin) for begin in begins if begin is not None]
-        columns = next((layout for layout in layouts if len(layout) + 3 == len(names)), None)
+        fitting = [layout for layout in layouts if len(layout) + 3 == len(names)]
+        held = [ascii_lower(physical_name) for physical_name, _ in names[3:]]
+        named = [x for x in fitting if [ascii_lower(column.name) for column in x] == held]
+        columns = next(iter([*named, *fitting]), None)
         if columns is None:
             raise CorruptLakeError(f"the columns of the inlined table {name} are unknown")
         found.append(
@@ -241,6 +247,14 @@ def _mappings(rows: list[Row]) -> dict[int, dict[int, NameMapping]]:
         }
 
     return {mapping: build(mapping, None) for mapping in {row["mapping_id"] for row in rows}}
+
+
+def _lives(history: Iterable[Row]) -> tuple[ColumnLife, ...]:
+    whole = [row for row in history if row["parent_column"] is None]
+    return tuple(
+        ColumnLife(row["column_id"], row["begin_snapshot"], row["end_snapshot"])
+        for row in sorted(whole, key=lambda r: (r["column_order"], r["column_id"]))
+    )
 
 
 def _retyped(history: Iterable[Row]) -> frozenset[int]:

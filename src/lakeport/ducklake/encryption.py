@@ -15,15 +15,17 @@ import pyarrow.parquet as pq
 from lakeport.ducklake.filesystems import Storage
 from lakeport.errors import CorruptLakeError
 
-__all__ = ["decrypted_schema"]
+__all__ = ["decrypted_footer"]
 
 _MAGIC = b"PARE"
 _NONCE = 12
 
 
-def decrypted_schema(storage: Storage, path: str, key: str) -> pa.Schema:
-    """The Arrow schema, with field ids, of a file encrypted by DuckDB."""
-    return pq.read_schema(pa.BufferReader(_plain_footer_file(_tail(storage, path), path, key)))
+def decrypted_footer(storage: Storage, path: str, key: str) -> tuple[pq.FileMetaData, int]:
+    """The footer of a file encrypted by DuckDB, and how many bytes it has in the file."""
+    tail = _tail(storage, path)
+    footer = pq.read_metadata(pa.BufferReader(_plain_footer_file(tail, path, key)))
+    return footer, len(tail)
 
 
 def _tail(storage: Storage, path: str) -> bytes:

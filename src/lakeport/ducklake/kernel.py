@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ __all__ = [
     "Target",
     "cast",
     "connection",
+    "give_back_cursor",
     "has_zoned_nanoseconds",
     "literal",
     "rebuild_list",
@@ -31,12 +32,14 @@ __all__ = [
     "retype",
     "shown",
     "sql_type",
+    "take_cursor",
     "whole",
 ]
 
 Target = Column | dict[int, "Target"]
 """The column that a value becomes, or of a nested value what its children become, by position."""
 
+_SETTINGS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
 _local = threading.local()
 
 
@@ -56,9 +59,27 @@ def connection() -> Any:
         import duckdb
 
         found = duckdb.connect(config={"threads": 1})
-        found.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
+        found.execute(_SETTINGS)
         _local.connection = found
     return found
+
+
+def take_cursor() -> Any:
+    """A connection beside the thread's own, for a result that is read bit by bit.
+
+    A new one costs as much as reading a small file, so give it back to be used again.
+    """
+    free = _local.__dict__.setdefault("cursors", [])
+    if free:
+        return free.pop()
+    cursor = connection().cursor()
+    cursor.execute(_SETTINGS)
+    return cursor
+
+
+def give_back_cursor(cursor: Any) -> None:
+    """Keep a connection for the next file."""
+    _local.__dict__.setdefault("cursors", []).append(cursor)
 
 
 @cache

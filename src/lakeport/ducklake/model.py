@@ -11,6 +11,7 @@ from lakeport.filters.types import quote_identifier
 
 __all__ = [
     "Column",
+    "ColumnLife",
     "ColumnStats",
     "DataFile",
     "DeleteFile",
@@ -18,6 +19,7 @@ __all__ = [
     "NameMapping",
     "PartitionField",
     "PartitionSpec",
+    "RecordedFile",
     "Schema",
     "Snapshot",
     "SortField",
@@ -73,6 +75,15 @@ class Column:
         yield self
         for child in self.children:
             yield from child.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLife:
+    """When a table had a column at its top level."""
+
+    id: int
+    begin_snapshot: int
+    end_snapshot: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +157,41 @@ class InlinedTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedFile:
+    """What the catalog records of a Parquet file; None where it records nothing."""
+
+    path: str
+    encryption_key: str | None = field(default=None, repr=False)
+    rows: int | None = None
+    bytes: int | None = None
+    footer_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteFile:
     """Positions of one data file that are deleted."""
 
     id: int
     path: str
     format: str
-    delete_count: int
-    file_size_bytes: int
+    delete_count: int | None
+    file_size_bytes: int | None
     footer_size: int | None
     begin_snapshot: int
     end_snapshot: int | None = None
     encryption_key: str | None = field(default=None, repr=False)
     partial_max: int | None = None
+
+    @property
+    def recorded(self) -> RecordedFile:
+        """What the file must be. A 0 is a number that its writer did not know."""
+        return RecordedFile(
+            path=self.path,
+            encryption_key=self.encryption_key,
+            rows=self.delete_count or None,
+            bytes=self.file_size_bytes or None,
+            footer_bytes=self.footer_size or None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +200,8 @@ class DataFile:
 
     id: int
     path: str
-    record_count: int
-    file_size_bytes: int
+    record_count: int | None
+    file_size_bytes: int | None
     footer_size: int | None
     begin_snapshot: int
     end_snapshot: int | None = None
@@ -181,6 +214,17 @@ class DataFile:
     partial_rows: tuple[tuple[int, int], ...] = ()
     """Format 0.3: (snapshot, rows up to and including it), for files that mix snapshots."""
     deletes: tuple[DeleteFile, ...] = ()
+
+    @property
+    def recorded(self) -> RecordedFile:
+        """What the file must be. A size of 0 is one that its writer did not know."""
+        return RecordedFile(
+            path=self.path,
+            encryption_key=self.encryption_key,
+            rows=self.record_count,
+            bytes=self.file_size_bytes or None,
+            footer_bytes=self.footer_size,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +271,8 @@ class TableState:
     mappings: Mapping[int, Mapping[int, NameMapping]]
     retyped: frozenset[int]
     """Columns that had another type in the past: old statistics are in the old type's text."""
+    lives: tuple[ColumnLife, ...] = ()
+    """The columns of all times, in their order."""
 
     def mapping_of(self, file: DataFile) -> dict[int, NameMapping] | None:
         """How the columns of an added file are named; None for a file with field ids."""

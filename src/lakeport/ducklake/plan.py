@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakeport._wording import counted
 from lakeport.ducklake.deletes import Positions, deletes_at
 from lakeport.ducklake.filesystems import Storage
-from lakeport.ducklake.model import Column, DataFile, NameMapping, Snapshot
+from lakeport.ducklake.model import Column, ColumnLife, DataFile, NameMapping, Snapshot
 from lakeport.ducklake.read import FileRead, read_file
 from lakeport.ducklake.row_filter import row_filter
 from lakeport.filters import Filter
@@ -49,6 +49,18 @@ class ScanContext:
     read_columns: tuple[Column | str, ...]
     """The columns of the plan, each once, then those that only the filter needs."""
     read_schema: pa.Schema
+    lives: tuple[ColumnLife, ...] = field(default=(), repr=False)
+    """The table's columns of all times."""
+
+    def layout_at(self, snapshot: int) -> tuple[int, ...]:
+        """The ids of the columns that the table had at a snapshot, in their order."""
+        ids = [
+            life.id
+            for life in self.lives
+            if life.begin_snapshot <= snapshot
+            and (life.end_snapshot is None or life.end_snapshot > snapshot)
+        ]
+        return tuple(dict.fromkeys(ids))
 
     @property
     def has_variants(self) -> bool:
@@ -125,6 +137,7 @@ class FileTask(ScanTask):
             file=self.file,
             columns=self.context.read_columns,
             names=self.names,
+            layout=self.context.layout_at(self.file.begin_snapshot),
             filter=self.context.filter,
             first_snapshot=self.first_snapshot,
             last_snapshot=self.context.snapshot,

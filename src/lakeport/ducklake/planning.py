@@ -127,6 +127,7 @@ class Planner:
             storage=self.storage,
             read_columns=read,
             read_schema=pa.schema([_field(column) for column in read]),
+            lives=self.state.lives,
         )
 
     def file_rows(
@@ -165,15 +166,16 @@ class Planner:
         self, context: ScanContext, file: DataFile, deleted: bytes, task_bytes: int
     ) -> list[ScanTask]:
         """One task per `task_bytes` of a file; it takes the row groups that begin in its range."""
-        pieces = max(1, min(-(-file.file_size_bytes // task_bytes), file.record_count))
+        rows, size = file.record_count or 0, file.file_size_bytes or 0
+        pieces = max(1, min(-(-size // task_bytes), rows))
         if file.encryption_key is not None or context.has_variants:
             pieces = 1  # DuckDB reads these files, and does not show where row groups begin
-        step = -(-file.record_count // pieces)
+        step = -(-rows // pieces)
         return [
             FileTask(
                 context=context,
-                estimated_rows=min(step, max(file.record_count - i * step, 0)),
-                estimated_bytes=file.file_size_bytes // pieces,
+                estimated_rows=min(step, max(rows - i * step, 0)),
+                estimated_bytes=size // pieces,
                 file=file,
                 start=i * step,
                 end=None if i == pieces - 1 else (i + 1) * step,

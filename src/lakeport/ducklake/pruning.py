@@ -89,7 +89,7 @@ class PruningRules:
             {name: pa.array([f[name] for f in files], pa.string()) for name in [*texts, *keys]}
             | {
                 name: pa.array([f[name] for f in files], pa.int64())
-                for name in [*numbers, "partition_id"]
+                for name in [*numbers, "partition_id", "mapping_id"]
             }
         )
         question = f"({self.partition}) AS by_partition, ({self.statistics}) AS by_statistics"
@@ -118,7 +118,9 @@ def pruning_rules(
         sql = all_of(_may(part, by_name, rules) for part in filter.conjuncts)
         if sql != "TRUE":
             cases.append(f"WHEN {spec.id} THEN {sql}")
-    partition = f"CASE partition_id {' '.join(cases)} ELSE TRUE END" if cases else "TRUE"
+    by_spec = f"CASE partition_id {' '.join(cases)} ELSE TRUE END"
+    # The partition values of an added file are those of its folders, whatever its rows are.
+    partition = f"mapping_id IS NOT NULL OR {by_spec}" if cases else "TRUE"
     return PruningRules(tuple(sorted(statistics.used)), stats_sql, partition)
 
 
@@ -250,7 +252,8 @@ def _literal(constant: Expression, target: Target) -> str | None:
     """A constant as SQL, if it is compared with the column as a value of the column's kind."""
     if not isinstance(constant, Constant) or constant.value is None:
         return None
-    if family_of(constant.type) != family(target.column.type):
+    kind = family(target.column.type)
+    if kind is None or kind != family_of(constant.type):
         return None
     # A client without TIMESTAMPTZ_NS compares microseconds: bounds in nanoseconds prove nothing.
     if target.column.type == "timestamptz_ns" and constant.type.id != "TIMESTAMPTZ_NS":

@@ -7,7 +7,8 @@ the table's columns, missing ones take their default, and the virtual columns ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,11 +21,16 @@ from lakeport.ducklake.kernel import Target
 from lakeport.ducklake.model import Column, DataFile, NameMapping
 from lakeport.ducklake.paths import hive_value
 from lakeport.ducklake.row_groups import row_group_filter
-from lakeport.ducklake.sources import Source, open_source
+from lakeport.ducklake.sources import (
+    Source,
+    UndecodableError,
+    open_source,
+    open_with_duckdb,
+)
 from lakeport.errors import CorruptLakeError
 from lakeport.filters import Filter
 
-__all__ = ["VIRTUAL_COLUMNS", "FileRead", "read_file"]
+__all__ = ["VIRTUAL_COLUMNS", "FileRead", "read_file", "row_count"]
 
 INTERNAL_ROW_ID: Final = "_ducklake_internal_row_id"
 INTERNAL_ROW_ID_FIELD: Final = 2147483540
@@ -48,6 +54,8 @@ class FileRead:
     columns: tuple[Column | str, ...]
     """Columns of the table, and names of virtual columns."""
     names: Mapping[int, NameMapping] | None
+    layout: tuple[int, ...] = ()
+    """The ids of the columns that the table had when the file was committed, in their order."""
     first_snapshot: int | None = None
     last_snapshot: int | None = None
     """Only rows that were written from the first to the last snapshot, both included."""
@@ -67,28 +75,73 @@ def read_file(
     storage: Storage, request: FileRead, batch_rows: int
 ) -> Iterator[tuple[int, list[pa.Array]]]:
     """Batches of a file: how many rows, and the columns in the order asked for."""
-    file = request.file
-    source = open_source(
-        storage,
-        file.path,
-        file.encryption_key,
-        for_duckdb=lambda schema: _for_duckdb(schema, request),
-    )
-    try:
-        reader = _Reader(source, request)
-        where = row_group_filter(request.filter, request.columns, source.schema, request.names)
-        for position, batch in source.batches(
-            reader.fields,
-            batch_rows=batch_rows,
-            start=request.start,
-            end=request.end,
-            where=where,
-        ):
-            count, arrays = reader.convert(position, batch)
-            if count:
-                yield count, arrays
-    finally:
-        source.close()
+    file = request.file.recorded
+
+    def for_duckdb(schema: pa.Schema) -> dict[int, Target]:
+        return _for_duckdb(schema, _named(request, schema))
+
+    with closing(open_source(storage, file, for_duckdb=for_duckdb)) as source:
+        try:
+            yield from _rows_of(source, request, batch_rows)
+        except UndecodableError as error:
+            left = replace(request, start=error.resume, end=error.end)
+        else:
+            return
+    with closing(open_with_duckdb(storage, file, source.schema, for_duckdb=for_duckdb)) as other:
+        yield from _rows_of(other, left, batch_rows)
+
+
+def row_count(storage: Storage, file: DataFile) -> int:
+    """How many rows a file has, from the catalog or else from the file."""
+    if file.record_count is not None:
+        return file.record_count
+    with closing(open_source(storage, file.recorded)) as source:
+        return sum(batch.num_rows for _, batch in source.batches([], batch_rows=1 << 20))
+
+
+def _rows_of(
+    source: Source, request: FileRead, batch_rows: int
+) -> Iterator[tuple[int, list[pa.Array]]]:
+    request = _named(request, source.schema)
+    reader = _Reader(source, request)
+    where = row_group_filter(request.filter, request.columns, source.schema, request.names)
+    for position, batch in source.batches(
+        reader.fields,
+        batch_rows=batch_rows,
+        start=request.start,
+        end=request.end,
+        where=where,
+    ):
+        count, arrays = reader.convert(position, batch)
+        if count:
+            yield count, arrays
+
+
+def _named(request: FileRead, schema: pa.Schema) -> FileRead:
+    """The request with names for a file that has neither field ids nor a name mapping.
+
+    Format 0.3 added such files. As in the real reader their fields are the columns by position;
+    but those of the time when the file was added: a dropped column is not taken for another.
+    """
+    if (
+        request.names is not None
+        or not len(schema)
+        or any(field_id(field) is not None for field in schema)
+    ):
+        return request
+    names = {
+        column: NameMapping(field.name, is_partition=False)
+        for column, field in zip(request.layout, schema, strict=False)
+    }
+    for column in request.columns:
+        # The real reader gives NULL for every value inside such a column.
+        if isinstance(column, Column) and column.id in names and column.children:
+            raise CorruptLakeError(
+                f"the file {request.file.path!r} has neither field ids nor a name mapping, so that "
+                f"what is inside the column {column.name!r} cannot be found: add the file to the "
+                "lake with ducklake_add_data_files"
+            )
+    return replace(request, names=names)
 
 
 def _for_duckdb(schema: pa.Schema, request: FileRead) -> dict[int, Target]:
@@ -112,7 +165,6 @@ class _Reader:
         self._schema = source.schema
         self._file_fields = list(source.schema)
         self.fields: list[int] = []
-        self._check_field_ids()
         self._snapshot_field = self._internal(INTERNAL_SNAPSHOT, INTERNAL_SNAPSHOT_FIELD)
         self._row_id_field = self._internal(INTERNAL_ROW_ID, INTERNAL_ROW_ID_FIELD)
         self._filter_column = self._snapshot_filter_column()
@@ -245,18 +297,6 @@ class _Reader:
         if field not in self.fields:
             self.fields.append(field)
         return self.fields.index(field)
-
-    def _check_field_ids(self) -> None:
-        """Without field ids and without a mapping any assignment of columns would be a guess."""
-        if (
-            self._request.names is None
-            and len(self._schema)
-            and all(field_id(f) is None for f in self._schema)
-        ):
-            raise CorruptLakeError(
-                f"the file {self._request.file.path!r} has neither field ids nor a name mapping: "
-                "add it to the lake with ducklake_add_data_files"
-            )
 
 
 def _rows(count: int) -> pa.RecordBatch:

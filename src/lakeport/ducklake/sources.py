@@ -8,24 +8,41 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeport.ducklake import kernel
-from lakeport.ducklake.encryption import decrypted_schema
+from lakeport.ducklake.encryption import decrypted_footer
 from lakeport.ducklake.filesystems import Storage
+from lakeport.ducklake.model import RecordedFile
 from lakeport.ducklake.paths import is_local, local_path
+from lakeport.ducklake.recorded import check_footer, check_size
 from lakeport.ducklake.row_groups import matching_row_groups
 from lakeport.errors import CorruptLakeError, UnavailableError
 from lakeport.filters.types import quote_string
 
-__all__ = ["Choice", "Source", "open_source"]
+__all__ = ["Choice", "Source", "UndecodableError", "open_source", "open_with_duckdb"]
 
 Choice = Callable[[pa.Schema], Mapping[int, kernel.Target]]
 """Says what DuckDB must make of fields of a file, because pyarrow does not know enough of them."""
+
+
+_SMALL_BYTES: Final = 1024 * 1024
+
+
+class UndecodableError(CorruptLakeError):
+    """Pages that pyarrow does not decode, in a file whose footer it reads; DuckDB may decode them.
+
+    DuckDB 1.5 writes deltas of 32-bit integers in 33 bits, which Arrow 26 refuses as damage.
+    """
+
+    def __init__(self, message: str, *, resume: int, end: int) -> None:
+        super().__init__(message)
+        self.resume, self.end = resume, end
+        """The rows that were asked for and have not come."""
 
 
 class Source(Protocol):
@@ -52,25 +69,40 @@ class Source(Protocol):
 
 
 def open_source(
-    storage: Storage,
-    path: str,
-    encryption_key: str | None,
-    *,
-    for_duckdb: Choice = lambda _: {},
+    storage: Storage, file: RecordedFile, *, for_duckdb: Choice = lambda _: {}
 ) -> Source:
-    """Open a file the fastest way that reads it exactly."""
+    """Open a file the fastest way that reads it exactly, if it is the one the catalog records."""
+    handle = storage.open(file.path)
     try:
-        source = _ArrowSource(storage, path, encryption_key)
-    except CorruptLakeError:
-        if encryption_key is None:
+        check_size(file, handle.size())
+        source = _ArrowSource(handle, file)
+    except _UnopenedError:
+        handle.close()
+        if file.encryption_key is None:
             raise
-        schema = decrypted_schema(storage, path, encryption_key)
-        return _DuckDBSource(storage, path, encryption_key, schema, for_duckdb(schema))
+        footer, footer_bytes = decrypted_footer(storage, file.path, file.encryption_key)
+        check_footer(file, rows=footer.num_rows, footer_bytes=footer_bytes)
+        schema = footer.schema.to_arrow_schema()
+        return _DuckDBSource(storage, file, schema, for_duckdb(schema), _shape(footer))
+    except BaseException:
+        handle.close()
+        raise
     targets = for_duckdb(source.schema)
     if not targets:
         return source
     source.close()
-    return _DuckDBSource(storage, path, encryption_key, source.schema, targets)
+    return _DuckDBSource(storage, file, source.schema, targets, source.shape)
+
+
+def open_with_duckdb(
+    storage: Storage, file: RecordedFile, schema: pa.Schema, *, for_duckdb: Choice = lambda _: {}
+) -> Source:
+    """Open a file of a known schema with DuckDB's reader."""
+    return _DuckDBSource(storage, file, schema, for_duckdb(schema))
+
+
+class _UnopenedError(CorruptLakeError):
+    """A file whose footer pyarrow does not read."""
 
 
 @contextlib.contextmanager
@@ -78,7 +110,7 @@ def _readable(path: str, *errors: type[Exception]) -> Iterator[None]:
     """What goes wrong inside a file is told with the name of the file."""
     try:
         yield
-    except (pa.ArrowInvalid, OSError, *errors) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, *errors) as error:
         said = f"the lake's file {path!r} cannot be read: {(str(error).splitlines() or ['?'])[0]}"
         # Arrow tells damage by errors without a number; a store's troubles may pass.
         if getattr(error, "errno", None) is not None or "AWS Error" in str(error):
@@ -89,23 +121,26 @@ def _readable(path: str, *errors: type[Exception]) -> Iterator[None]:
 class _ArrowSource:
     """pyarrow's reader: the rule."""
 
-    def __init__(self, storage: Storage, path: str, encryption_key: str | None) -> None:
+    def __init__(self, handle: pa.NativeFile, file: RecordedFile) -> None:
         options: dict[str, Any] = {}
-        self._path = path
-        self._is_encrypted = encryption_key is not None
-        if encryption_key is not None:
+        self._path = file.path
+        self._is_encrypted = file.encryption_key is not None
+        if file.encryption_key is not None:
             import pyarrow.parquet.encryption as pe
 
             options["decryption_properties"] = pe.create_decryption_properties(
-                footer_key=base64.b64decode(encryption_key)
+                footer_key=base64.b64decode(file.encryption_key)
             )
-        self._handle = storage.open(path)
+        self._handle = handle
         try:
-            self._file = pq.ParquetFile(self._handle, pre_buffer=not is_local(path), **options)
+            self._file = pq.ParquetFile(handle, pre_buffer=not is_local(file.path), **options)
         except (pa.ArrowInvalid, OSError) as error:
-            self._handle.close()
-            raise CorruptLakeError(f"{path!r} is not a readable Parquet file: {error}") from None
+            raise _UnopenedError(f"{file.path!r} is not a readable Parquet file: {error}") from None
+        footer = self._file.metadata
+        length = _footer_length(handle) if self._is_encrypted else footer.serialized_size
+        check_footer(file, rows=footer.num_rows, footer_bytes=length)
         self.schema: pa.Schema = self._file.schema_arrow
+        self._footer = footer
 
     def batches(
         self,
@@ -118,36 +153,53 @@ class _ArrowSource:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         wanted = [self.schema.field(i).name for i in fields]
         columns = self._leaves(set(wanted)) if fields else []
-        for first, groups in self._runs(start, end, where):
+        runs = self._runs(start, end, where)
+        for first, _, groups in runs:
             position = first
             batches = self._file.iter_batches(
                 batch_size=batch_rows,
                 row_groups=groups,
                 columns=columns,
-                # Spark gives each of its workers one core, where a pool of threads only costs.
-                use_threads=pa.cpu_count() > 1,
+                use_threads=self._is_worth_threads(groups),
             )
-            with _readable(self._path):
-                for batch in batches:
-                    # pyarrow keeps the order of the file, whatever order is asked for
-                    yield position, batch.select(wanted) if fields else batch
-                    position += batch.num_rows
+            try:
+                with _readable(self._path):
+                    for batch in batches:
+                        # pyarrow keeps the order of the file, whatever order is asked for
+                        yield position, batch.select(wanted) if fields else batch
+                        position += batch.num_rows
+            except CorruptLakeError as error:
+                raise UndecodableError(str(error), resume=position, end=runs[-1][1]) from None
+
+    def _is_worth_threads(self, groups: Sequence[int]) -> bool:
+        """Spark gives each of its workers one core, where threads only cost, as in small files."""
+        footer = self._file.metadata
+        size = sum(footer.row_group(group).total_byte_size for group in groups)
+        return bool(pa.cpu_count() > 1 and size > _SMALL_BYTES)
 
     def _runs(
         self, start: int, end: int | None, where: pc.Expression | None
-    ) -> Iterator[tuple[int, list[int]]]:
-        """Row groups that follow one another, with the position of the first row."""
+    ) -> list[tuple[int, int, list[int]]]:
+        """Row groups that follow one another, with the positions where their rows begin and end."""
         metadata = self._file.metadata
         rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        starts = list(accumulate(rows, initial=0))[:-1]
+        bounds = list(accumulate(rows, initial=0))
+        starts = bounds[:-1]
         inside = [g for g, at in enumerate(starts) if at >= start and (end is None or at < end)]
         # Arrow reads the footer once more for it, and has no key for an encrypted one.
         if where is not None and len(inside) > 1 and not self._is_encrypted:
             matching = matching_row_groups(self._handle, self.schema, where)
             inside = [group for group in inside if group in matching]
+        runs = []
         for _, run in groupby(enumerate(inside), key=lambda item: item[1] - item[0]):
             groups = [group for _, group in run]
-            yield starts[groups[0]], groups
+            runs.append((bounds[groups[0]], bounds[groups[-1] + 1], groups))
+        return runs
+
+    @property
+    def shape(self) -> str:
+        """What DuckDB's types of the file depend on."""
+        return _shape(self._footer)
 
     def _leaves(self, names: set[str]) -> list[str]:
         """The leaf columns below some top-level fields, by their dotted paths."""
@@ -163,40 +215,73 @@ class _ArrowSource:
         self._handle.close()
 
 
+def _shape(footer: pq.FileMetaData) -> str:
+    """The fields of a file with their ids and types; the first line is the object's address."""
+    return str(footer.schema).partition("\n")[2]
+
+
+def _footer_length(handle: pa.NativeFile) -> int:
+    """The length that stands before the last magic bytes, of an encrypted footer too."""
+    handle.seek(handle.size() - 8)
+    return int.from_bytes(handle.read(4), "little")
+
+
+# A table has many files of few shapes.
+_SHAPES: dict[tuple[str, str], tuple[list[str], pa.Schema]] = {}
+_MOST_SHAPES: Final = 256
+
+
 class _DuckDBSource:
-    """DuckDB's reader, for what pyarrow cannot open: DuckDB's encryption, and variants."""
+    """DuckDB's reader, for what pyarrow cannot read: DuckDB's encryption, variants, some pages."""
 
     def __init__(
         self,
         storage: Storage,
-        path: str,
-        encryption_key: str | None,
+        file: RecordedFile,
         schema: pa.Schema,
         targets: Mapping[int, kernel.Target],
+        shape: str | None = None,
     ) -> None:
         import duckdb
 
-        self._given, self._key = path, encryption_key
+        self._given, self._key = file.path, file.encryption_key
         self._copy: Path | None = None
-        self._path = local_path(path)
-        self._duck = kernel.connection().cursor()
+        self._path = local_path(file.path)
+        self._duck = kernel.take_cursor()
         try:
-            if not is_local(path):
+            if not is_local(file.path):
                 self._copy_here(storage)
-            self._duck.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
-            with _readable(path, duckdb.Error):
-                types = self._select(["*"]).types
-                self._expressions = [
-                    kernel.shown(field.name, type, targets.get(position))
-                    for position, (field, type) in enumerate(zip(schema, types, strict=True))
-                ]
-                delivered = self._select(self._expressions, "LIMIT 0").to_arrow_table()
+            with _readable(file.path, duckdb.Error):
+                self._expressions, self.schema = self._remembered(schema, targets, shape)
         except BaseException:
             self.close()
             raise
-        self.schema = pa.schema(
-            [_with_ids(f, given.type) for f, given in zip(schema, delivered.schema, strict=True)]
-        )
+
+    def _remembered(
+        self, schema: pa.Schema, targets: Mapping[int, kernel.Target], shape: str | None
+    ) -> tuple[list[str], pa.Schema]:
+        """What is selected of the file, and as which types it comes; asked once for each shape."""
+        key = None if shape is None else (shape, repr(targets))
+        found = None if key is None else _SHAPES.get(key)
+        if found is None:
+            found = self._described(schema, targets)
+            if key is not None:
+                if len(_SHAPES) >= _MOST_SHAPES:
+                    _SHAPES.clear()
+                _SHAPES[key] = found
+        return found
+
+    def _described(
+        self, schema: pa.Schema, targets: Mapping[int, kernel.Target]
+    ) -> tuple[list[str], pa.Schema]:
+        types = self._select(["*"]).types
+        expressions = [
+            kernel.shown(field.name, type, targets.get(position))
+            for position, (field, type) in enumerate(zip(schema, types, strict=True))
+        ]
+        delivered = self._select(expressions, "LIMIT 0").to_arrow_table().schema
+        fields = [_with_ids(f, given.type) for f, given in zip(schema, delivered, strict=True)]
+        return expressions, pa.schema(fields)
 
     def _copy_here(self, storage: Storage) -> None:
         with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as copy:
@@ -240,7 +325,9 @@ class _DuckDBSource:
         return self._duck.sql(f"SELECT {', '.join(expressions)} FROM {source}")  # noqa: S608
 
     def close(self) -> None:
-        self._duck.close()
+        cursor, self._duck = self._duck, None
+        if cursor is not None:
+            kernel.give_back_cursor(cursor)
         if self._copy is not None:
             self._copy.unlink(missing_ok=True)
 

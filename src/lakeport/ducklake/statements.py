@@ -11,7 +11,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import ColumnElement
 
-from lakeport.ducklake.bundle import Bundle
+from lakeport.ducklake.bundle import Bundle, portable
 from lakeport.ducklake.tables import CatalogTables, existing_columns, existing_tables
 from lakeport.ducklake.text import ascii_lower
 
@@ -208,16 +208,15 @@ def _add_inlined(bundle: Bundle, t: CatalogTables, ids: sa.Select[Any]) -> None:
         ),
     )
     versions = t["snapshot"]
+    # A version that a transaction passed through has no snapshot; the next newer one fits it.
     first = (
         sa.select(
-            versions.c.schema_version, sa.func.min(versions.c.snapshot_id).label("snapshot_id")
+            directory.c.schema_version, sa.func.min(versions.c.snapshot_id).label("snapshot_id")
         )
         .where(
-            versions.c.schema_version.in_(
-                sa.select(directory.c.schema_version).where(directory.c.table_id.in_(ids))
-            )
+            directory.c.table_id.in_(ids), versions.c.schema_version >= directory.c.schema_version
         )
-        .group_by(versions.c.schema_version)
+        .group_by(directory.c.schema_version)
         .subquery("first_snapshot")
     )
     bundle.add("first_snapshot", first, ("schema_version", "snapshot_id"))
@@ -240,15 +239,17 @@ def files_of_table(
     columns: dict[str, Any] = {name: data.c[name] for name in _FILE}
     source: Any = data
     for column_id in stats_of:
-        stats = t["file_column_stats"].alias(f"s{column_id}")
+        stats = t["file_column_stats"]
         mine = sa.and_(stats.c.table_id == table_id, stats.c.column_id == column_id)
-        source = source.outerjoin(stats, sa.and_(stats.c.data_file_id == data.c.data_file_id, mine))
-        columns |= {f"s{column_id}_{name}": stats.c[name] for name in ("data_file_id", *_STATS)}
+        only = _only_row(stats, _STATS, mine, f"s{column_id}")
+        source = source.outerjoin(only, only.c.data_file_id == data.c.data_file_id)
+        columns |= {f"s{column_id}_{name}": only.c[name] for name in ("data_file_id", *_STATS)}
     for index in range(partition_keys):
-        value = t["file_partition_value"].alias(f"p{index}")
-        mine = sa.and_(value.c.table_id == table_id, value.c.partition_key_index == index)
-        source = source.outerjoin(value, sa.and_(value.c.data_file_id == data.c.data_file_id, mine))
-        columns[f"p{index}"] = value.c.partition_value
+        values = t["file_partition_value"]
+        mine = sa.and_(values.c.table_id == table_id, values.c.partition_key_index == index)
+        only = _only_row(values, ("partition_value",), mine, f"p{index}")
+        source = source.outerjoin(only, only.c.data_file_id == data.c.data_file_id)
+        columns[f"p{index}"] = only.c.partition_value
     visible = _touched(data) if since else t.visible(data, AT)
     bundle.add_select("data_file", columns, source, data.c.table_id == table_id, visible)
     deletes = t["delete_file"]
@@ -263,6 +264,30 @@ def files_of_table(
         )
         bundle.add("inlined_delete", rows, names, rows.c.begin_snapshot <= AT)
     return bundle
+
+
+def _only_row(
+    source: sa.FromClause, names: Sequence[str], mine: ColumnElement[bool], alias: str
+) -> sa.Subquery:
+    """What a table records of each file, at most one row a file.
+
+    The real writer may record two partition values under one key: then neither is known, and the
+    file must not be read twice.
+    """
+    values = [sa.func.max(_as_number(source.c[name])).label(name) for name in names]
+    return (
+        sa.select(source.c.data_file_id, *values)
+        .where(mine)
+        .group_by(source.c.data_file_id)
+        .having(sa.func.count() == 1)
+        .subquery(alias)
+    )
+
+
+def _as_number(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A truth value as a number, of which every database finds the greatest; others as they are."""
+    is_flag = isinstance(column.type, sa.Boolean)
+    return sa.cast(portable(column), sa.BigInteger) if is_flag else column
 
 
 def name_parameters(schema: str, name: str) -> dict[str, str]:

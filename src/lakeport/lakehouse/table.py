@@ -198,7 +198,7 @@ def _rows(task: ScanTask) -> int:
     """About how many rows a task gives: of a piece of a file, its share of the deletes."""
     if not isinstance(task, FileTask) or not task.file.record_count:
         return task.estimated_rows
-    deleted = sum(delete.delete_count for delete in task.file.deletes)
+    deleted = sum(delete.delete_count or 0 for delete in task.file.deletes)
     deleted += len(task.inlined_deletes) // 8
     share = task.estimated_rows * deleted // task.file.record_count
     return max(0, task.estimated_rows - share)

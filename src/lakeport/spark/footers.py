@@ -46,6 +46,8 @@ class Footer:
     """The size of a file, and what it holds."""
 
     size: int
+    length: int
+    """How many bytes the footer itself has."""
     rows: int
     fields: tuple[Node, ...]
 
@@ -56,13 +58,13 @@ def in_threads(work: Callable[[S], T], items: Iterable[S]) -> list[T]:
         return list(pool.map(work, items))
 
 
-def read_footer(storage: Storage, path: str, size: int) -> Footer | None:
+def read_footer(storage: Storage, path: str, size: int | None) -> Footer | None:
     """The footer of a local file of a size; None if there is no such file that pyarrow can read."""
     try:
         status = Path(local_path(path)).stat()
-        if status.st_size != size:
+        if size is not None and status.st_size != size:
             return None
-        return _remembered_footer(storage, path, size, status.st_mtime_ns)
+        return _remembered_footer(storage, path, status.st_size, status.st_mtime_ns)
     except (_UnreadableError, OSError):
         return None
 
@@ -82,7 +84,7 @@ def _remembered_footer(storage: Storage, path: str, size: int, written: int) -> 
         fields = tuple(_node(field, leaves) for field in file.schema_arrow)
         if next(leaves, None) is not None:
             raise _UnreadableError
-        return Footer(size, file.metadata.num_rows, fields)
+        return Footer(size, file.metadata.serialized_size, file.metadata.num_rows, fields)
 
 
 def _node(field: pa.Field, leaves: Iterator[Any]) -> Node:

@@ -117,7 +117,13 @@ def native_scans(tasks: Sequence[FileTask]) -> tuple[list[NativeScan], list[File
 
 
 def _footer(task: FileTask) -> Footer | None:
-    return read_footer(task.context.storage, task.file.path, task.file.file_size_bytes)
+    """The footer of a task's file; None leaves the file to Arrow, which names what is wrong."""
+    file = task.file.recorded
+    footer = read_footer(task.context.storage, file.path, file.bytes)
+    if footer is None:
+        return None
+    is_recorded = file.rows in (None, footer.rows) and file.footer_bytes in (None, footer.length)
+    return footer if is_recorded else None
 
 
 def _is_whole(pieces: Sequence[FileTask]) -> bool:
@@ -138,7 +144,7 @@ def _deletes(task: FileTask) -> int:
     """About how many positions of the file are deleted."""
     if not task.apply_deletes:
         return 0
-    listed = sum(delete.delete_count for delete in task.file.deletes)
+    listed = sum(delete.delete_count or 0 for delete in task.file.deletes)
     return listed + len(task.inlined_deletes) // 8
 
 

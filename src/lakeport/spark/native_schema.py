@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from lakeport.ducklake import Column, kernel
+from lakeport.ducklake import Column
+from lakeport.ducklake.align import stored_value
 from lakeport.ducklake.model import NameMapping
 from lakeport.errors import CorruptLakeError, UnsupportedError
 from lakeport.filters import lit
@@ -87,7 +88,7 @@ def literal(column: Column, text: str | None) -> Literal | None:
     if text is None:
         return Literal(None, spark_data_type(column))
     try:
-        constant = lit(kernel.literal(text, column)[0])
+        constant = lit(stored_value(column, text)[0])
     except (UnsupportedError, CorruptLakeError):
         return None
     plain = column.type in _PLAIN or _DECIMAL.fullmatch(column.type)
