@@ -125,6 +125,7 @@ class Catalogs:
             data_path=lake.data_path,
             metadata_schema=lake.metadata_schema,
             direct_reads=lake.direct_reads,
+            spark_sql=lake.spark_sql,
         )
 
 
