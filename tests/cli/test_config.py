@@ -26,6 +26,7 @@ name = "sales"
 uri = "ducklake:postgres:dbname=lake password=hush-hush"
 main_as = "base"
 direct_reads = true
+spark_sql = true
 
 [server]
 listen = "0.0.0.0:1"
@@ -55,6 +56,7 @@ def test_flags_win_over_the_environment_and_the_environment_over_the_file(
     assert settings.spark.conf == {"spark.executor.memory": "4g"}
     (lake,) = settings.lake
     assert (lake.name, lake.main_as, lake.direct_reads) == ("sales", "base", True)
+    assert lake.spark_sql
 
 
 def test_lakes_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ def test_a_lake_is_served_measured_reloaded_and_drained(
     config.write_text(f"{first}{log}")
 
     arguments = ["--config", str(config), "--master", "local[2]", "--drain", str(TIMEOUT_SECONDS)]
+    arguments.append("--spark-sql")
     with serving(*arguments, "--metrics-listen", "127.0.0.1:0") as server:
         told = "\n".join(server.out.all)
         url = server.out.wait_for("/metrics").partition("/healthz")[0].strip()
@@ -42,6 +43,8 @@ def test_a_lake_is_served_measured_reloaded_and_drained(
             trips = client.table("base.trips")
             assert trips.scan(["id"], filter=lakeport.col("id") >= 199_990).count() == 10
             assert trips.scan(version=1).count() == 200_000
+            counted = client.call_table("lakeport.spark_sql", "SELECT count(*) AS n FROM trips")
+            assert counted.to_arrow().to_pylist() == [{"n": 199_000}]
             figures = get(f"{url}/metrics")[1]
 
             second = f'[[lake]]\nname = "other"\nuri = "{other.uri}"\n'

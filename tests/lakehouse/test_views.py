@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from lakeport import Client, ScanOptions, col
+from lakeport import Client, ScanOptions, Server, col, connect
+from lakeport.auth import Access, Operation
 from lakeport.catalog import EndpointTable, Partition
 from lakeport.errors import (
     InvalidArgumentError,
     NotFoundError,
+    PermissionDeniedError,
     UnavailableError,
     UnsupportedError,
 )
+from lakeport.lakehouse import LakeCatalog
 from lakeport.spark.register import register_as
 from tests.lakehouse.conftest import Serve
 
@@ -208,8 +212,79 @@ def test_spark_sql_registers_what_queries_name_once(
     assert len(registered) == 1
     assert queried(client, "SELECT id FROM `odd ``name```") == [{"id": 5}]
     assert registered[1:] == [{"odd `name`"}]
-    assert queried(client, "SELECT count(*) AS n FROM IDENTIFIER('un' || 'used')") == [{"n": 0}]
-    assert "unused" in registered[2]
+
+
+def test_spark_sql_suggests_the_name_that_is_meant(lake: Any, serve: Serve) -> None:
+    lake.execute("CREATE TABLE customers AS SELECT 1 AS id")
+    client = serve(lake, spark_sql=True, name="shop").client
+
+    for written, meant in {
+        "s.small": "s_small",
+        "shop.s.counted": "s_counted",
+        "public.customers": "customers",
+        "main.customers": "customers",
+        "custmers": "customers",
+    }.items():
+        with pytest.raises(InvalidArgumentError, match=rf"Did you mean {meant}\?"):
+            queried(client, f"SELECT * FROM {written}")
+    with pytest.raises(InvalidArgumentError, match="cannot be found") as unknown:
+        queried(client, "SELECT * FROM zebra")
+    assert "Did you mean" not in str(unknown.value)
+
+
+def test_spark_sql_hides_a_column_that_spark_cannot_hold_and_not_its_table(
+    lake: Any, serve: Serve
+) -> None:
+    lake.execute(
+        "CREATE TABLE odd AS SELECT 1 AS id, 2 AS strange",
+        "UPDATE meta.ducklake_column SET column_type = 'quaternion' WHERE column_name = 'strange'",
+    )
+    client = serve(lake, spark_sql=True).client
+
+    assert queried(client, "SELECT * FROM odd") == [{"id": 1}]
+    with pytest.raises(InvalidArgumentError, match=r"main\.odd has it, but .*'quaternion'"):
+        queried(client, "SELECT strange FROM odd")
+
+
+def test_spark_sql_reads_only_what_its_caller_may_read(lake: Any, spark: Any) -> None:
+    lake.execute("CREATE TABLE secret AS SELECT 42 AS hidden_column")
+    lake.detach()
+    asked: list[Access] = []
+
+    def authorize(access: Access) -> bool:
+        asked.append(access)
+        return access.identity == "ada" or access.name not in {"t", "secret"}
+
+    tokens = {"a": "ada", "g": "grace"}
+    with (
+        LakeCatalog(lake.uri, spark=spark, spark_sql=True) as catalog,
+        Server(catalog, auth=tokens, authorize=authorize) as server,
+        connect(server.location, token="a", timeout=120) as ada,
+        connect(server.location, token="g", timeout=120) as grace,
+    ):
+        assert queried(ada, "SELECT * FROM secret") == [{"hidden_column": 42}]
+        # The view reads a table that grace may not read herself.
+        assert queried(grace, "SELECT rows FROM s_counted") == [{"rows": 9}]
+        for text in (
+            "SELECT * FROM secret",
+            "SELECT nothing FROM secret",
+            "WITH x AS (SELECT * FROM Secret) SELECT count(*) FROM x",
+            "SELECT (SELECT max(hidden_column) FROM secret)",
+            "SELECT * FROM main.secret",
+            "SELECT * FROM secre",
+            "SELECT * FROM t",
+        ):
+            with pytest.raises(InvalidArgumentError, match="cannot be found") as refused:
+                queried(grace, text)
+            assert not re.search("hidden_column|Did you mean", str(refused.value)), text
+    assert Access("grace", Operation.READ, "", "public", "secret") in asked
+
+
+def test_spark_sql_reads_no_file_by_an_option_of_a_function(lake: Any, serve: Serve) -> None:
+    client = serve(lake, spark_sql=True).client
+
+    with pytest.raises(PermissionDeniedError, match="'rowValidationXSDPath'"):
+        queried(client, "SELECT from_xml('<a/>', 'b INT', map('rowValidationXSDPath', '/etc/x'))")
 
 
 def test_spark_sql_is_not_there_unless_it_is_allowed(lake: Any, serve: Serve) -> None:

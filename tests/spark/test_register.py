@@ -123,6 +123,30 @@ def test_a_table_that_spark_cannot_read_is_refused_and_others_are_there(
     registration.unregister()
 
 
+def test_a_column_that_spark_cannot_hold_is_hidden_and_its_table_is_there(
+    spark: Any, make_lake: LakeMaker
+) -> None:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE partly AS SELECT 1 AS id, 2 AS odd, 3 AS wide",
+        "CREATE VIEW ids AS SELECT id FROM partly",
+        "CREATE VIEW odds AS SELECT odd FROM partly",
+        "UPDATE meta.ducklake_column SET column_type = 'quaternion' WHERE column_name = 'odd'",
+        "UPDATE meta.ducklake_column SET column_type = 'decimal(99,1)' WHERE column_name = 'wide'",
+    )
+    with lake.open() as ours:
+        registration = ours.register(spark, "seen")
+
+    assert spark.table("seen_partly").collect() == [(1,)]
+    assert spark.table("seen_ids").collect() == [(1,)]
+    hidden = registration.hidden["main", "partly"]
+    assert "'quaternion'" in hidden["odd"]
+    assert "'decimal(99,1)'" in hidden["wide"]
+    assert "main.partly without column odd: " in repr(registration)
+    assert registration.refused.keys() == {("main", "odds")}
+    registration.unregister()
+
+
 def test_two_things_of_one_name_are_an_error_before_anything_is_registered(
     spark: Any, make_lake: LakeMaker
 ) -> None:

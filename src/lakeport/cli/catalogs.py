@@ -128,6 +128,7 @@ class Catalogs:
             metadata_schema=lake.metadata_schema,
             database_timeout=lake.database_timeout,
             direct_reads=lake.direct_reads,
+            spark_sql=lake.spark_sql,
         )
 
 

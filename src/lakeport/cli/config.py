@@ -81,6 +81,11 @@ class LakeSettings(BaseModel):
         description="Let clients that can reach the storage read the Parquet files of unchanged "
         "tables themselves.",
     )
+    spark_sql: bool = Field(
+        default=False,
+        description="Add the function `spark_sql(query)`, which runs queries of Spark SQL over the "
+        "tables and views that the caller may read.",
+    )
 
 
 class ServerSettings(BaseModel):

@@ -81,6 +81,14 @@ def serve(
             "--direct-reads", help="Let clients read the files of unchanged tables themselves."
         ),
     ] = None,
+    spark_sql: Annotated[
+        bool | None,
+        typer.Option(
+            "--spark-sql/--no-spark-sql",
+            help="Let clients run queries of Spark SQL over the lakes: spark_sql('SELECT …').",
+            show_default="no",
+        ),
+    ] = None,
     metrics_listen: Annotated[
         str | None, typer.Option(help="Where to answer /healthz and /metrics.")
     ] = None,
@@ -120,7 +128,7 @@ def serve(
         "spark": {"master": master},
         "log": {"level": log_level and log_level.upper(), "format": log_format},
     }
-    lake_flags = {"main_as": main_as, "direct_reads": direct_reads}
+    lake_flags = {"main_as": main_as, "direct_reads": direct_reads, "spark_sql": spark_sql}
     if name is not None and len(lakes or []) != 1:
         raise DefinitionError("--name names one LAKE: write name=LAKE for several")
     arguments = [parse_argument(lake, name=name) for lake in lakes or []]

@@ -47,8 +47,9 @@ class LakeCatalog:
             By default `public`; `main_schema` where the lake has a schema of that name.
         direct_reads: Let clients read the Parquet files by themselves wherever nothing has to be
             merged. They need access to the storage, and see no row ids.
-        spark_sql: Add the function `spark_sql(query)`, which runs any query over the whole lake.
-            It asks no authorizer about single tables, so it is off by default.
+        spark_sql: Add the function `spark_sql(query)`, which runs queries of Spark SQL over the
+            tables and views that the caller may read. A query may keep the cluster busy, so it is
+            off by default.
         endpoints: Into how many parts a scan is divided at most; one for each core by default.
         data_path: Where the files are, if not where the lake says.
         metadata_schema: The database schema of the lake's own tables.
@@ -90,7 +91,9 @@ class LakeCatalog:
         self._main_as = main_as
         self._direct_reads = direct_reads
         self._directories = SnapshotCache(8)
-        self._extra_functions = [LakeSqlFunction(self._access)] if spark_sql else []
+        self._extra_functions = (
+            [LakeSqlFunction(self._access, main_as=main_as)] if spark_sql else []
+        )
         self._check_main_as()
 
     @property

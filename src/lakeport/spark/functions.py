@@ -32,8 +32,9 @@ def spark_sql_function(
             copy of it. Left out: a new session of the active one, without temporary views.
         name: The name of the function in SQL.
         trusted: Let callers do whatever Spark can do: read files by their paths, run scripts, call
-            Java methods. Otherwise such queries are refused. On a Connect session nothing
-            can be checked, so only trusted callers are possible.
+            Java methods and the functions that were registered in the session. Otherwise a query
+            may use only what is on a list of functions, options and clauses. On a Connect session
+            nothing can be checked, so only trusted callers are possible.
 
     """
     return _SparkSql(name, spark, trusted=trusted)

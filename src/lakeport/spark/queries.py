@@ -7,10 +7,17 @@ Spark runs commands (DROP, INSERT, SET) as soon as it gets them. A query in pare
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.errors import InvalidInputError, PermissionDeniedError, UnsupportedError
+from lakeport.errors import (
+    InvalidInputError,
+    LakeportError,
+    PermissionDeniedError,
+    UnsupportedError,
+)
 from lakeport.spark.query_errors import query_error
+from lakeport.spark.sql_check import check_analysed, check_parsed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,13 +30,6 @@ __all__ = [
     "safe_session",
     "untrusted_query",
 ]
-
-# What a query of a stranger must not contain: each runs code that it names.
-_CATALYST: Final = "org.apache.spark.sql.catalyst"
-_FORBIDDEN: Final = {
-    f"{_CATALYST}.expressions.CallMethodViaReflection": "call Java methods",
-    f"{_CATALYST}.plans.logical.ScriptTransformation": "run scripts",
-}
 
 # Words that begin a statement of Spark's grammar which is not a query, after spaces and comments.
 _COMMAND: Final = re.compile(
@@ -62,29 +62,63 @@ def query(spark: SparkSession, text: str) -> DataFrame:
     """The DataFrame of a query, analyzed and not run."""
     check_is_query(text)
     try:
-        return spark.sql(f"SELECT * FROM (\n{text.strip().rstrip(';')}\n)")  # noqa: S608
+        return spark.sql(_as_query(text))
     except Exception as error:  # noqa: BLE001
         raise _refused(error) from None
 
 
-def untrusted_query(spark: SparkSession, text: str) -> DataFrame:
-    """The DataFrame of a stranger's query, in a copy of the session with safe settings.
+def untrusted_query(
+    spark: SparkSession, text: str, views: Collection[str] | None = None
+) -> DataFrame:
+    """The DataFrame of an untrusted query, in a copy of the session with safe settings.
 
-    It sees the tables, views and functions of the session, but no files by their paths, no
-    settings and no environment, and it runs neither scripts nor Java methods.
+    It contains only what `lakeport.spark.sql_check` lists: no files by their paths, no settings, no
+    environment, no code. It reads the tables and views of the session; with `views`, only these of
+    its temporary views, and others cannot be told from those that do not exist.
     """
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+
+    check_is_query(text)
     if is_connect(spark):
         raise UnsupportedError(
             "on a Spark Connect session it cannot be told what a query would run: only trusted "
             "queries are possible there"
         )
-    frame = query(_made_safe(_copy_of(spark)), text)
-    jvm_frame: Any = frame._jdf  # noqa: SLF001
-    plan = jvm_frame.queryExecution().analyzed().toJSON()
-    for name, deed in _FORBIDDEN.items():
-        if f'"class":"{name}"' in plan:
-            raise PermissionDeniedError(f"a query must not {deed}")
-    return frame
+    copy: Any = _made_safe(_copy_of(spark))
+    if views is not None:
+        # Names of views have no case.
+        views = {view.lower() for view in views}
+        _keep_views(copy, views)
+    jvm = copy._jvm  # noqa: SLF001
+    try:
+        # This parser replaces no variables. The plan that is checked is the one that is analysed.
+        parser = jvm.org.apache.spark.sql.catalyst.parser.CatalystSqlParser()
+        parsed = parser.parsePlan(_as_query(text))
+        check_parsed(copy, parsed)
+        found = jvm.org.apache.spark.sql.classic.Dataset.ofRows(copy._jsparkSession, parsed)  # noqa: SLF001
+    except LakeportError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        raise _refused(error) from None
+    check_analysed(copy, found.queryExecution().analyzed(), views)
+    # Python would import, or unpickle, the class that such a type names.
+    if '"type":"udt"' in found.schema().json():
+        raise PermissionDeniedError("a query must not return values of user-defined types")
+    return ClassicFrame(found, copy)
+
+
+def _keep_views(spark: Any, views: Collection[str]) -> None:
+    """Drop the temporary views of a copied session that a query may not read."""
+    catalog = spark._jsparkSession.sessionState().catalog()  # noqa: SLF001
+    found = catalog.listLocalTempViews("*")
+    for index in range(found.size()):
+        name = str(found.apply(index).table())
+        if name.lower() not in views:
+            catalog.dropTempView(name)
+
+
+def _as_query(text: str) -> str:
+    return f"SELECT * FROM (\n{text.strip().rstrip(';')}\n)"  # noqa: S608
 
 
 def safe_session(spark: SparkSession) -> SparkSession:

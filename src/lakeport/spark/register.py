@@ -13,6 +13,7 @@ from lakeport.errors import DefinitionError, LakeportError, UnsupportedError
 from lakeport.spark.queries import replaces_variables
 from lakeport.spark.quoting import quoted
 from lakeport.spark.registration import Registration
+from lakeport.spark.values import not_held
 from lakeport.spark.view_columns import ViewColumns
 from lakeport.spark.views import DEFAULT_SCHEMA, Key, key_of, references, translate
 
@@ -61,7 +62,9 @@ def register_as(
             work.add_table(schema, table, shapes)
         for view in work.in_order(views):
             work.add_view(view, shapes)
-    return Registration(snapshot=version, names=work.names, refused=work.refused, spark=spark)
+    return Registration(
+        snapshot=version, names=work.names, refused=work.refused, hidden=work.hidden, spark=spark
+    )
 
 
 def view_names(
@@ -103,6 +106,7 @@ class _Work:
     ) -> None:
         self.names: dict[tuple[str, str], str] = {}
         self.refused = dict(refused)
+        self.hidden: dict[tuple[str, str], dict[str, str]] = {}
         self._lake, self._spark, self._snapshot = lake, spark, snapshot
         self._replaces_variables = replaces_variables(spark)
         self._wanted = wanted
@@ -110,13 +114,20 @@ class _Work:
         self._columns: dict[Key, Sequence[Column]] = {}
 
     def add_table(self, schema: str, name: str, shapes: ViewColumns) -> None:
-        """Register a table, or remember why not."""
+        """Register a table without the columns that Spark cannot hold, or remember why not."""
 
         def frame() -> DataFrame:
             table = self._lake.table(name, schema, version=self._snapshot)
-            self._columns[key_of(schema, name)] = table.columns
-            shapes.add_table(schema, name, table.columns)
-            return table.scan().to_spark(self._spark)
+            hidden = {column.name: why for column in table.columns if (why := not_held(column))}
+            columns = [column for column in table.columns if column.name not in hidden]
+            if not columns:
+                raise UnsupportedError(next(iter(hidden.values()), "it has no columns"))
+            self._columns[key_of(schema, name)] = columns
+            shapes.add_table(schema, name, columns)
+            found = table.scan([column.name for column in columns]).to_spark(self._spark)
+            if hidden:
+                self.hidden[schema, name] = hidden
+            return found
 
         self._add(schema, name, frame)
 

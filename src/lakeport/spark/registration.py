@@ -22,6 +22,8 @@ class Registration:
     """The temporary view of each table and view, by schema and name."""
     refused: Mapping[tuple[str, str], str]
     """Why a table or view is not there, by schema and name."""
+    hidden: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    """Why some columns of a table are not there, by schema and name, then by column."""
     spark: SparkSession = field(repr=False, compare=False)
 
     def unregister(self) -> None:
@@ -32,5 +34,10 @@ class Registration:
     def __repr__(self) -> str:
         lines = [f"Registration of snapshot {self.snapshot}"]
         lines += [f"  {s}.{n} as {name}" for (s, n), name in self.names.items()]
+        lines += [
+            f"  {s}.{n} without column {column}: {reason}"
+            for (s, n), columns in self.hidden.items()
+            for column, reason in columns.items()
+        ]
         lines += [f"  {s}.{n} refused: {reason}" for (s, n), reason in self.refused.items()]
         return "\n".join(lines)

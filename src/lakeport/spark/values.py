@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from lakeport.ducklake import Column, kernel, spark_type
 from lakeport.ducklake.read import VIRTUAL_COLUMNS
-from lakeport.errors import InvalidArgumentError
+from lakeport.errors import InvalidArgumentError, LakeportError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["spark_arrow_schema", "spark_batch", "spark_data_type", "spark_schema"]
+__all__ = ["not_held", "spark_arrow_schema", "spark_batch", "spark_data_type", "spark_schema"]
 
 _INTERVAL: Final = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("micros", pa.int64())])
 _AS_TEXT: Final = frozenset({"uuid", "time", "timetz", "uint128"})
@@ -55,6 +55,18 @@ def spark_schema(columns: Sequence[Column | str]) -> StructType:
 def spark_data_type(column: Column) -> DataType:
     """The Spark type of one column; needs no session."""
     return _data_type(_arrow_type(column))
+
+
+def not_held(column: Column) -> str | None:
+    """Return why Spark has no type for a column; None if it has one."""
+    try:
+        _arrow_type(column)
+    except LakeportError as error:
+        return str(error)
+    except (KeyError, ValueError):
+        # Such as a decimal of 99 digits, which neither Spark nor Arrow has.
+        return f"column {column.name!r} has type {column.type!r}, which Spark does not have"
+    return None
 
 
 def spark_arrow_schema(columns: Sequence[Column | str]) -> pa.Schema:
