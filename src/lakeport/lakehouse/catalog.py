@@ -171,7 +171,8 @@ class LakeCatalog:
     def _published(self, directory: Directory, key: str, snapshot: Snapshot) -> Schema:
         schema = directory.schemas[key]
         name = directory.names.published(schema.name)
-        return PublishedSchema(name, schema, directory.members.get(key, {}), snapshot)
+        members, omitted = directory.members.get(key, {}), directory.omitted.get(key, {})
+        return PublishedSchema(name, schema, members, snapshot, omitted)
 
     def _functions(self, directory: Directory, snapshot: Snapshot) -> Schema:
         return functions_schema(self._access, directory.names, snapshot, self._extra_functions)

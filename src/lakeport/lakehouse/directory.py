@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from lakeport.catalog import Table
 from lakeport.ducklake import Contents, Schema, Snapshot
+from lakeport.ducklake.soundness import Omission
 from lakeport.ducklake.text import ascii_lower
 from lakeport.lakehouse.access import LakeAccess
 from lakeport.lakehouse.naming import Names
@@ -32,6 +33,8 @@ class Directory:
     """By published name."""
     members: Mapping[str, Mapping[str, Publish]]
     """Tables and views, by the published names of their schemas and their own."""
+    omitted: Mapping[str, Mapping[str, Omission]]
+    """What cannot be read, by the same names."""
 
     @classmethod
     def of(
@@ -52,4 +55,9 @@ class Directory:
             if view.id in columns:
                 make = partial(PublishedView, access, view, columns[view.id])
                 members[place(view.schema)][ascii_lower(view.name)] = make
-        return cls(names, {place(schema.name): schema for schema in contents.schemas}, members)
+        omitted: dict[str, dict[str, Omission]] = defaultdict(dict)
+        for omission in contents.omitted:
+            if omission.schema is not None and omission.name is not None:
+                omitted[place(omission.schema)][ascii_lower(omission.name)] = omission
+        schemas = {place(schema.name): schema for schema in contents.schemas}
+        return cls(names, schemas, members, omitted)
