@@ -46,7 +46,15 @@ def test_a_lake_is_shown_as_a_tree(lake: RealLake, lakeport_command: Command) ->
 def test_the_json_of_a_lake_has_a_stable_shape(lake: RealLake, lakeport_command: Command) -> None:
     found = json.loads(lakeport_command("inspect", lake.uri, "--json").stdout)
 
-    assert sorted(found) == ["format_version", "location", "schemas", "snapshot", "snapshots"]
+    assert sorted(found) == [
+        "format_version",
+        "location",
+        "problems",
+        "schemas",
+        "snapshot",
+        "snapshots",
+    ]
+    assert found["problems"] == []
     main, sales = found["schemas"]
     assert (main["name"], sales["name"]) == ("main", "sales")
     (events,) = main["tables"]

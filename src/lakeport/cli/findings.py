@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from lakeport.cli.moments import Moment
 from lakeport.ducklake import Lake, LakeTable, Snapshot
 from lakeport.ducklake.plan import FileTask, InlinedTask
-from lakeport.ducklake.types import duckdb_type
+from lakeport.ducklake.types import arrow_schema, duckdb_type
+from lakeport.errors import CorruptLakeError, UnsupportedError
 
 __all__ = ["LakeFindings", "TableFindings", "inspect_lake", "inspect_table"]
 
@@ -63,6 +65,15 @@ class SchemaFindings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemFindings:
+    """A schema, table or view that cannot be read."""
+
+    kind: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LakeFindings:
     """A lake at a snapshot."""
 
@@ -72,6 +83,8 @@ class LakeFindings:
     """The snapshot that is shown."""
     schemas: list[SchemaFindings]
     snapshots: list[SnapshotFindings]
+    problems: list[ProblemFindings]
+    """What is left out above, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,15 +130,24 @@ class TableFindings:
 def inspect_lake(lake: Lake, location: str, moment: Moment) -> LakeFindings:
     """Everything at a glance."""
     contents = lake.contents(**moment)
+    problems = [
+        ProblemFindings(kind=left_out.kind, name=left_out.shown_name, reason=left_out.reason)
+        for left_out in contents.omitted
+    ]
+    tables: dict[str, list[TableSummaryFindings]] = defaultdict(list)
+    for table in contents.tables:
+        try:
+            arrow_schema(table.columns)
+            read = lake.table(table.name, table.schema, version=contents.snapshot.id)
+            tables[table.schema].append(_summary(read))
+        except (CorruptLakeError, UnsupportedError) as error:
+            name = f"{table.schema}.{table.name}"
+            problems.append(ProblemFindings(kind="table", name=name, reason=str(error)))
     schemas = [
         SchemaFindings(
             name=schema.name,
             comment=schema.comment,
-            tables=[
-                _summary(lake.table(table.name, schema.name, version=contents.snapshot.id))
-                for table in contents.tables
-                if table.schema == schema.name
-            ],
+            tables=tables[schema.name],
             views=[view.name for view in contents.views if view.schema == schema.name],
         )
         for schema in contents.schemas
@@ -136,6 +158,7 @@ def inspect_lake(lake: Lake, location: str, moment: Moment) -> LakeFindings:
         snapshot=contents.snapshot.id,
         schemas=schemas,
         snapshots=[_snapshot(snapshot) for snapshot in lake.snapshots()],
+        problems=problems,
     )
 
 

@@ -85,6 +85,9 @@ def _show_lake(console: Console, found: LakeFindings) -> None:
         for view in schema.views:
             branch.add(f"{_said(view)}  [dim]view[/dim]")
     console.print(tree, soft_wrap=True)
+    for problem in found.problems:
+        what = f"{problem.kind} {_said(problem.name)}"
+        console.print(f"[bold]left out:[/bold] {what}: {_said(problem.reason)}", soft_wrap=True)
     snapshots = plain_table("snapshot", "time", "changes", "author", "message")
     for snapshot in found.snapshots[-_SNAPSHOTS_SHOWN:]:
         snapshots.add_row(

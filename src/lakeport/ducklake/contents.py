@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from lakeport.ducklake.describe import column_tree
 from lakeport.ducklake.model import Column, Schema, Snapshot, View
 from lakeport.ducklake.queries import Row
+from lakeport.ducklake.soundness import Omission, sound_names
+from lakeport.errors import CorruptLakeError
 
 __all__ = [
     "Contents",
@@ -43,6 +45,8 @@ class Contents:
     """By schema and name."""
     views: tuple[View, ...]
     """By schema and name."""
+    omitted: tuple[Omission, ...] = ()
+    """What is left out because its rows in the catalog cannot be understood."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,32 +61,42 @@ class FileTotals:
 
 def contents_of(snapshot: Snapshot, rows: Mapping[str, list[Row]]) -> Contents:
     """The contents of a lake from the rows of one lookup."""
-    names = {row["schema_id"]: row["schema_name"] for row in rows["schema"]}
     columns: dict[int, list[Row]] = defaultdict(list)
     for row in rows["column"]:
         columns[row["table_id"]].append(row)
     comments: dict[int, dict[int, str | None]] = defaultdict(dict)
     for row in rows["column_tag"]:
         comments[row["table_id"]][row["column_id"]] = row["value"]
+    sound = sound_names(rows, columns)
+    names = {row["schema_id"]: row["schema_name"] for row in sound.rows["schema"]}
     table_comments = _comments(rows)
-    # A rename that raced a drop leaves a table without columns behind; it is not a table.
-    tables = [
-        TableSummary(
-            id=row["table_id"],
-            uuid=str(row["table_uuid"]),
-            schema=names[row["schema_id"]],
-            name=row["table_name"],
-            columns=column_tree(columns[row["table_id"]], snapshot.id, comments[row["table_id"]]),
-            comment=table_comments.get(row["table_id"]),
+    tables: list[TableSummary] = []
+    omitted = list(sound.omitted)
+    for row in sound.rows["table"]:
+        id, schema, name = row["table_id"], names[row["schema_id"]], row["table_name"]
+        try:
+            tree = column_tree(columns[id], snapshot.id, comments[id])
+        except CorruptLakeError as error:
+            omitted.append(
+                Omission(kind="table", id=id, schema=schema, name=name, reason=str(error))
+            )
+            continue
+        tables.append(
+            TableSummary(
+                id=id,
+                uuid=_uuid(row["table_uuid"]),
+                schema=schema,
+                name=name,
+                columns=tree,
+                comment=table_comments.get(id),
+            )
         )
-        for row in rows["table"]
-        if row["schema_id"] in names and row["table_id"] in columns
-    ]
     return Contents(
         snapshot=snapshot,
-        schemas=tuple(schemas_of(rows)),
+        schemas=tuple(schemas_of(sound.rows)),
         tables=tuple(sorted(tables, key=lambda table: (table.schema, table.name))),
-        views=tuple(views_of(rows)),
+        views=tuple(views_of(sound.rows)),
+        omitted=tuple(omitted),
     )
 
 
@@ -93,7 +107,7 @@ def schemas_of(rows: Mapping[str, list[Row]]) -> list[Schema]:
         Schema(
             id=row["schema_id"],
             name=row["schema_name"],
-            uuid=str(row["schema_uuid"]),
+            uuid=_uuid(row["schema_uuid"]),
             comment=tags[row["schema_id"]].get("comment"),
             tags=tags[row["schema_id"]],
         )
@@ -114,7 +128,7 @@ def views_of(rows: Mapping[str, list[Row]]) -> list[View]:
             id=row["view_id"],
             schema=names[row["schema_id"]],
             name=row["view_name"],
-            uuid=str(row["view_uuid"]),
+            uuid=_uuid(row["view_uuid"]),
             dialect=row["dialect"] or "duckdb",
             sql=row["sql"],
             column_aliases=_aliases(row["column_aliases"]),
@@ -142,6 +156,11 @@ def file_totals_of(rows: Mapping[str, list[Row]]) -> dict[int, FileTotals]:
         )
         for id in {*data, *deletes}
     }
+
+
+def _uuid(value: object) -> str:
+    """The text of a UUID, which identifies an object for people only; empty if there is none."""
+    return "" if value is None else str(value)
 
 
 def _comments(rows: Mapping[str, list[Row]]) -> dict[int, str | None]:

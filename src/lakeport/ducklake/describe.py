@@ -44,7 +44,11 @@ def table_state(
         for r in rows["column_tag"]
         if r["key"] == "comment" and visible(r, snapshot)
     }
-    columns = column_tree(history, snapshot, comments)
+    try:
+        columns = column_tree(history, snapshot, comments)
+    except CorruptLakeError as error:
+        name = f"{schema['schema_name']}.{table['table_name']}"
+        raise CorruptLakeError(f"the table {name} cannot be read: {error}") from None
     specs = _partition_specs(rows, columns, version)
     visible_specs = [r["partition_id"] for r in rows["partition_info"] if visible(r, snapshot)]
     spec = specs.get(max(visible_specs)) if visible_specs else None
@@ -53,7 +57,7 @@ def table_state(
     tags = {r["key"]: r["value"] for r in rows["tag"] if visible(r, snapshot)}
     return TableState(
         id=table["table_id"],
-        uuid=str(table["table_uuid"]),
+        uuid="" if table["table_uuid"] is None else str(table["table_uuid"]),
         schema=schema["schema_name"],
         name=table["table_name"],
         path=_directory(schema_dir, table),
@@ -85,19 +89,24 @@ def column_tree(
     newest: dict[int, Row] = {}
     for row in history:
         known = newest.get(row["column_id"])
+        if row["column_id"] is None:
+            raise CorruptLakeError(f"the id of column {str(row['column_name'])[:80]!r} is NULL")
         if visible(row, snapshot) and (
             known is None or known["begin_snapshot"] < row["begin_snapshot"]
         ):
             newest[row["column_id"]] = row
     children: dict[int | None, list[Row]] = defaultdict(list)
     for row in newest.values():
+        _check_column(row, newest)
         children[row["parent_column"]].append(row)
+    for siblings in children.values():
+        _check_names(siblings)
 
     def build(parent: int | None, depth: int) -> tuple[Column, ...]:
         if depth > 200:
             raise CorruptLakeError("the columns of a table contain themselves")
         ordered = sorted(
-            children.get(parent, []), key=lambda r: (r["column_order"], r["column_id"])
+            children.get(parent, []), key=lambda r: (r["column_order"] or 0, r["column_id"])
         )
         return tuple(
             Column(
@@ -116,7 +125,37 @@ def column_tree(
             for row in ordered
         )
 
-    return build(None, 0)
+    tree = build(None, 0)
+    if sum(1 for column in tree for _ in column.walk()) < len(newest):
+        raise CorruptLakeError("columns of the table contain each other")
+    return tree
+
+
+def _check_column(row: Row, known: Mapping[int, Row]) -> None:
+    """Refuse a column that has no name, no type, or a parent that is not there."""
+    id, name, parent = row["column_id"], row["column_name"], row["parent_column"]
+    shown = f"column {str(name)[:80]!r} (id {id})"
+    if not isinstance(name, str):
+        raise CorruptLakeError(f"the name of the column with id {id} is {_described(name)}")
+    if not isinstance(row["column_type"], str):
+        raise CorruptLakeError(f"the type of {shown} is {_described(row['column_type'])}")
+    if id < 0:
+        raise CorruptLakeError(f"{shown} has a negative id")
+    if parent is not None and parent not in known:
+        raise CorruptLakeError(f"{shown} is a part of column {parent}, which does not exist")
+
+
+def _check_names(siblings: Iterable[Row]) -> None:
+    seen: set[str] = set()
+    for row in siblings:
+        name = ascii_lower(row["column_name"])
+        if name in seen:
+            raise CorruptLakeError(f"two columns are called {row['column_name'][:80]!r}")
+        seen.add(name)
+
+
+def _described(value: object) -> str:
+    return "NULL" if value is None else f"not text but {type(value).__name__}"
 
 
 def _default(row: Row) -> str | None:
@@ -260,5 +299,5 @@ def _lives(history: Iterable[Row]) -> tuple[ColumnLife, ...]:
 def _retyped(history: Iterable[Row]) -> frozenset[int]:
     types: dict[int, set[str]] = defaultdict(set)
     for row in history:
-        types[row["column_id"]].add(normalize(row["column_type"]))
+        types[row["column_id"]].add(normalize(row["column_type"] or ""))
     return frozenset(column for column, seen in types.items() if len(seen) > 1)

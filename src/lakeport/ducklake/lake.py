@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
@@ -19,19 +20,27 @@ from lakeport.ducklake.contents import (
     views_of,
 )
 from lakeport.ducklake.database import Database
-from lakeport.ducklake.describe import table_state
+from lakeport.ducklake.describe import table_state, visible
 from lakeport.ducklake.filesystems import S3Secret, Storage
 from lakeport.ducklake.lifetimes import Lifetime, lifetimes_of, why_missing
 from lakeport.ducklake.model import Schema, Snapshot, View
 from lakeport.ducklake.paths import as_directory
 from lakeport.ducklake.queries import Catalog, Row, open_catalog
+from lakeport.ducklake.soundness import Omission, sound_names
 from lakeport.ducklake.table import LakeTable
 from lakeport.ducklake.text import ascii_lower, parse_moment, parse_time
 from lakeport.ducklake.uri import parse_location
 from lakeport.ducklake.versions import check_version
-from lakeport.errors import InvalidArgumentError, NotFoundError, SnapshotNotFoundError
+from lakeport.errors import (
+    CorruptLakeError,
+    InvalidArgumentError,
+    NotFoundError,
+    SnapshotNotFoundError,
+)
 
 __all__ = ["Lake"]
+
+_log = logging.getLogger("lakeport.ducklake")
 
 T = TypeVar("T")
 StorageLike = Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None
@@ -62,6 +71,7 @@ class Lake:
         self._storage = storage or Storage()
         self._cache = cache
         self._pinned: int | None = None
+        self._reported: set[Omission] = set()
 
     @classmethod
     def open(
@@ -158,7 +168,9 @@ class Lake:
         rows = self._read(lambda connection: self._catalog.contents(connection, wanted))
         if not rows["snapshot"]:
             raise _no_snapshot(wanted)
-        return contents_of(_snapshot(rows["snapshot"][0]), rows)
+        contents = contents_of(_snapshot(rows["snapshot"][0]), rows)
+        self._report(contents.omitted)
+        return contents
 
     def file_totals(
         self, *, version: int | None = None, timestamp: datetime | str | None = None
@@ -183,16 +195,13 @@ class Lake:
         version: int | None = None,
         timestamp: datetime | str | None = None,
     ) -> list[tuple[str, str]]:
-        """Schema and name of every table at a snapshot, or of the tables of one schema."""
+        """Schema and name of every table at a snapshot, or of the tables of one schema.
+
+        Tables whose columns cannot be understood are among them: `table` says what is wrong.
+        """
         rows = self._names(version, timestamp)
         names = {row["schema_id"]: row["schema_name"] for row in rows["schema"]}
-        # A rename that raced a drop leaves a table without columns behind; it is not a table.
-        living = {row["table_id"] for row in rows["columns_of"]}
-        found = [
-            (names[row["schema_id"]], row["table_name"])
-            for row in rows["table"]
-            if row["schema_id"] in names and row["table_id"] in living
-        ]
+        found = [(names[row["schema_id"]], row["table_name"]) for row in rows["table"]]
         return sorted(pair for pair in found if schema is None or _same(pair[0], schema))
 
     def views(
@@ -246,19 +255,31 @@ class Lake:
 
     def _meant(self, rows: dict[str, list[Row]], schema: str, name: str) -> dict[str, list[Row]]:
         """The rows of one table: a database may fold more than the ASCII case of names."""
-        schemas = [
-            r for r in rows["schema"] if ascii_lower(r["schema_name"]) == ascii_lower(schema)
-        ]
+        schemas = [row for row in rows["schema"] if _is_called(row["schema_name"], schema)]
+        # Of two schemas with one name, the older one is listed.
+        schemas = sorted(schemas, key=lambda row: row["schema_id"])[:1]
         ids = {row["schema_id"] for row in schemas}
         tables = [
             row
             for row in rows["table"]
-            if row["schema_id"] in ids and ascii_lower(row["table_name"]) == ascii_lower(name)
+            if row["schema_id"] in ids and _is_called(row["table_name"], name)
         ]
-        if not tables or len(tables) == len(rows["table"]):
+        if not tables or len(tables) == len(rows["table"]) == 1:
             return {**rows, "schema": schemas, "table": tables}
-        table, snapshot = tables[0]["table_id"], rows["snapshot"][0]["snapshot_id"]
-        return self._read(lambda connection: self._catalog.table_by_id(connection, table, snapshot))
+        snapshot = rows["snapshot"][0]["snapshot_id"]
+        found = [self._by_id(row["table_id"], snapshot) for row in tables]
+        # A rename that raced a drop leaves a table without columns behind; it is not a table.
+        living = [rows for rows in found if any(visible(c, snapshot) for c in rows["column"])]
+        if len(living) > 1:
+            alike = " and ".join(str(row["table_id"]) for row in tables)
+            raise CorruptLakeError(
+                f"the table {schema}.{name} cannot be read: the tables with ids {alike} have the "
+                "same name"
+            )
+        return living[0] if living else found[0]
+
+    def _by_id(self, id: int, version: int) -> dict[str, list[Row]]:
+        return self._read(lambda connection: self._catalog.table_by_id(connection, id, version))
 
     def _table(self, rows: dict[str, list[Row]], wanted: int | None, name: str) -> LakeTable:
         """A table from the rows of its lookup."""
@@ -291,8 +312,7 @@ class Lake:
 
     def _table_by_id(self, id: int, version: int) -> LakeTable:
         """A table at another snapshot, whatever its name was then."""
-        rows = self._read(lambda connection: self._catalog.table_by_id(connection, id, version))
-        return self._table(rows, version, f"with id {id}")
+        return self._table(self._by_id(id, version), version, f"with id {id}")
 
     def _root(self, metadata: Sequence[Row]) -> str:
         if self._data_path is not None:
@@ -305,7 +325,16 @@ class Lake:
         rows = self._read(lambda connection: self._catalog.names(connection, wanted))
         if not rows["snapshot"]:
             raise _no_snapshot(wanted)
-        return rows
+        sound = sound_names(rows, {row["table_id"] for row in rows["columns_of"]})
+        self._report(sound.omitted)
+        return sound.rows
+
+    def _report(self, omitted: Iterable[Omission]) -> None:
+        """Write a line to the log for each object that is left out, once for each lake."""
+        for omission in omitted:
+            if omission not in self._reported:
+                self._reported.add(omission)
+                _log.warning("%s: %s", self._catalog.database.location, omission)
 
     def _version(self, version: int | None, timestamp: datetime | str | None) -> int | None:
         """The snapshot id that is asked for; None for the newest."""
@@ -346,6 +375,10 @@ def _no_snapshot(wanted: int | None) -> SnapshotNotFoundError:
     return SnapshotNotFoundError(
         f"there is no snapshot {wanted}: it was never made, or has been expired"
     )
+
+
+def _is_called(stored: object, name: str) -> bool:
+    return isinstance(stored, str) and _same(stored, name)
 
 
 def _same(left: str, right: str) -> bool:

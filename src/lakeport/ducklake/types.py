@@ -193,8 +193,16 @@ def _scalar(column: Column) -> _Scalar:
 
 
 def _decimal(type_text: str) -> tuple[int, int] | None:
-    match = re.fullmatch(r"decimal\((\d+),(\d+)\)", type_text)
-    return (int(match.group(1)), int(match.group(2))) if match else None
+    match = re.fullmatch(r"decimal\((\d{1,9}),(\d{1,9})\)", type_text)
+    if match is None:
+        return None
+    width, scale = int(match.group(1)), int(match.group(2))
+    if not (1 <= width <= 38 and scale <= width):
+        raise UnsupportedError(
+            f"{type_text} is no type of DuckDB: a decimal has 1 to 38 digits, of which at most all "
+            "are after the point"
+        )
+    return width, scale
 
 
 def _only(column: Column, count: int) -> tuple[Column, ...]:

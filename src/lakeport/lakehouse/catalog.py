@@ -188,9 +188,11 @@ class LakeCatalog:
     def _published(self, directory: Directory, key: str, snapshot: Snapshot) -> Schema:
         schema = directory.schemas[key]
         name = directory.names.published(schema.name)
-        members = directory.members.get(key, {})
+        members, omitted = directory.members.get(key, {}), directory.omitted.get(key, {})
         missing = MissingTables(self._access, directory, schema.name, snapshot)
-        return PublishedSchema(name, schema, members, snapshot, missing.explain)
+        return PublishedSchema(
+            name, schema, members, snapshot, explain=missing.explain, omitted=omitted
+        )
 
     def _functions(self, directory: Directory, snapshot: Snapshot) -> Schema:
         return functions_schema(

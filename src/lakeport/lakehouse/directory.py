@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from lakeport.catalog import Table
 from lakeport.ducklake import Contents, Schema, Snapshot
+from lakeport.ducklake.soundness import Omission
 from lakeport.ducklake.text import ascii_lower
 from lakeport.lakehouse.access import LakeAccess
 from lakeport.lakehouse.naming import Names
@@ -34,6 +35,8 @@ class Directory:
     """Tables and views, by the published names of their schemas and their own."""
     refused: Mapping[int, str]
     """Why views are not among them, by the ids of the views."""
+    omitted: Mapping[str, Mapping[str, Omission]]
+    """What cannot be read, by the same names."""
 
     @classmethod
     def of(
@@ -54,5 +57,9 @@ class Directory:
             if view.id in columns:
                 make = partial(PublishedView, access, names, view, columns[view.id])
                 members[place(view.schema)][ascii_lower(view.name)] = make
+        omitted: dict[str, dict[str, Omission]] = defaultdict(dict)
+        for omission in contents.omitted:
+            if omission.schema is not None and omission.name is not None:
+                omitted[place(omission.schema)][ascii_lower(omission.name)] = omission
         schemas = {place(schema.name): schema for schema in contents.schemas}
-        return cls(names, schemas, members, refused)
+        return cls(names, schemas, members, refused, omitted)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from lakeport.catalog import ScalarFunction, Table, TableFunction, TableFunctionInOut
 from lakeport.ducklake import Schema, Snapshot
+from lakeport.ducklake.soundness import Omission
 from lakeport.ducklake.text import ascii_lower
-from lakeport.errors import LakeportError
+from lakeport.errors import CorruptLakeError, LakeportError
 from lakeport.lakehouse.directory import Publish
 
 __all__ = ["PublishedSchema"]
@@ -25,7 +26,9 @@ class PublishedSchema:
         schema: Schema,
         members: Mapping[str, Publish],
         snapshot: Snapshot,
+        *,
         explain: Callable[[str], str | None],
+        omitted: Mapping[str, Omission],
     ) -> None:
         self.name = name
         self.comment = schema.comment or ""
@@ -35,6 +38,7 @@ class PublishedSchema:
             if key != "comment" and value is not None
         }
         self._members = members
+        self._omitted = omitted
         self._snapshot = snapshot
         self._explain = explain
 
@@ -46,6 +50,11 @@ class PublishedSchema:
     def table(self, name: str) -> Table | None:
         """The table of that name, whatever the case of its letters, or None."""
         publish = self._members.get(ascii_lower(name))
+        omission = self._omitted.get(ascii_lower(name))
+        if publish is None and omission is not None:
+            raise CorruptLakeError(
+                f"the {omission.kind} {self.name}.{name} cannot be read: {omission.reason}"
+            )
         return None if publish is None else publish(self._snapshot)
 
     def why_missing(self, name: str) -> str | None:
