@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.errors import InternalError
+from lakeport.errors import InternalError, UnavailableError
+from lakeport.spark.certificates import make_certificate
 from lakeport.spark.grants import Claim, Grant
 from lakeport.spark.inlet import Inlet
 from lakeport.spark.push import DONE, FAILED, PLACE, SHARED, TOTAL, PushTasks
@@ -304,3 +305,31 @@ def test_claims_are_decoded_or_refused(driver: Driver) -> None:
         assert type(refused.value).__name__ == "UnauthenticatedError"
     driver.finish(0, 1)
     assert driver.words() == ["genuine"] * 60
+
+
+def test_on_a_cluster_batches_are_encrypted_and_the_driver_shows_its_certificate() -> None:
+    inlet = Inlet(1, max_bytes=1 << 30, patience=5)
+    receiver, other = (
+        Receiver(
+            "127.0.0.1",
+            "127.0.0.1",
+            shared=Segments(2),
+            certificate=make_certificate("127.0.0.1"),
+        )
+        for _ in range(2)
+    )
+    try:
+        receiver.open(SCAN, inlet)
+        grant = inlet.grant(SCAN, [0])
+        wrong = PushTasks(receiver.location, SCHEMA, other.push(SCHEMA).certificate)
+        with pytest.raises(UnavailableError, match="cannot reach the driver"):
+            wrong.send(grant, [(0, Words())], attempt=1)
+
+        (sent,) = receiver.push(SCHEMA).send(grant, [(0, Words())], attempt=2)
+        inlet.confirm(*sent)
+
+        assert receiver.location.startswith("grpc+tls://")
+        assert sum(taken.num_rows for taken in inlet.take_all()) == 30
+    finally:
+        receiver.stop()
+        other.stop()

@@ -26,6 +26,7 @@ def context(port: str) -> Any:
         _jsc=object(),
         _gateway=None,
         defaultParallelism=2,
+        master="local[2]",
         getConf=lambda: settings,
         stop=lambda: None,
     )

@@ -116,6 +116,13 @@ def test_spark_makes_the_secret_of_a_session_itself_where_it_can(
     assert "spark.authenticate.secret" not in chosen
 
 
+def test_traffic_that_is_encrypted_by_other_means_needs_no_cipher_of_spark(defaults: Path) -> None:
+    chosen = protection("yarn", {"spark.network.crypto.enabled": "false"})
+
+    assert chosen["spark.network.crypto.enabled"] == "false"
+    assert chosen["spark.authenticate"] == "true"
+
+
 def test_executors_on_this_machine_get_a_secret_of_their_session(defaults: Path) -> None:
     one, other = (
         protection("local-cluster[2,1,1024]", {})["spark.authenticate.secret"] for _ in range(2)

@@ -89,6 +89,8 @@ class PushTasks:
     """Where the driver listens."""
     schema: pa.Schema
     """The schema of every batch."""
+    certificate: bytes | None = None
+    """What the driver must show where the connection is encrypted."""
 
     def __call__(self, groups: Iterable[Group]) -> Iterator[list[Sent]]:
         """Send the tasks of a partition; gives those of which the driver has everything."""
@@ -122,7 +124,7 @@ class PushTasks:
 
     def _send(self, claim: bytes, tasks: Sequence[tuple[int, ReadTask]]) -> list[Sent]:
         descriptor = flight.FlightDescriptor.for_command(claim)
-        writer, answers = _client(self.location).do_put(descriptor, self.schema)
+        writer, answers = _client(self.location, self.certificate).do_put(descriptor, self.schema)
         with writer:
             courier = _Courier(self.location, writer, answers)
             try:
@@ -257,5 +259,5 @@ def _settle() -> None:
 
 
 @cache
-def _client(location: str) -> flight.FlightClient:
-    return flight.connect(location)
+def _client(location: str, certificate: bytes | None) -> flight.FlightClient:
+    return flight.connect(location, tls_root_certs=certificate)

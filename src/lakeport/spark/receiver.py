@@ -26,11 +26,24 @@ from lakeport.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from lakeport.spark.certificates import DriverCertificate, make_certificate
 from lakeport.spark.cores import Cores
 from lakeport.spark.failures import LOST
 from lakeport.spark.grants import Claim
 from lakeport.spark.inlet import Inlet, PausedError, Progress
-from lakeport.spark.push import BACK, COUNTS, DONE, FAILED, PAUSED, PLACE, SHARED, TOTAL, WANT
+from lakeport.spark.push import (
+    BACK,
+    COUNTS,
+    DONE,
+    FAILED,
+    PAUSED,
+    PLACE,
+    SHARED,
+    TOTAL,
+    WANT,
+    PushTasks,
+)
+from lakeport.spark.security import is_local
 from lakeport.spark.segments import Segment, Segments
 from lakeport.spark.session import check_running
 
@@ -76,7 +89,11 @@ def _start(context: SparkContext) -> Receiver:
     # In a queue, a core that is given up goes to the job that came first.
     is_fair = (conf.get("spark.scheduler.mode") or "").upper() == "FAIR"
     cores = context.defaultParallelism if is_fair else sys.maxsize
-    return Receiver(bind, host, _port(conf.get(PORT)), shared=shared, cores=cores)
+    # On this machine, only root can listen to what two processes exchange.
+    certificate = None if is_local(context.master) else make_certificate(host)
+    return Receiver(
+        bind, host, _port(conf.get(PORT)), shared=shared, cores=cores, certificate=certificate
+    )
 
 
 def _port(setting: str | None) -> int:
@@ -108,20 +125,33 @@ class Receiver:
     """Routes what tasks send to the inlets of the scans that they belong to."""
 
     def __init__(
-        self, bind: str, host: str, port: int = 0, *, shared: Segments, cores: int = 1
+        self,
+        bind: str,
+        host: str,
+        port: int = 0,
+        *,
+        shared: Segments,
+        cores: int = 1,
+        certificate: DriverCertificate | None = None,
     ) -> None:
         self.cores = Cores(cores)
+        self._certificate = certificate
         # Only single operations, which are atomic: the garbage collector may end a scan anywhere.
         self._inlets: dict[str, Inlet] = {}
         self.shared = shared
         try:
-            self._service = _Service(self, _location(bind, port))
+            self._service = _Service(self, self._location(bind, port), certificate)
         except (OSError, pa.ArrowException):
             raise UnavailableError(
                 f"the driver cannot listen for its tasks on {bind}, port {port or 'any'}: is the "
                 f"port of {PORT} taken, or spark.driver.bindAddress no address of this machine?"
             ) from None
-        self.location = _location(host, self._service.port)
+        self.location = self._location(host, self._service.port)
+
+    def push(self, schema: pa.Schema) -> PushTasks:
+        """Return what sends batches here; it runs inside Spark tasks."""
+        trusted = None if self._certificate is None else self._certificate.certificate
+        return PushTasks(self.location, schema, trusted)
 
     def open(self, scan: str, inlet: Inlet) -> None:
         """Listen for a scan."""
@@ -142,6 +172,11 @@ class Receiver:
             raise UnauthenticatedError("no such scan")
         return inlet, inlet.open(claim)
 
+    def _location(self, host: str, port: int) -> str:
+        scheme = "grpc" if self._certificate is None else "grpc+tls"
+        is_bare_ipv6 = ":" in host and not host.startswith("[")
+        return f"{scheme}://[{host}]:{port}" if is_bare_ipv6 else f"{scheme}://{host}:{port}"
+
     def stop(self) -> None:
         """Stop listening, and free the memory; scans that still run are over."""
         for inlet in list(self._inlets.values()):
@@ -153,15 +188,13 @@ class Receiver:
         ending.join(_PATIENCE)
 
 
-def _location(host: str, port: int) -> str:
-    is_bare_ipv6 = ":" in host and not host.startswith("[")
-    return f"grpc://[{host}]:{port}" if is_bare_ipv6 else f"grpc://{host}:{port}"
-
-
 class _Service(flight.FlightServerBase):  # type: ignore[misc]
-    def __init__(self, receiver: Receiver, location: str) -> None:
+    def __init__(
+        self, receiver: Receiver, location: str, certificate: DriverCertificate | None
+    ) -> None:
         self._receiver = receiver
-        super().__init__(location)
+        pairs = [] if certificate is None else [(certificate.certificate, certificate.key)]
+        super().__init__(location, tls_certificates=pairs or None)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
         with _answering():

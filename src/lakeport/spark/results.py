@@ -101,7 +101,7 @@ class _PushFrameJob(PushJob):
 
     def _planned(self) -> Any:
         """The partitions that send themselves, in Java; all stages before them have run."""
-        push = PushTasks(self._receiver.location, self.schema)
+        push = self._receiver.push(self.schema)
         sending: Any = map_in_arrow(self._frame, _PushPartition(push), _PushPartition.schema)
         # Python's own RDD would need one more Python process for each task.
         return sending._jdf.toJavaRDD()  # noqa: SLF001

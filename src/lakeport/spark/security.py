@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALLOW_UNAUTHENTICATED",
     "check_protected",
+    "is_local",
     "private_folder",
     "protection",
     "settings_file",
@@ -66,7 +67,7 @@ def protection(master: str, settings: Mapping[str, str]) -> dict[str, str]:
                 f"set {ALLOW_UNAUTHENTICATED}=true as well if that is wanted"
             )
         return private
-    chosen = {**private, _AUTHENTICATE: "true", _CIPHER: "true"}
+    chosen = {**private, _AUTHENTICATE: "true", _CIPHER: settings.get(_CIPHER, "true")}
     if has_secret or _MAKES_SECRETS.fullmatch(master):
         return chosen
     if master.startswith("local-cluster"):
@@ -95,7 +96,7 @@ def check_protected(context: SparkContext) -> None:
     is_open = not _is_true(conf.get(_AUTHENTICATE)) and not _is_true(
         conf.get(ALLOW_UNAUTHENTICATED)
     )
-    if is_open and not _is_local(context.master):
+    if is_open and not is_local(context.master):
         raise InvalidArgumentError(
             f"the Spark session on {context.master} has no {_AUTHENTICATE}: whoever reaches its "
             "ports can read and change what it computes. Start it with lakeport.spark.session(), "
@@ -180,7 +181,8 @@ def _removed_at_exit(folder: str) -> Path:
     return Path(folder)
 
 
-def _is_local(master: str) -> bool:
+def is_local(master: str) -> bool:
+    """Return whether driver and executors are one process of this machine."""
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 

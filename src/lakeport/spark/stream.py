@@ -25,7 +25,7 @@ from lakeport.spark.failures import scan_error
 from lakeport.spark.inlet import Inlet
 from lakeport.spark.job import Job
 from lakeport.spark.packing import is_small, packed
-from lakeport.spark.push import Group, PushTasks, ReadTask
+from lakeport.spark.push import Group, ReadTask
 from lakeport.spark.queries import is_connect
 from lakeport.spark.reader import ScanReader
 from lakeport.spark.receiver import receiver_of
@@ -240,7 +240,7 @@ class PushJob(Job):
 
     def _run_window(self, groups: Sequence[Sequence[tuple[int, ReadTask]]]) -> None:
         granted = [self._granted(group) for group in groups]
-        push = PushTasks(self._receiver.location, self.schema)
+        push = self._receiver.push(self.schema)
         context = self.spark.sparkContext
         sending = context.parallelize(granted, len(granted)).mapPartitions(push)
         # What Spark had not begun, it was not asked to cancel.
