@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Self
 from lakeport.airport import Server
 from lakeport.catalog import Catalog
 from lakeport.cli.config import LakeSettings, SparkSettings
-from lakeport.cli.places import MEMORY, is_lake, load_object, resolve_uri, shown
+from lakeport.cli.places import (
+    MEMORY,
+    is_lake,
+    load_object,
+    resolve_uri,
+    shown,
+    storage_of,
+)
 from lakeport.cli.spark import spark_session
-from lakeport.ducklake import Lake
+from lakeport.ducklake import Lake, Storage
 from lakeport.errors import LakeportError
 from lakeport.lakehouse import LakeCatalog
 from lakeport.lakehouse.naming import check_main_as
@@ -35,6 +42,7 @@ class Catalogs:
         self._spark: SparkSession | None = None
         self._stack = ExitStack()
         self._lakes: dict[str, LakeSettings] = {}
+        self._storages: dict[str, Storage] = {}
         self._opened: dict[str, Catalog] = {}
 
     def __enter__(self) -> Self:
@@ -93,22 +101,28 @@ class Catalogs:
     @contextmanager
     def _opening(self, lakes: Mapping[str, LakeSettings]) -> Iterator[dict[str, Catalog]]:
         """The catalogs of these settings; they become ours if nothing fails inside."""
-        kept = {name: c for name, c in self._opened.items() if lakes.get(name) == self._lakes[name]}
+        # Read again every time: a secret may be another one in the same file.
+        storages = {name: storage_of(lake) for name, lake in lakes.items()}
+        kept = {
+            name: catalog
+            for name, catalog in self._opened.items()
+            if lakes.get(name) == self._lakes[name] and storages[name] == self._storages[name]
+        }
         fresh: dict[str, Catalog] = {}
         for name in lakes.keys() - kept.keys():
             _check(lakes[name])
         try:
             for name, lake in lakes.items():
                 if name not in kept:
-                    fresh[name] = self._open(lake)
+                    fresh[name] = self._open(lake, storages[name])
             opened = {name: (kept if name in kept else fresh)[name] for name in lakes}
             yield opened
         except Exception:
             _close(fresh)
             raise
-        self._lakes, self._opened = dict(lakes), opened
+        self._lakes, self._storages, self._opened = dict(lakes), storages, opened
 
-    def _open(self, lake: LakeSettings) -> Catalog:
+    def _open(self, lake: LakeSettings, storage: Storage) -> Catalog:
         place = resolve_uri(lake.uri)
         if place == MEMORY:
             return MemoryCatalog()
@@ -125,6 +139,7 @@ class Catalogs:
             data_path=lake.data_path,
             metadata_schema=lake.metadata_schema,
             direct_reads=lake.direct_reads,
+            storage=storage,
         )
 
 

@@ -5,12 +5,19 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from lakeport.cli.config import LakeSettings, LogSettings, ServerSettings, SparkSettings
+from lakeport.cli.config import (
+    LakeSettings,
+    LogSettings,
+    ServerSettings,
+    SparkSettings,
+    StorageSettings,
+)
 
 __all__ = ["reference"]
 
@@ -29,6 +36,12 @@ uri = "ducklake:postgres:dbname=lake host=db"
 [[lake]]
 uri = "@/run/secrets/archive-lake"   # the location is in that file
 
+[[lake.storage]]                     # of the lake above it
+endpoint = "minio:9000"
+region = "eu-west-1"
+key_id = "lakeport"
+secret_file = "/run/secrets/minio"   # or secret_env = "MINIO_SECRET"
+
 [server]
 listen = "0.0.0.0:8815"
 token_file = "/run/secrets/tokens"
@@ -44,17 +57,24 @@ format = "json"
 
 A flag wins over a variable of the environment, a variable over the file. An unknown key is an
 error. Secrets are never arguments of a command: tokens and keys are in files, and a location with a
-password is in a file, too, or in the environment. None of them is ever printed.
+password is in a file, too, or in the environment. The secret of an object
+store is in the file or the variable that the configuration names. None of them is ever printed.
 """
 
 _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[[lake]]", "", LakeSettings),
+    ("[[lake.storage]]", "", StorageSettings),
     ("[server]", "LAKEPORT_SERVER__", ServerSettings),
     ("[spark]", "LAKEPORT_SPARK__", SparkSettings),
     ("[log]", "LAKEPORT_LOG__", LogSettings),
 )
 
-_LAKES = "Repeated for every catalog. In the environment: `LAKEPORT_LAKE`, a JSON list of objects."
+_REPEATED = {
+    "[[lake]]": "Repeated for every catalog. In the environment: `LAKEPORT_LAKE`, a JSON list of "
+    "objects.",
+    "[[lake.storage]]": "Repeated for every store of the `[[lake]]` above it. SIGHUP reads the "
+    "secrets again.",
+}
 
 
 def reference() -> str:
@@ -63,11 +83,11 @@ def reference() -> str:
 
 
 def _section(title: str, prefix: str, model: type[BaseModel]) -> str:
-    lines = [f"## `{title}`", "", f"{(model.__doc__ or '').strip()}", ""]
+    lines = [f"## `{title}`", "", cleandoc(model.__doc__ or ""), ""]
     if prefix:
         lines += ["| Key | Variable | Type | Default | |", "|---|---|---|---|---|"]
     else:
-        lines += [_LAKES, "", "| Key | Type | Default | |", "|---|---|---|---|"]
+        lines += [_REPEATED[title], "", "| Key | Type | Default | |", "|---|---|---|---|"]
     for name, field in model.model_fields.items():
         variable = f" `{prefix}{name.upper()}` |" if prefix else ""
         lines.append(
@@ -82,6 +102,8 @@ def _type(annotation: Any) -> str:
     if options and all(isinstance(option, str) for option in options):
         return ", ".join(f"`{option}`" for option in options)
     name = getattr(annotation, "__name__", "")
+    if name == "list":
+        return "sections"
     if name == "dict":
         return "table"
     if options:
@@ -94,7 +116,7 @@ def _type(annotation: Any) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    if field.default in (None, "", {}):
+    if field.default in (None, "", {}, []):
         return "none"
     if isinstance(field.default, bool):
         return str(field.default).lower()

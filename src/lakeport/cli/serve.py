@@ -26,6 +26,7 @@ from lakeport.cli.places import (
     parse_argument,
     read_tokens,
     resolve_uri,
+    storage_of,
 )
 from lakeport.cli.watching import watch_spark
 from lakeport.ducklake.uri import parse_location
@@ -216,7 +217,11 @@ def _tls_config(settings: ServerSettings) -> TlsConfig | None:
 
 
 def _passwords(lakes: Iterable[LakeSettings]) -> list[str]:
-    places = [resolve_uri(lake.uri) for lake in lakes]
-    return [
-        secret for place in places if is_lake(place) for secret in parse_location(place).secrets
-    ]
+    found: list[str] = []
+    for lake in lakes:
+        place = resolve_uri(lake.uri)
+        if is_lake(place):
+            found += parse_location(place).secrets
+        for store in storage_of(lake).secrets:
+            found += filter(None, (store.secret, store.session_token))
+    return found
