@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import subprocess
 import sys
@@ -89,3 +90,22 @@ def imported_by(code: str) -> set[str]:
 def run(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return done.stdout
+
+
+def test_the_names_beside_those_of_airport_go_are_ours() -> None:
+    page = Path(__file__).parent.parent / "docs" / "guides" / "airport-go.md"
+    named = re.findall(r"^\| `[^|]+\| `(lakeport\.[\w.]+)` \|", page.read_text(), re.MULTILINE)
+
+    missing = [name for name in named if not _resolves(name)]
+
+    assert len(named) > 60
+    assert missing == []
+
+
+def _resolves(name: str) -> bool:
+    found: object = lakeport
+    for part in name.split(".")[1:]:
+        if not hasattr(found, part):
+            return False
+        found = getattr(found, part)
+    return True

@@ -25,6 +25,7 @@ from pyarrow import flight
 
 from lakeport._wording import counted
 from lakeport.airport.codec import decode_json
+from lakeport.airport.flight_sql import check_not_flight_sql
 from lakeport.airport.limits import DEFAULT_LIMITS, Limits
 from lakeport.catalog import TimePoint, TimeUnit
 from lakeport.errors import InvalidArgumentError
@@ -100,6 +101,7 @@ def parse_descriptor(
 
 def address_from_json(text: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Address:
     """The address in a JSON command descriptor or ticket."""
+    check_not_flight_sql(text)
     limits.check(len(text), limits.ticket_bytes, "the descriptor")
     request = decode_json(text, "descriptor", limits=limits)
     time_point, in_future = _time_point(request)

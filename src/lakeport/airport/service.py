@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from pyarrow import flight
 
-from lakeport.airport import dml
+from lakeport.airport import dml, flight_sql
 from lakeport.airport.actions import BoundAction
 from lakeport.airport.ddl import DDL_ACTIONS
 from lakeport.airport.discovery import DISCOVERY_ACTIONS
 from lakeport.airport.discovery_writes import DISCOVERY_WRITES
 from lakeport.airport.exchange import OperationHandler, run_exchange
+from lakeport.airport.flight_sql import check_not_flight_sql
 from lakeport.airport.flights import flight_info, flight_schema, list_flights
 from lakeport.airport.functions import call_in_out_function, call_scalar_function
 from lakeport.airport.headers import Call, call_of
@@ -78,9 +79,10 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         with self._answer(context, "DoGet", typed=True) as call:
             return open_stream(self._host, call, ticket.ticket)
 
-    def do_put(self, context: Any, *_: Any) -> None:
+    def do_put(self, context: Any, descriptor: flight.FlightDescriptor, *_: Any) -> None:
         """Refused: rows are written by DoExchange."""
         with self._answer(context, "DoPut", typed=False):
+            check_not_flight_sql(bytes(descriptor.command or b""))
             raise UnsupportedError("rows are written by DoExchange, not by DoPut")
 
     def do_exchange(
@@ -109,6 +111,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             for custom in self._custom_actions(call):
                 if custom.name == action.type:
                     return _results(custom.handler(body))
+            if action.type in flight_sql.ACTIONS:
+                raise flight_sql.refusal()
             raise UnsupportedError(f"there is no action {action.type[:80]!r}")
 
     def _run(self, action: BoundAction, call: Call, body: bytes) -> list[bytes]:

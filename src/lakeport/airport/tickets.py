@@ -13,6 +13,7 @@ import msgpack
 
 from lakeport.airport.addresses import Address, address_from_json
 from lakeport.airport.codec import decode_struct, encode
+from lakeport.airport.flight_sql import check_not_flight_sql
 from lakeport.airport.limits import DEFAULT_LIMITS, Limits
 from lakeport.catalog import TimePoint
 from lakeport.errors import InvalidArgumentError
@@ -79,6 +80,7 @@ class ScanTicket:
     @classmethod
     def from_bytes(cls, raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> ScanTicket:
         """Decode a ticket; anything malformed is an `InvalidArgumentError`."""
+        check_not_flight_sql(raw)
         limits.check(len(raw), limits.ticket_bytes, "the ticket")
         if raw.lstrip()[:1] == b"{":
             return cls(address_from_json(raw, limits=limits))

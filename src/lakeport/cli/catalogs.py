@@ -11,9 +11,9 @@ from typing import Self
 from lakeport.airport import Server
 from lakeport.catalog import Catalog
 from lakeport.cli.config import LakeSettings, SparkSettings
-from lakeport.cli.places import MEMORY, is_lake, load_object, resolve_uri, shown
+from lakeport.cli.places import MEMORY, is_lake, load_object, resolve_uri, shown, storage_of
 from lakeport.cli.supervisor import SparkSupervisor
-from lakeport.ducklake import Lake
+from lakeport.ducklake import Lake, Storage
 from lakeport.errors import LakeportError
 from lakeport.lakehouse import LakeCatalog
 from lakeport.lakehouse.naming import check_main_as
@@ -30,6 +30,7 @@ class Catalogs:
     def __init__(self, spark: SparkSettings) -> None:
         self.spark = SparkSupervisor(spark)
         self._lakes: dict[str, LakeSettings] = {}
+        self._storages: dict[str, Storage] = {}
         self._opened: dict[str, Catalog] = {}
 
     def __enter__(self) -> Self:
@@ -97,22 +98,28 @@ class Catalogs:
     @contextmanager
     def _opening(self, lakes: Mapping[str, LakeSettings]) -> Iterator[dict[str, Catalog]]:
         """The catalogs of these settings; they become ours if nothing fails inside."""
-        kept = {name: c for name, c in self._opened.items() if lakes.get(name) == self._lakes[name]}
+        # Read again every time: a secret may be another one in the same file.
+        storages = {name: storage_of(lake) for name, lake in lakes.items()}
+        kept = {
+            name: catalog
+            for name, catalog in self._opened.items()
+            if lakes.get(name) == self._lakes[name] and storages[name] == self._storages[name]
+        }
         fresh: dict[str, Catalog] = {}
         for name in lakes.keys() - kept.keys():
             _check(lakes[name])
         try:
             for name, lake in lakes.items():
                 if name not in kept:
-                    fresh[name] = self._open(lake)
+                    fresh[name] = self._open(lake, storages[name])
             opened = {name: (kept if name in kept else fresh)[name] for name in lakes}
             yield opened
         except Exception:
             _close(fresh)
             raise
-        self._lakes, self._opened = dict(lakes), opened
+        self._lakes, self._storages, self._opened = dict(lakes), storages, opened
 
-    def _open(self, lake: LakeSettings) -> Catalog:
+    def _open(self, lake: LakeSettings, storage: Storage) -> Catalog:
         place = resolve_uri(lake.uri)
         if place == MEMORY:
             return MemoryCatalog()
@@ -129,6 +136,7 @@ class Catalogs:
             database_timeout=lake.database_timeout,
             direct_reads=lake.direct_reads,
             spark_sql=lake.spark_sql,
+            storage=storage,
         )
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "SparkSettings",
+    "StorageSettings",
     "TokenSettings",
     "check_token",
     "load_settings",
@@ -45,6 +46,54 @@ MIN_TOKEN_LENGTH: Final = 16
 """Shorter tokens can be guessed, and are parts of words that a log may contain."""
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
+
+
+class StorageSettings(BaseModel):
+    """An S3-compatible object store of a lake.
+
+    What is left out comes from the environment, as in every tool of AWS.
+    """
+
+    model_config = _STRICT
+
+    endpoint: str | None = Field(
+        default=None, description="Host and port of the store; that of AWS by default."
+    )
+    region: str | None = Field(default=None, description="The region of the store.")
+    key_id: str | None = Field(default=None, description="The id of the access key.")
+    secret_file: Path | None = Field(
+        default=None, description="The file that contains the secret of the access key."
+    )
+    secret_env: str | None = Field(
+        default=None,
+        description="The variable of the environment that contains the secret instead.",
+    )
+    session_token_file: Path | None = Field(
+        default=None, description="The file that contains a session token, with temporary keys."
+    )
+    session_token_env: str | None = Field(
+        default=None, description="The variable that contains the session token instead."
+    )
+    url_style: Literal["path", "vhost"] | None = Field(
+        default=None, description="Where the name of the bucket stands in a URL."
+    )
+    use_ssl: bool = Field(default=True, description="Whether the store is reached by HTTPS.")
+    scope: str = Field(
+        default="",
+        description="The beginning of the paths that this store is for, such as `s3://sales/`; all "
+        "paths by default. The longest that fits is used.",
+    )
+
+    @model_validator(mode="after")
+    def _check_key(self) -> Self:
+        if self.secret_file is not None and self.secret_env is not None:
+            raise ValueError("give one of secret_file and secret_env, not both")
+        if self.session_token_file is not None and self.session_token_env is not None:
+            raise ValueError("give one of session_token_file and session_token_env, not both")
+        has_secret = self.secret_file is not None or self.secret_env is not None
+        if has_secret != (self.key_id is not None):
+            raise ValueError("a key needs both key_id and one of secret_file and secret_env")
+        return self
 
 
 class LakeSettings(BaseModel):
@@ -85,6 +134,10 @@ class LakeSettings(BaseModel):
         default=False,
         description="Add the function `spark_sql(query)`, which runs queries of Spark SQL over the "
         "tables and views that the caller may read.",
+    )
+    storage: list[StorageSettings] = Field(
+        default=[],
+        description="The object stores of the lake's files, each a section `[[lake.storage]]`.",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +14,8 @@ import typer
 from lakeport.airport.listening import check_location
 from lakeport.auth import TlsConfig
 from lakeport.catalog import Catalog
-from lakeport.cli.config import LakeSettings, check_token
+from lakeport.cli.config import LakeSettings, StorageSettings, check_token
+from lakeport.ducklake import S3Secret, Storage
 from lakeport.ducklake.uri import parse_location
 from lakeport.errors import DefinitionError
 
@@ -30,6 +32,7 @@ __all__ = [
     "read_tokens",
     "resolve_uri",
     "shown",
+    "storage_of",
 ]
 
 MEMORY: Final = "memory:"
@@ -109,6 +112,11 @@ def shown(uri: str) -> str:
     return str(parse_location(place)) if is_lake(place) else place
 
 
+def storage_of(lake: LakeSettings) -> Storage:
+    """Return the object stores of a lake with their secrets, read from files and variables."""
+    return Storage(tuple(_store(settings) for settings in lake.storage))
+
+
 def lake_uri(argument: str) -> str:
     """The location of the one lake that a command is about; anything else is an error."""
     place = resolve_uri(parse_argument(argument).uri)
@@ -181,6 +189,34 @@ def read_tokens(file: Path) -> dict[str, str]:
     if not tokens:
         raise DefinitionError("the token file holds no tokens")
     return tokens
+
+
+def _store(settings: StorageSettings) -> S3Secret:
+    return S3Secret(
+        key_id=settings.key_id,
+        secret=_secret(settings.secret_file, settings.secret_env, "the secret of an object store"),
+        session_token=_secret(
+            settings.session_token_file, settings.session_token_env, "a session token"
+        ),
+        region=settings.region,
+        endpoint=settings.endpoint,
+        url_style=settings.url_style,
+        use_ssl=settings.use_ssl,
+        scope=settings.scope,
+    )
+
+
+def _secret(file: Path | None, variable: str | None, what: str) -> str | None:
+    """Return what a file or a variable contains; None if neither is given."""
+    if file is None and variable is None:
+        return None
+    if file is not None:
+        place, text = str(file), _read_text(file, what)
+    else:
+        place, text = f"the variable {variable}", os.environ.get(variable or "", "")
+    if not text.strip():
+        raise DefinitionError(f"{what} is missing: {place} is empty or not there")
+    return text.strip()
 
 
 def _read_text(file: Path, what: str) -> str:

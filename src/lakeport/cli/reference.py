@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import cleandoc
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -16,6 +17,7 @@ from lakeport.cli.config import (
     LogSettings,
     ServerSettings,
     SparkSettings,
+    StorageSettings,
     TokenSettings,
 )
 
@@ -35,6 +37,12 @@ uri = "ducklake:postgres:dbname=lake host=db"
 
 [[lake]]
 uri = "@/run/secrets/archive-lake"   # the location is in that file
+
+[[lake.storage]]                     # of the lake above it
+endpoint = "minio:9000"
+region = "eu-west-1"
+key_id = "lakeport"
+secret_file = "/run/secrets/minio"   # or secret_env = "MINIO_SECRET"
 
 [[token]]
 identity = "ada"
@@ -56,11 +64,13 @@ format = "json"
 
 A flag wins over a variable of the environment, a variable over the file. An unknown key is an
 error. Secrets are never arguments of a command: tokens and keys are in files, and a location with a
-password is in a file, too, or in the environment. None of them is ever printed.
+password is in a file, too, or in the environment. The secret of an object
+store is in the file or the variable that the configuration names. None of them is ever printed.
 """
 
 _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[[lake]]", "", LakeSettings),
+    ("[[lake.storage]]", "", StorageSettings),
     ("[[token]]", "", TokenSettings),
     ("[server]", "LAKEPORT_SERVER__", ServerSettings),
     ("[spark]", "LAKEPORT_SPARK__", SparkSettings),
@@ -70,6 +80,8 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
 _REPEATED: Mapping[str, str] = {
     "[[lake]]": "Repeated for every catalog. In the environment: `LAKEPORT_LAKE`, a JSON list of "
     "objects.",
+    "[[lake.storage]]": "Repeated for every store of the `[[lake]]` above it. SIGHUP reads the "
+    "secrets again.",
     "[[token]]": "Repeated for every token. Without any, and without `token_file`, everybody may "
     "call.",
 }
@@ -81,7 +93,7 @@ def reference() -> str:
 
 
 def _section(title: str, prefix: str, model: type[BaseModel]) -> str:
-    lines = [f"## `{title}`", "", f"{(model.__doc__ or '').strip()}", ""]
+    lines = [f"## `{title}`", "", cleandoc(model.__doc__ or ""), ""]
     if prefix:
         lines += ["| Key | Variable | Type | Default | |", "|---|---|---|---|---|"]
     else:
@@ -100,8 +112,10 @@ def _type(annotation: Any) -> str:
     if options and all(isinstance(option, str) for option in options):
         return ", ".join(f"`{option}`" for option in options)
     name = getattr(annotation, "__name__", "")
-    if name in ("dict", "list"):
-        return "table" if name == "dict" else "list of texts"
+    if name == "list":
+        return "list of texts" if str in options else "sections"
+    if name == "dict":
+        return "table"
     if options:
         return _type(options[0])
     return {"str": "text", "int": "number", "float": "number", "bool": "true or false"}.get(
@@ -112,7 +126,7 @@ def _type(annotation: Any) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    if field.default in (None, "", {}):
+    if field.default in (None, "", {}, []):
         return "none"
     if isinstance(field.default, bool):
         return str(field.default).lower()

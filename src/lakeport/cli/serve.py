@@ -20,7 +20,14 @@ from lakeport.cli.health import Health
 from lakeport.cli.logs import CallLog, log_to_stderr
 from lakeport.cli.metrics import Metrics, Observers, side_port
 from lakeport.cli.output import make_console
-from lakeport.cli.places import is_lake, listening_location, named, parse_argument, resolve_uri
+from lakeport.cli.places import (
+    is_lake,
+    listening_location,
+    named,
+    parse_argument,
+    resolve_uri,
+    storage_of,
+)
 from lakeport.cli.tokens import TokenPolicy, Tokens
 from lakeport.cli.watching import watch_spark
 from lakeport.ducklake.descriptors import keep_reserve
@@ -246,7 +253,11 @@ def _tls_config(settings: ServerSettings) -> TlsConfig | None:
 
 
 def _passwords(lakes: Iterable[LakeSettings]) -> list[str]:
-    places = [resolve_uri(lake.uri) for lake in lakes]
-    return [
-        secret for place in places if is_lake(place) for secret in parse_location(place).secrets
-    ]
+    found: list[str] = []
+    for lake in lakes:
+        place = resolve_uri(lake.uri)
+        if is_lake(place):
+            found += parse_location(place).secrets
+        for store in storage_of(lake).secrets:
+            found += filter(None, (store.secret, store.session_token))
+    return found
