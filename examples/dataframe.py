@@ -34,7 +34,7 @@ def main() -> None:
         lakeport.serve(catalog)
         return
     with lakeport.Server(catalog) as server, lakeport.connect(server.location) as client:
-        people = client.table("data.people").scan(filter=lakeport.col("name") != "Grace").to_pandas()
+        people = client.table("data.people").scan(filter="name <> 'Grace'").to_pandas()
         print(type(people).__module__.partition(".")[0], people["name"].tolist())
         cities = client.table("data.cities").scan().to_polars()
         print(type(cities).__module__.partition(".")[0], cities["city"].to_list())
