@@ -89,7 +89,7 @@ def test_columns_of_the_same_name_are_numbered(
         ("SELECT * FROM nothing", "TABLE_OR_VIEW_NOT_FOUND"),
         ("SELEC 1", "PARSE_SYNTAX_ERROR"),
         ("DROP TABLE trips", "only queries are allowed here, and DROP is not one"),
-        ("-- a note\n/* and\nmore */ insert INTO trips VALUES (1)", "only queries are allowed"),
+        ("/* a\nnote */ -- more\ninsert INTO trips VALUES (1)", "only queries are allowed"),
         ("WITH a AS (SELECT 1) INSERT INTO trips SELECT * FROM a", "this is not one query"),
         ("SELECT assert_true(id < 5) FROM trips", "is not true"),
     ],
