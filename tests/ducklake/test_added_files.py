@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -258,7 +259,7 @@ def test_a_folder_that_does_not_tell_the_truth_prunes_nothing(
         assert ours.table("t").scan(filter="d = DATE '2023-02-03'").to_table().num_rows == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "postgresql"])
 @pytest.mark.parametrize("table", ["ducklake_file_column_stats", "ducklake_file_partition_value"])
 def test_a_file_is_read_once_whatever_its_side_rows_contain(
     table: str, kind: str, make_lake: Callable[..., Any]
@@ -271,8 +272,9 @@ def test_a_file_is_read_once_whatever_its_side_rows_contain(
     )
     lake.detach()
     twice = f"INSERT INTO {table} SELECT * FROM {table}"
-    path = lake.uri.removeprefix("ducklake:").removeprefix("sqlite:")
-    with closing(sqlite3.connect(path) if kind == "sqlite" else duckdb.connect(path)) as catalog:
+    connect = {"duckdb": duckdb.connect, "sqlite": sqlite3.connect, "postgresql": psycopg.connect}
+    where = lake.uri.removeprefix("ducklake:").removeprefix("sqlite:").removeprefix("postgres:")
+    with closing(connect[kind](where)) as catalog:
         catalog.execute(twice)
         catalog.commit()
     filters = ("p = 1", "id < 7", "f > 2.0 AND p <> 2", "id IS NULL")
