@@ -52,7 +52,7 @@ _MOST_REPLY: Final = 256 * _MIB
 _PROCESSES: Final = 4
 _LOOK: Final = 0.05
 
-_DONE, _FAILED = b"\x00", b"\x01"
+_DONE, _FAILED, _OUT_OF_MEMORY = b"\x00", b"\x01", b"\x02"
 
 
 def evaluate_apart(sql: str, rows: pa.Table, *, deadline: float = _DEADLINE) -> pa.Table:
@@ -66,19 +66,37 @@ def evaluate_apart(sql: str, rows: pa.Table, *, deadline: float = _DEADLINE) -> 
     end = time.monotonic() + deadline
     _wait_for(lambda seconds: bool(_SLOTS.acquire(timeout=seconds)), end)
     try:
-        child = _idle_child()
+        idle = _idle_child()
         try:
-            reply = child.ask(sql, rows, end)
-        except BaseException:
-            child.end()
-            raise
-        with _LOCK:
-            _IDLE.append(child)
+            reply = _asked(idle or _Child(), sql, rows, end)
+        except _OutOfMemoryError:
+            if idle is None:
+                raise
+            # A process keeps some of the memory of its earlier queries; a new one has all of it.
+            reply = _asked(_Child(), sql, rows, end)
     finally:
         _SLOTS.release()
     if reply[:1] == _FAILED:
         raise InvalidInputError(reply[1:].decode(errors="replace"))
     return pa.ipc.open_stream(pa.py_buffer(reply)[1:]).read_all()
+
+
+class _OutOfMemoryError(InvalidInputError):
+    """A query takes more memory than its process has."""
+
+    def __init__(self) -> None:
+        super().__init__("the expression takes more memory than an expression may take")
+
+
+def _asked(child: _Child, sql: str, rows: pa.Table, end: float) -> bytes:
+    try:
+        reply = child.ask(sql, rows, end)
+    except BaseException:
+        child.end()
+        raise
+    with _LOCK:
+        _IDLE.append(child)
+    return reply
 
 
 def open_database() -> Any:
@@ -117,11 +135,12 @@ class _Child:
             self._pipe.send_bytes(f"{max(1.0, end - time.monotonic())}\n{sql}".encode())
             self._pipe.send_bytes(_packed(rows))
             _wait_for(self._pipe.poll, end)
-            return self._pipe.recv_bytes(_MOST_REPLY)
+            reply = self._pipe.recv_bytes(_MOST_REPLY)
         except (EOFError, OSError):
-            raise InvalidInputError(
-                "the expression takes more memory than an expression may take"
-            ) from None
+            raise _OutOfMemoryError from None
+        if reply == _OUT_OF_MEMORY:
+            raise _OutOfMemoryError
+        return reply
 
     def is_alive(self) -> bool:
         """Whether the process still waits for queries."""
@@ -139,14 +158,14 @@ _SLOTS = threading.BoundedSemaphore(_PROCESSES)
 _IDLE: list[_Child] = []
 
 
-def _idle_child() -> _Child:
+def _idle_child() -> _Child | None:
     with _LOCK:
         while _IDLE:
             child = _IDLE.pop()
             if child.is_alive():
                 return child
             child.end()
-    return _Child()
+    return None
 
 
 def _wait_for(is_done: Callable[[float], bool], end: float) -> None:
@@ -191,7 +210,7 @@ def _evaluated(database: Any, sql: str, packed: bytes) -> bytes:
             cursor.register("rows", rows)
             return _DONE + bytes(_packed(cursor.execute(sql).to_arrow_table()))
     except (MemoryError, pa.ArrowMemoryError, duckdb.OutOfMemoryException):
-        return _FAILED + b"the expression takes more memory than an expression may take"
+        return _OUT_OF_MEMORY
     except (duckdb.Error, pa.ArrowException) as error:
         return _FAILED + str(error).partition("\n")[0].encode()
 
