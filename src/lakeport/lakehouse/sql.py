@@ -34,6 +34,7 @@ _WORD: Final = re.compile(r"\w+")
 _PLAIN: Final = re.compile(r"[A-Za-z_]\w*\Z")
 _NOT_FOUND: Final = re.compile(
     r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view (?P<name>`.+`) cannot"
+    r"|\[REQUIRES_SINGLE_PART_NAMESPACE\] .* got identifier (?P<long>`.+`)"
 )
 _NO_COLUMN: Final = re.compile(r"\[UNRESOLVED_COLUMN\.\w+\] .* with name (?P<name>`.+?`) cannot")
 _QUOTED: Final = re.compile(r"`((?:[^`]|``)+)`")
@@ -158,7 +159,7 @@ class _LakeSession:
     def _explanation(self, error: str) -> str:
         missing, column = _NOT_FOUND.search(error), _NO_COLUMN.search(error)
         if missing is not None:
-            parts = _unquoted(missing["name"])
+            parts = _unquoted(missing["name"] or missing["long"])
             return self._reason(parts) or self._suggestion(parts)
         if column is not None:
             return self._hidden_column(_unquoted(column["name"])[-1])

@@ -83,7 +83,7 @@ _SYNTAX: Final = (
         LateralColumnAliasReference LessThan LessThanOrEqual Like LikeAll LikeAny Literal
         LocalTimestamp MakeTimestamp MakeTimestampFromDateTime MakeTimestampNTZ Mask Minute
         MinutesOfTime Multiply MultiplyDTInterval MultiplyInterval MultiplyYMInterval
-        NamedLambdaVariable Not NotLikeAll NotLikeAny Now Or OuterReference PosExplode
+        NamedLambdaVariable Not NotLikeAll NotLikeAny NullIfResult Now Or OuterReference PosExplode
         PreciseTimestampConversion RLike RaiseError Remainder ResolvedCollation Rollup RoundCeil
         RoundFloor Second SecondWithFraction SecondsOfTime SortOrder SpecifiedWindowFrame StartsWith
         StringDecode StringInstr StringInstrWithOccurrence StringLPad StringRPad Subtract
