@@ -289,3 +289,19 @@ def test_a_token_is_not_sent_where_it_could_be_read() -> None:
     connection = Connection("grpc+tls://127.0.0.1:1", security=Security(token="t"))
     with pytest.raises(PermissionDeniedError, match="not encrypted"):
         connection.do_get("grpc://127.0.0.1:1", flight.Ticket(b""), ())
+
+
+def test_instants_in_nanoseconds_are_compared_as_they_are(attach: Attach) -> None:
+    instants = pa.array([1_577_836_800_000_000_000 + i for i in range(3)], pa.int64())
+    rows = pa.table({"t": instants.cast(pa.timestamp("ns", "UTC"))})
+    catalog = CatalogBuilder().schema("s").table("t", rows).build()
+    table = attach(catalog).table("s.t")
+    start = rows["t"][0]
+
+    def kept(where: Any) -> list[int]:
+        found = table.scan(where=where).to_arrow()["t"].cast(pa.int64()).to_pylist()
+        return [value - instants[0].as_py() for value in found]
+
+    assert kept(col("t") > start) == [1, 2]
+    assert kept(col("t") == rows["t"][1]) == [1]
+    assert kept(col("t") <= rows["t"][1]) == [0, 1]
