@@ -386,3 +386,19 @@ def test_a_cast_takes_an_arrow_type(table: RemoteTable) -> None:
     scan = table.scan(["id"], col("id").cast(pa.string()) == "42")
 
     assert scan.to_arrow()["id"].to_pylist() == [42]
+
+
+def test_instants_in_nanoseconds_are_compared_as_they_are(attach: Attach) -> None:
+    instants = pa.array([1_577_836_800_000_000_000 + i for i in range(3)], pa.int64())
+    rows = pa.table({"t": instants.cast(pa.timestamp("ns", "UTC"))})
+    catalog = CatalogBuilder().schema("s").table("t", rows).build()
+    table = attach(catalog).table("s.t")
+    start = rows["t"][0]
+
+    def kept(where: Any) -> list[int]:
+        found = table.scan(where=where).to_arrow()["t"].cast(pa.int64()).to_pylist()
+        return [value - instants[0].as_py() for value in found]
+
+    assert kept(col("t") > start) == [1, 2]
+    assert kept(col("t") == rows["t"][1]) == [1]
+    assert kept(col("t") <= rows["t"][1]) == [0, 1]

@@ -112,6 +112,15 @@ def test_an_instant_of_the_table_finds_its_own_row(unpack: Unpack) -> None:
             assert found["tstz_ns"].to_pylist() == [value.as_py()] * 2
 
 
+@pytest.mark.skipif(not HAS_ZONED_NANOSECONDS, reason="DuckDB 1.5 cannot compare the bounds")
+def test_files_are_left_out_by_bounds_in_nanoseconds(unpack: Unpack) -> None:
+    with open_lake(unpack("types_files"), CATALOG) as lake:
+        scan = lake.table("types").scan
+        assert scan(filter="tstz_ns > '2100-01-01'").pruning.by_statistics == 4
+        newest = "2026-08-19 18:12:03.004005006+00"
+        assert scan(filter=f"tstz_ns >= '{newest}'").pruning.by_statistics < 4
+
+
 def test_what_duckdb_cannot_compute_in_nanoseconds_is_refused(unpack: Unpack) -> None:
     with open_lake(unpack("types_files"), "meta.ducklake") as lake:
         scan = lake.table("types").scan
