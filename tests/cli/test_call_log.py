@@ -14,7 +14,6 @@ import pytest
 
 import lakeport
 from lakeport.airport import EndedCall
-from lakeport.cli.config import LogSettings
 from lakeport.cli.logs import CallLog, log_to_stderr
 from lakeport.cli.metrics import Metrics
 from lakeport.errors import NotFoundError
@@ -42,7 +41,7 @@ def _logged(capsys: pytest.CaptureFixture[str], call: EndedCall, form: Form) -> 
     logger = logging.getLogger("lakeport")
     before = logger.handlers, logger.propagate, logger.level
     try:
-        log_to_stderr(LogSettings(level="INFO", format=form), secrets=[TOKEN])
+        log_to_stderr(level="INFO", as_json=form == "json", secrets=[TOKEN])
         CallLog().call_ended(call)
     finally:
         logger.handlers, logger.propagate, level = before

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.cli.config import LogSettings, load_settings
+from lakeport.cli.config import load_settings
 from lakeport.cli.logs import log_to_stderr
 from lakeport.cli.reference import reference
 from lakeport.errors import DefinitionError
@@ -113,7 +113,7 @@ def test_the_reference_of_the_documentation_is_up_to_date() -> None:
 def test_no_secret_reaches_the_log(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.StringIO()
     monkeypatch.setattr("sys.stderr", written)
-    log_to_stderr(LogSettings(format=format), secrets=["s3cr3t-token"])  # type: ignore[arg-type]
+    log_to_stderr(as_json=format == "json", secrets=["s3cr3t-token"])
     log = logging.getLogger("lakeport.test")
 
     log.info("got s3cr3t-token and Bearer abc.def", extra={"uri": "postgresql://me:pw1@db/lake"})
@@ -138,7 +138,7 @@ def test_a_short_password_is_redacted_as_a_word_and_never_inside_one(
 ) -> None:
     written = io.StringIO()
     monkeypatch.setattr("sys.stderr", written)
-    log_to_stderr(LogSettings(), secrets=["lake", "a-token-of-16-chars"])
+    log_to_stderr(secrets=["lake", "a-token-of-16-chars"])
 
     logging.getLogger("lakeport.test").info(
         "lakeport read lakehouse with lake and %20a-token-of-16-chars%20"

@@ -16,7 +16,7 @@ from pyarrow import fs
 import lakeport
 from lakeport.airport import Server
 from lakeport.cli.catalogs import Catalogs
-from lakeport.cli.config import LakeSettings, LogSettings, SparkSettings, load_settings
+from lakeport.cli.config import LakeSettings, SparkSettings, load_settings
 from lakeport.cli.logs import log_to_stderr
 from lakeport.cli.places import storage_of
 from lakeport.ducklake import S3Secret
@@ -119,7 +119,7 @@ def test_a_served_lake_is_read_with_its_secret_which_appears_nowhere(
     settings = load_settings(file)
     written = io.StringIO()
     monkeypatch.setattr("sys.stderr", written)
-    log_to_stderr(LogSettings(level="DEBUG"))
+    log_to_stderr(level="DEBUG")
 
     with Catalogs(SparkSettings()) as catalogs:
         opened = catalogs.open({"sales": settings.lake[0]})

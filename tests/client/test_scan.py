@@ -396,7 +396,7 @@ def test_instants_in_nanoseconds_are_compared_as_they_are(attach: Attach) -> Non
     start = rows["t"][0]
 
     def kept(where: Any) -> list[int]:
-        found = table.scan(where=where).to_arrow()["t"].cast(pa.int64()).to_pylist()
+        found = table.scan(filter=where).to_arrow()["t"].cast(pa.int64()).to_pylist()
         return [value - instants[0].as_py() for value in found]
 
     assert kept(col("t") > start) == [1, 2]

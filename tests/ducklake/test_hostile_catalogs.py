@@ -161,7 +161,7 @@ def test_a_table_with_a_bad_type_is_refused_when_it_is_read(spoil: Spoil, type: 
         assert lake.table("whole").scan().to_table().column_names == ["id"]
         with pytest.raises(LakeportError, match=BAD_TYPES[type]):
             lake.table("t").scan()
-        found = inspect_lake(lake, uri, {})
+        found = inspect_lake(lake, uri)
 
     assert [table.name for table in found.schemas[0].tables] == ["whole"]
     assert [problem.name for problem in found.problems] == ["main.t"]
@@ -190,7 +190,7 @@ def test_what_has_no_name_hides_nothing(
 def test_findings_name_what_is_left_out(spoil: Spoil) -> None:
     uri = spoil(OF_V.format("column_type = NULL"), HARMLESS["null schema name"])
     with Lake.open(uri) as lake:
-        found = inspect_lake(lake, uri, {})
+        found = inspect_lake(lake, uri)
 
     assert [table.name for table in found.schemas[0].tables] == ["whole"]
     problems = {(problem.kind, problem.name): problem.reason for problem in found.problems}

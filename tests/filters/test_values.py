@@ -144,7 +144,7 @@ def test_a_value_becomes_an_arrow_scalar(
     type: LogicalType | str, raw: Any, expected: Any, sql: str
 ) -> None:
     logical = LogicalType(type) if isinstance(type, str) else type
-    scalar = to_arrow_scalar(Constant(expected, logical))
+    scalar = to_arrow_scalar(expected, logical)
     if logical.id in ("BIT", "BIGNUM", "UNION"):
         assert scalar is None
         return
@@ -158,8 +158,8 @@ def test_a_value_becomes_an_arrow_scalar(
 
 def test_null_has_a_type() -> None:
     assert decode_value({"type": INTEGER.to_json(), "is_null": True}) == (None, INTEGER)
-    assert to_arrow_scalar(Constant(None, INTEGER)) == pa.scalar(None, pa.int32())
-    assert to_arrow_scalar(Constant(None, LogicalType("VARIANT"))) is None
+    assert to_arrow_scalar(None, INTEGER) == pa.scalar(None, pa.int32())
+    assert to_arrow_scalar(None, LogicalType("VARIANT")) is None
 
 
 def test_text_that_is_not_utf8_stays_bytes() -> None:
@@ -168,7 +168,7 @@ def test_text_that_is_not_utf8_stays_bytes() -> None:
     assert decode_value(document) == (b"\xff", VARCHAR)
     assert encode_value(b"\xff", VARCHAR) == document
     assert DuckDBEncoder().encode_expression(Constant(b"\xff", VARCHAR)) is None
-    assert to_arrow_scalar(Constant(b"\xff", VARCHAR)) is None
+    assert to_arrow_scalar(b"\xff", VARCHAR) is None
 
 
 def test_values_of_other_servers_are_read() -> None:

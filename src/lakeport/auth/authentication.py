@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from lakeport._wording import counted
 from lakeport.errors import (
@@ -17,6 +17,7 @@ from lakeport.errors import (
 )
 
 __all__ = [
+    "MIN_TOKEN_LENGTH",
     "AuthSource",
     "Authenticator",
     "BearerAuth",
@@ -27,6 +28,9 @@ __all__ = [
 ]
 
 _log = logging.getLogger("lakeport.auth")
+
+MIN_TOKEN_LENGTH: Final = 16
+"""Shorter tokens can be guessed, and are parts of words that a log may contain."""
 
 MAX_TOKEN_BYTES = 16 * 1024
 

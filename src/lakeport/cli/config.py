@@ -7,7 +7,7 @@ documentation is generated from this model by `lakeport.cli.reference`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -27,10 +27,10 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from lakeport.auth import MIN_TOKEN_LENGTH
 from lakeport.errors import DefinitionError
 
 __all__ = [
-    "MIN_TOKEN_LENGTH",
     "LakeSettings",
     "LogSettings",
     "ServerSettings",
@@ -41,9 +41,6 @@ __all__ = [
     "check_token",
     "load_settings",
 ]
-
-MIN_TOKEN_LENGTH: Final = 16
-"""Shorter tokens can be guessed, and are parts of words that a log may contain."""
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from lakeport.cli.moments import Moment
 from lakeport.ducklake import Lake, LakeTable, Snapshot
 from lakeport.ducklake.plan import FileTask, InlinedTask
 from lakeport.ducklake.types import arrow_schema, duckdb_type
@@ -127,9 +126,11 @@ class TableFindings:
     files: list[FileFindings]
 
 
-def inspect_lake(lake: Lake, location: str, moment: Moment) -> LakeFindings:
+def inspect_lake(
+    lake: Lake, location: str, *, version: int | None = None, timestamp: str | None = None
+) -> LakeFindings:
     """Everything at a glance."""
-    contents = lake.contents(**moment)
+    contents = lake.contents(version=version, timestamp=timestamp)
     problems = [
         ProblemFindings(kind=left_out.kind, name=left_out.shown_name, reason=left_out.reason)
         for left_out in contents.omitted

@@ -57,7 +57,7 @@ def inspect(
     moment = moment_of(at)
     with Lake.open(place) as opened:
         if table is None:
-            found: LakeFindings | TableFindings = inspect_lake(opened, shown(place), moment)
+            found: LakeFindings | TableFindings = inspect_lake(opened, shown(place), **moment)
         else:
             schema, _, name = table.rpartition(".")
             found = inspect_table(opened.table(name, schema or "main", **moment))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lakeport.airport import EndedCall
-from lakeport.cli.config import MIN_TOKEN_LENGTH, LogSettings
+from lakeport.auth import MIN_TOKEN_LENGTH
 
 __all__ = ["CallLog", "log_to_stderr"]
 
@@ -34,15 +34,17 @@ _PLAIN: Final = re.compile(r"[\w.:/@+*,\[\]-]+")
 _log = logging.getLogger("lakeport.calls")
 
 
-def log_to_stderr(settings: LogSettings, *, secrets: Iterable[str] = ()) -> None:
-    """Write the logs of Lakeport to standard error, as the settings say."""
-    formatter = _JsonFormatter if settings.format == "json" else _TextFormatter
+def log_to_stderr(
+    *, level: str = "INFO", as_json: bool = False, secrets: Iterable[str] = ()
+) -> None:
+    """Write the logs of Lakeport to standard error, as lines of text or of JSON."""
+    formatter = _JsonFormatter if as_json else _TextFormatter
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(tuple(secrets)))
     logger = logging.getLogger("lakeport")
     logger.handlers = [handler]
     logger.propagate = False
-    logger.setLevel(settings.level)
+    logger.setLevel(level)
 
 
 class CallLog:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 from prometheus_client import (
@@ -21,7 +21,6 @@ from prometheus_client import (
 )
 
 from lakeport.airport import EndedCall, Observer
-from lakeport.cli.health import Health
 from lakeport.ducklake.descriptors import reserve
 from lakeport.errors import DefinitionError, UnavailableError
 
@@ -159,6 +158,28 @@ class _Names:
                 self._known.add(name)
                 return name
         return "other"
+
+
+class HealthReport(Protocol):
+    """The state of a server, and what is wrong with it."""
+
+    @property
+    def state(self) -> str:
+        """`ready`, or what the server is instead."""
+        ...
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Why it is degraded."""
+        ...
+
+
+class Health(Protocol):
+    """Reports the state of a server."""
+
+    def report(self) -> HealthReport:
+        """Return the state now."""
+        ...
 
 
 @contextmanager

@@ -159,7 +159,9 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
         tokens = Tokens.of(now, found)
         # What was secret before stays so: these settings may yet be refused.
         secrets.update(tokens.identities, _passwords(found.values()))
-        log_to_stderr(settings.log, secrets=secrets)
+        log_to_stderr(
+            level=settings.log.level, as_json=settings.log.format == "json", secrets=secrets
+        )
         return found, tokens
 
     lakes, tokens = wanted(settings)

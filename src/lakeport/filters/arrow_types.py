@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lakeport.filters.expressions import Constant
 from lakeport.filters.types import UNKNOWN, VARCHAR, Field, LogicalType
 from lakeport.filters.values import Interval
 
@@ -48,15 +47,15 @@ def from_arrow_type(type: pa.DataType) -> LogicalType:
     return UNKNOWN if id is None else LogicalType(id)
 
 
-def to_arrow_scalar(constant: Constant) -> pa.Scalar | None:
-    """The constant as an Arrow scalar of ``to_arrow_type``, ``None`` if it cannot be one."""
-    type = to_arrow_type(constant.type)
+def to_arrow_scalar(value: Any, logical: LogicalType) -> pa.Scalar | None:
+    """Return a value as an Arrow scalar of `to_arrow_type`, None if it cannot be one."""
+    type = to_arrow_type(logical)
     if type is None:
         return None
-    if constant.value is None:
+    if value is None:
         return pa.scalar(None, type)
     try:
-        return _scalar(constant.value, constant.type, type)
+        return _scalar(value, logical, type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
 
@@ -104,14 +103,14 @@ def _nested_array(value: Any, logical: LogicalType, type: pa.DataType) -> pa.Arr
                 _child_array(value, logical.child, type), type=type
             )
         case "MAP":
-            keys = [_require(Constant(key, logical.key_type)) for key, _ in value]
-            values = [_require(Constant(item, logical.value_type)) for _, item in value]
+            keys = [_require(key, logical.key_type) for key, _ in value]
+            values = [_require(item, logical.value_type) for _, item in value]
             return pa.MapArray.from_arrays(
                 [0, len(value)], pa.array(keys, type.key_type), pa.array(values, type.item_type)
             )
         case "STRUCT":
             members = [
-                pa.array([_require(Constant(item, field.type))], type.field(index).type)
+                pa.array([_require(item, field.type)], type.field(index).type)
                 for index, (item, field) in enumerate(zip(value, logical.fields, strict=True))
             ]
             return pa.StructArray.from_arrays(members, fields=list(type))
@@ -120,14 +119,14 @@ def _nested_array(value: Any, logical: LogicalType, type: pa.DataType) -> pa.Arr
 
 
 def _child_array(values: Any, child: LogicalType | None, type: pa.DataType) -> pa.Array:
-    scalars = [_require(Constant(value, child or UNKNOWN)) for value in values]
+    scalars = [_require(value, child or UNKNOWN) for value in values]
     return pa.array(scalars, type.value_type)
 
 
-def _require(constant: Constant) -> pa.Scalar:
-    scalar = to_arrow_scalar(constant)
+def _require(value: Any, logical: LogicalType) -> pa.Scalar:
+    scalar = to_arrow_scalar(value, logical)
     if scalar is None:
-        raise TypeError(constant.type.id)
+        raise TypeError(logical.id)
     return scalar
 
 

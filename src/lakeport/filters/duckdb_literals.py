@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lakeport.filters.expressions import Constant
 from lakeport.filters.temporal import TIMESTAMP_UNITS, date_text, time_text, timestamp_text
 from lakeport.filters.types import LogicalType, quote_identifier, quote_string
 from lakeport.filters.values import INTEGER_RANGES, Interval, is_infinite
 
 __all__ = ["duckdb_literal", "has_sql_type"]
-
-
-def duckdb_literal(constant: Constant) -> str | None:
-    """The constant as SQL, ``None`` if DuckDB has no way to write it."""
-    return _literal(constant.value, constant.type)
 
 
 def has_sql_type(type: LogicalType) -> bool:
@@ -41,7 +35,8 @@ def has_sql_type(type: LogicalType) -> bool:
             return type.id == "DECIMAL" or not type.sql().startswith('"')
 
 
-def _literal(value: Any, type: LogicalType) -> str | None:
+def duckdb_literal(value: Any, type: LogicalType) -> str | None:
+    """Return a value of a type as SQL, None if DuckDB has no way to write it."""
     if type.alias and type.id == "BLOB":
         return None
     if value is None:
@@ -156,8 +151,8 @@ def _nested(value: Any, type: LogicalType) -> str | None:
 
 
 def _map(entries: Sequence[tuple[Any, Any]], type: LogicalType) -> str | None:
-    keys = [_literal(key, type.key_type) for key, _ in entries]
-    values = [_literal(value, type.value_type) for _, value in entries]
+    keys = [duckdb_literal(key, type.key_type) for key, _ in entries]
+    values = [duckdb_literal(value, type.value_type) for _, value in entries]
     known_keys, known_values = (
         [k for k in keys if k is not None],
         [v for v in values if v is not None],
@@ -168,6 +163,6 @@ def _map(entries: Sequence[tuple[Any, Any]], type: LogicalType) -> str | None:
 
 
 def _joined(values: Any, types: Sequence[Any], wrap: Any) -> str | None:
-    parts = [_literal(value, type) for value, type in zip(values, types, strict=True)]
+    parts = [duckdb_literal(value, type) for value, type in zip(values, types, strict=True)]
     known = [part for part in parts if part is not None]
     return wrap(known) if len(known) == len(parts) else None

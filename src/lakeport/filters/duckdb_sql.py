@@ -97,7 +97,7 @@ class DuckDBEncoder(SqlEncoder):
         """A typed literal."""
         if expression.type.id == "TIMESTAMPTZ_NS" and not self._zoned_nanoseconds:
             return None
-        return duckdb_literal(expression)
+        return duckdb_literal(expression.value, expression.type)
 
     def visit_comparison(self, expression: Comparison) -> str | None:
         """A comparison by operator."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from lakeport.filters.expressions import Constant
 from lakeport.filters.temporal import TIMESTAMP_UNITS, date_text, timestamp_text
 from lakeport.filters.types import LogicalType
 from lakeport.filters.values import is_infinite
@@ -73,9 +72,8 @@ def spark_string(text: str) -> str:
     return f"CAST({_binary(text.encode())} AS STRING)"
 
 
-def spark_literal(constant: Constant) -> str | None:
-    """The constant as SQL of its exact type, ``None`` if Spark cannot hold it."""
-    value, type = constant.value, constant.type
+def spark_literal(value: Any, type: LogicalType) -> str | None:
+    """Return a value as SQL of its exact type, None if Spark cannot hold it."""
     if not has_spark_type(type):
         return None
     if value is None:

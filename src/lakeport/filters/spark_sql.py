@@ -94,7 +94,7 @@ class SparkEncoder(SqlEncoder):
 
     def visit_constant(self, expression: Constant) -> str | None:
         """A typed literal."""
-        return spark_literal(expression)
+        return spark_literal(expression.value, expression.type)
 
     def visit_comparison(self, expression: Comparison) -> str | None:
         """A comparison of values of one type."""
@@ -181,7 +181,7 @@ class SparkEncoder(SqlEncoder):
                 or _is_special(bound.value)
             ):
                 return None
-            name, literal = self.column(column), spark_literal(bound)
+            name, literal = self.column(column), spark_literal(bound.value, bound.type)
             if name is None or literal is None:
                 return None
             parts.append(f"({name} {comparison.op.value} {literal})")

@@ -92,7 +92,8 @@ def literal(column: Column, text: str | None) -> Literal | None:
     except (UnsupportedError, CorruptLakeError):
         return None
     plain = column.type in _PLAIN or _DECIMAL.fullmatch(column.type)
-    sql = spark_literal(constant) if plain and isinstance(constant, Constant) else None
+    is_constant = plain and isinstance(constant, Constant)
+    sql = spark_literal(constant.value, constant.type) if is_constant else None
     return None if sql is None else Literal(sql, spark_data_type(column))
 
 
