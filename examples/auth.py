@@ -16,13 +16,13 @@ import sys
 import pyarrow as pa
 
 import lakeport
-from lakeport import Access
+from lakeport import AccessRequest
 from lakeport.errors import NotFoundError, PermissionDeniedError, UnauthenticatedError
 
 TOKENS = {"token-of-ada": "ada", "token-of-bob": "bob"}
 
 
-def may(access: Access) -> bool:
+def may(access: AccessRequest) -> bool:
     """Ada may do everything, everybody else may use the public schema."""
     return access.identity == "ada" or access.schema in (None, "public")
 

@@ -55,9 +55,9 @@ def test_the_front_door_shows_what_the_documentation_uses() -> None:
 
 
 def test_a_task_of_spark_imports_no_server_and_no_catalog_database() -> None:
-    modules = imported_by("import lakeport.spark.push, lakeport.ducklake.plan")
+    modules = imported_by("import lakeport.spark.transport.sender, lakeport.ducklake.reading.tasks")
 
-    assert "lakeport.ducklake.read" in modules
+    assert "lakeport.ducklake.reading.data_files" in modules
     assert not modules & {"lakeport.airport", "lakeport.ducklake.lake", "sqlalchemy", "pyspark"}
 
 

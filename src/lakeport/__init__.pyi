@@ -1,8 +1,9 @@
 from . import airport, auth, catalog, ducklake, errors, filters, lakehouse, memory, spark
 from ._version import __version__
-from .airport import Limits, Server, serve
 from .airport.client import Client, connect
-from .auth import Access, BearerAuth, Operation, TlsConfig, TokenTable
+from .airport.protocol import Limits
+from .airport.server import Server, serve
+from .auth import AccessRequest, BearerAuth, Operation, TlsConfig, TokenTable
 from .catalog import (
     ANY,
     Action,
@@ -41,7 +42,7 @@ from .spark import Lake
 
 __all__ = [
     "ANY",
-    "Access",
+    "AccessRequest",
     "Action",
     "BearerAuth",
     "Catalog",

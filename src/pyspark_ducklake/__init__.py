@@ -1,5 +1,5 @@
 """Makes `ducklake` known to Spark, which looks into every package called `pyspark_…` by itself."""
 
-from lakeport.spark.data_source import DuckLakeSource as DefaultSource
+from lakeport.spark.source.data_source import DuckLakeSource as DefaultSource
 
 __all__ = ["DefaultSource"]

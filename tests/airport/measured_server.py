@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lakeport.airport import Server
-from lakeport.auth import Access
+from lakeport.auth import AccessRequest
 from lakeport.catalog import Catalog, CatalogBuilder, CreateSchemaOptions, CreateTableOptions
 from lakeport.memory import MemoryCatalog
 
@@ -70,7 +70,7 @@ def _main() -> None:
     def forbidden(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
         return rows
 
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         return access.name != "forbidden"
 
     catalogs: dict[str, Catalog] = {"memory": memory, "functions": functions.build()}

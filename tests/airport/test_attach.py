@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from lakeport.airport.attach import attach_statement
+from lakeport.airport.server.server import attach_statement
 
 LOCATION = "grpc://127.0.0.1:8815"
 

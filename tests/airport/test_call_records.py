@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.airport import EndedCall
-from lakeport.auth import Access
+from lakeport.airport import CallEnded
+from lakeport.auth import AccessRequest
 from lakeport.catalog import (
     Catalog,
     CatalogBuilder,
@@ -32,12 +32,12 @@ class Recorder:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._ended: list[EndedCall] = []
+        self._ended: list[CallEnded] = []
 
     def call_started(self, verb: str) -> None:
         """Keep nothing."""
 
-    def call_ended(self, call: EndedCall) -> None:
+    def call_ended(self, call: CallEnded) -> None:
         with self._changed:
             self._ended.append(call)
             self._changed.notify_all()
@@ -51,10 +51,10 @@ class Recorder:
     def scan_ended(self, *, complete: bool) -> None:
         """Keep nothing."""
 
-    def one(self, wanted: Callable[[EndedCall], object]) -> EndedCall:
+    def one(self, wanted: Callable[[CallEnded], object]) -> CallEnded:
         """Return the first call that is like this, as soon as there is one."""
 
-        def found() -> EndedCall | None:
+        def found() -> CallEnded | None:
             return next((call for call in self._ended if wanted(call)), None)
 
         with self._changed:
@@ -80,7 +80,7 @@ def wire(serving: Serving, recorder: Recorder) -> Wire:
     def echo(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
         return rows
 
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         return access.name != "secret"
 
     catalogs: dict[str, Catalog] = {"lake": memory, "functions": functions.build()}

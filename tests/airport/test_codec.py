@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.airport.addresses import DATABASES, Address, parse_descriptor, table_tag
-from lakeport.airport.codec import (
+from lakeport.airport.protocol.addresses import DATABASES, Address, parse_descriptor, table_tag
+from lakeport.airport.protocol.codec import (
     compress_container,
     decode_json,
     decode_struct,
@@ -20,11 +20,11 @@ from lakeport.airport.codec import (
     encode,
     read_one_row,
     read_schema,
-    write_batch,
     write_schema,
 )
-from lakeport.airport.limits import Limits
-from lakeport.airport.tickets import ScanTicket
+from lakeport.airport.protocol.limits import Limits
+from lakeport.airport.protocol.tickets import ScanTicket
+from lakeport.arrow.batches import write_batch
 from lakeport.catalog import TimePoint, TimeUnit
 from lakeport.errors import InvalidArgumentError, MessageTooLargeError
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.airport import EndedCall, Server
+from lakeport.airport import CallEnded, Server
 from lakeport.airport.client import Client, connect
 from lakeport.catalog import Action, CatalogBuilder, ScanOptions, StaticCatalog, current_request
 from lakeport.errors import UnavailableError
@@ -28,7 +28,7 @@ class Recorder:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.started: list[str] = []
-        self.ended: list[EndedCall] = []
+        self.ended: list[CallEnded] = []
         self.scans: list[bool | None] = []
         self.rows = self.bytes = 0
 
@@ -36,7 +36,7 @@ class Recorder:
         with self.changed:
             self.started.append(verb)
 
-    def call_ended(self, call: EndedCall) -> None:
+    def call_ended(self, call: CallEnded) -> None:
         with self.changed:
             self.ended.append(call)
             self.changed.notify_all()
@@ -52,10 +52,10 @@ class Recorder:
         self.scans.remove(None)
         self.scans.append(complete)
 
-    def wait_for(self, verb: str, status: str) -> EndedCall:
+    def wait_for(self, verb: str, status: str) -> CallEnded:
         """The first call that ended like this."""
 
-        def found() -> EndedCall | None:
+        def found() -> CallEnded | None:
             return next((c for c in self.ended if (c.verb, c.status) == (verb, status)), None)
 
         with self.changed:

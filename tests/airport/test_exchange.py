@@ -10,13 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.airport import dml
-from lakeport.airport.addresses import Address
-from lakeport.airport.exchange import Exchange
-from lakeport.airport.functions import call_in_out_function, call_scalar_function
-from lakeport.airport.headers import Call
-from lakeport.airport.idle import IdleStreams
-from lakeport.airport.limits import DEFAULT_LIMITS
+from lakeport.airport.protocol.addresses import Address
+from lakeport.airport.protocol.limits import DEFAULT_LIMITS
+from lakeport.airport.server.headers import Call
+from lakeport.airport.server.idle import IdleStreams
+from lakeport.airport.server.verbs import exchange_dml
+from lakeport.airport.server.verbs.do_exchange import Exchange
+from lakeport.airport.server.verbs.exchange_functions import (
+    call_in_out_function,
+    call_scalar_function,
+)
 from lakeport.errors import InvalidArgumentError, NotFoundError
 from tests.airport.mutable import MutableCatalog, MutableTable
 from tests.airport.rig import Serving, path
@@ -24,9 +27,9 @@ from tests.airport.rig import Serving, path
 COLUMNS = pa.schema([("x", pa.int64())])
 
 HANDLERS: dict[str, Callable[[Any], None]] = {
-    "insert": dml.insert,
-    "update": dml.update,
-    "delete": dml.delete,
+    "insert": exchange_dml.insert,
+    "update": exchange_dml.update,
+    "delete": exchange_dml.delete,
     "scalar function": call_scalar_function,
     "in-out function": call_in_out_function,
 }

@@ -13,22 +13,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import flight
 
-from lakeport.airport.actions import BoundAction
-from lakeport.airport.addresses import Address, parse_descriptor
-from lakeport.airport.codec import (
+from lakeport.airport.protocol.addresses import Address, parse_descriptor
+from lakeport.airport.protocol.codec import (
     compress_container,
     decode_json,
     decode_struct,
     decompress_container,
     read_one_row,
     read_schema,
-    write_batch,
 )
-from lakeport.airport.json_types import field_from_json, schema_from_json
-from lakeport.airport.limits import Limits
-from lakeport.airport.metadata import descriptor_of
-from lakeport.airport.tickets import ScanTicket
-from lakeport.airport.transaction_actions import TRANSACTION_ACTIONS
+from lakeport.airport.protocol.limits import Limits
+from lakeport.airport.protocol.tickets import ScanTicket
+from lakeport.airport.protocol.type_names import field_from_json, schema_from_json
+from lakeport.airport.server.actions.action_table import BoundAction
+from lakeport.airport.server.actions.metadata import descriptor_of
+from lakeport.airport.server.actions.transactions import TRANSACTION_ACTIONS
+from lakeport.arrow.batches import write_batch
 from lakeport.auth import bearer_token
 from lakeport.catalog import check_constraints, check_name
 from lakeport.errors import LakeportError

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import flight
 
-from lakeport.airport.addresses import Address
-from lakeport.airport.tickets import ScanTicket
+from lakeport.airport.protocol.addresses import Address
+from lakeport.airport.protocol.tickets import ScanTicket
 from lakeport.catalog import CatalogBuilder
 from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
 from tests.airport.rig import Wire, path, started

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.airport.calls import Calls
-from lakeport.airport.headers import Call, HeaderMiddlewareFactory
+from lakeport.airport.server.calls import Calls
+from lakeport.airport.server.headers import Call, HeaderMiddlewareFactory
 from lakeport.auth import TokenTable
 from lakeport.catalog import CatalogBuilder, RequestContext, current_request
 from tests.airport.rig import Serving, path

@@ -16,7 +16,7 @@ from lakeport.airport.client import connect
 from lakeport.catalog import CatalogBuilder, ScanOptions
 from lakeport.errors import UnavailableError
 from lakeport.memory import MemoryCatalog
-from lakeport.spark.reader import ScanReader
+from lakeport.spark.transport.reader import CancellingReader
 from tests.airport.test_drain import BATCHES, ROWS, SCHEMA, Recorder, numbers
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 
@@ -33,7 +33,7 @@ class Source:
         def batches() -> Iterator[pa.RecordBatch]:
             yield from numbers()
 
-        return ScanReader(SCHEMA, batches(), self.closed.set)  # type: ignore[arg-type]
+        return CancellingReader(SCHEMA, batches(), self.closed.set)  # type: ignore[arg-type]
 
 
 def test_a_scan_whose_client_stops_reading_is_freed_and_ends_with_a_sentence() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.airport.limits import DEFAULT_LIMITS
+from lakeport.airport.protocol.limits import DEFAULT_LIMITS
 from lakeport.catalog import CatalogBuilder, ScanOptions, StaticCatalog, current_request
 from tests.airport.rig import (
     CHUNK_CONTINUES,

@@ -14,8 +14,8 @@ import pytest
 from pyarrow import flight
 
 from lakeport.airport import Server, serve
-from lakeport.airport.exchange import Exchange
-from lakeport.airport.host import Host
+from lakeport.airport.server.state import ServerState
+from lakeport.airport.server.verbs.do_exchange import Exchange
 from lakeport.catalog import CatalogBuilder, StaticCatalog
 from lakeport.errors import DefinitionError, UnavailableError
 from tests.airport.rig import Wire, path
@@ -244,7 +244,7 @@ def test_a_client_that_holds_a_stream_cannot_hold_up_the_stop(
 
     def batches(exchange: Exchange) -> Iterator[pa.RecordBatch]:
         # Whoever stops before this point ends the call instead of finding it in its read.
-        monkeypatch.setattr(Host, "check_running", lambda _: waits.set())
+        monkeypatch.setattr(ServerState, "check_running", lambda _: waits.set())
         return real(exchange)
 
     real = Exchange.batches

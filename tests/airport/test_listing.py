@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.airport.listing import Listings
-from lakeport.airport.registry import RoutedCatalog
+from lakeport.airport.server.listing import ListingCache
+from lakeport.airport.server.routing import CatalogRoute
 from lakeport.catalog import (
     ANY,
     CatalogBuilder,
@@ -252,11 +252,11 @@ class Counted(StaticCatalog):
 
 
 def test_a_listing_is_made_once_per_version_name_and_caller() -> None:
-    listings, catalog = Listings(), Counted()
+    listings, catalog = ListingCache(), Counted()
 
     def ask(name: str = "a", identity: str = "") -> int:
         with request_scope(RequestContext(identity=identity)):
-            listings.list_schemas(RoutedCatalog(name, catalog))
+            listings.list_schemas(CatalogRoute(name, catalog))
         return catalog.listed
 
     assert (ask(), ask()) == (1, 1)
@@ -286,33 +286,33 @@ def test_a_listing_asks_for_the_version_once(serving: Serving) -> None:
 
 def test_a_listing_inside_a_transaction_is_not_kept() -> None:
     # What a transaction has changed is for itself alone, whatever the version says.
-    listings, catalog = Listings(), Counted()
+    listings, catalog = ListingCache(), Counted()
 
     for _ in range(2):
         with request_scope(RequestContext(transaction_id="t1")):
-            listings.list_schemas(RoutedCatalog("a", catalog))
-    listings.list_schemas(RoutedCatalog("a", catalog))
+            listings.list_schemas(CatalogRoute("a", catalog))
+    listings.list_schemas(CatalogRoute("a", catalog))
 
     assert catalog.listed == 3
 
 
 def test_only_so_many_listings_are_kept() -> None:
-    listings, catalog = Listings(keep=2), Counted()
+    listings, catalog = ListingCache(keep=2), Counted()
 
     for name in ("a", "b", "c", "b", "c", "a"):
-        listings.list_schemas(RoutedCatalog(name, catalog))
+        listings.list_schemas(CatalogRoute(name, catalog))
 
     assert catalog.listed == 4
 
 
 def test_listings_of_a_removed_catalog_are_forgotten() -> None:
-    listings, removed, kept = Listings(), Counted(), Counted()
+    listings, removed, kept = ListingCache(), Counted(), Counted()
     for catalog in (removed, kept):
-        listings.list_schemas(RoutedCatalog("a", catalog))
+        listings.list_schemas(CatalogRoute("a", catalog))
 
     listings.forget(removed)
     for catalog in (removed, kept):
-        listings.list_schemas(RoutedCatalog("a", catalog))
+        listings.list_schemas(CatalogRoute("a", catalog))
 
     assert (removed.listed, kept.listed) == (2, 1)
 
@@ -328,9 +328,9 @@ def test_a_catalog_without_versions_is_listed_anew() -> None:
         def schema(self, name: str) -> None:
             return None
 
-    listings, catalog = Listings(), Unversioned()
+    listings, catalog = ListingCache(), Unversioned()
     for _ in range(3):
-        listings.list_schemas(RoutedCatalog("a", catalog))
+        listings.list_schemas(CatalogRoute("a", catalog))
 
     assert catalog.listed == 3
 

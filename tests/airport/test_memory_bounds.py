@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.airport.codec import decode_json, decode_struct
-from lakeport.airport.msgpack_bounds import check_elements
+from lakeport.airport.protocol.codec import decode_json, decode_struct
+from lakeport.airport.protocol.msgpack_bounds import check_elements
 from lakeport.errors import InvalidArgumentError, MessageTooLargeError
 from tests.airport.measured_server import WIDE, MeasuredServer, measured_server
 from tests.airport.rig import Wire, path

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.airport.scans import column_names
+from lakeport.airport.server.verbs.scans import column_names
 from lakeport.catalog import CatalogBuilder, ScanOptions, rowid_field
 from lakeport.errors import InvalidArgumentError
 from tests.airport.rig import ROWID_COLUMN, Serving, Wire, path

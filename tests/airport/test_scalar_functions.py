@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import flight
 
+from lakeport.arrow.conversion import convert
 from lakeport.catalog import (
     ANY,
     CatalogBuilder,
@@ -18,7 +19,6 @@ from lakeport.catalog import (
     StaticCatalog,
     current_request,
 )
-from lakeport.catalog.layouts import conform
 from tests.airport.rig import Serving, Wire, path
 
 
@@ -147,7 +147,7 @@ def test_a_dictionary_is_decoded_since_the_client_would_read_its_numbers(
     schema = CatalogBuilder().schema("s")
     schema.scalar_function(
         "color",
-        lambda x: conform(pa.array([value], plain), type, "the color"),
+        lambda x: convert(pa.array([value], plain), type, "the color"),
         parameters={"x": pa.int64()},
         returns=type,
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.airport.statistics import encode_statistics
+from lakeport.airport.protocol.statistics import encode_statistics
 from lakeport.catalog import CatalogBuilder, ColumnStats, ScanOptions, geometry_column, rowid_field
 from tests.airport.rig import Serving, Wire, path
 

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import flight
 
 from lakeport import errors
-from lakeport.airport.status import as_lakeport_error, to_status
+from lakeport.airport.protocol.errors import as_lakeport_error, to_status
 from lakeport.catalog import Action, CatalogBuilder, ScanOptions, StaticCatalog
 from tests.airport.rig import Serving, Wire, extra_info, path
 

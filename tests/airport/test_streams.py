@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import flight
 
 from lakeport.airport import Server
-from lakeport.airport.streams import split
+from lakeport.arrow.batches import split
 from lakeport.catalog import ArrowTable, CatalogBuilder, ScanOptions, TableSize
 from lakeport.errors import DefinitionError
 from tests.airport.rig import Serving, Wire, path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeport.airport.transactions import Transactions
+from lakeport.airport.server.transactions import Transactions
 from lakeport.catalog import RequestContext, TransactionState, current_request, request_scope
 from lakeport.errors import InvalidInputError, NotFoundError
 from tests.airport.staging import StagingCatalog

@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from lakeport.airport.codec import read_one_row
-from lakeport.airport.validation import ContentCheck, check_layout
+from lakeport.airport.protocol.codec import read_one_row
+from lakeport.airport.protocol.validation import ContentCheck, check_layout
 from lakeport.catalog import CatalogBuilder
 from lakeport.errors import InvalidArgumentError
 from tests.airport.mutable import MutableCatalog, MutableTable

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lakeport.airport import headers, streams
-from lakeport.airport.service import FlightService
+from lakeport.airport.server import headers
+from lakeport.airport.server.flight_service import FlightService
+from lakeport.airport.server.verbs import do_get
 
 __all__ = ["trace_handlers"]
 
@@ -33,7 +34,7 @@ def trace_handlers() -> None:
         setattr(FlightService, verb, _traced(getattr(FlightService, verb)))
     factory = headers.HeaderMiddlewareFactory
     factory.start_call = _traced(factory.start_call)  # type: ignore[method-assign]
-    batches = streams._in_context
+    batches = do_get._in_context
 
     def traced_batches(*args: Any) -> Iterator[Any]:
         advance = _traced(batches(*args).__next__)
@@ -44,7 +45,7 @@ def trace_handlers() -> None:
                 return
             yield item
 
-    streams._in_context = traced_batches  # type: ignore[assignment]
+    do_get._in_context = traced_batches  # type: ignore[assignment]
 
 
 def _traced(call: Callable[..., Any]) -> Callable[..., Any]:

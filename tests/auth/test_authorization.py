@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.auth import Access, Operation
+from lakeport.auth import AccessRequest, Operation
 from lakeport.catalog import Action, CatalogBuilder, StaticCatalog, current_request
 from lakeport.memory import MemoryCatalog
 from tests.airport.mutable import MutableCatalog, MutableTable
@@ -44,7 +44,7 @@ def shop() -> Shop:
     return Shop(builder.build().schemas(), name="shop")
 
 
-def deny(*denied: tuple[Operation, str | None, str | None]) -> Callable[[Access], bool]:
+def deny(*denied: tuple[Operation, str | None, str | None]) -> Callable[[AccessRequest], bool]:
     return lambda access: (access.operation, access.schema, access.name) not in denied
 
 
@@ -54,9 +54,9 @@ def names_in(wire: Wire) -> dict[str, list[str]]:
 
 def test_a_listing_shows_what_a_caller_may_see(serving: Serving, shop: Shop) -> None:
     hidden = deny(
-        (Operation.SEE, "private", None),
-        (Operation.SEE, "public", "closed"),
-        (Operation.SEE, "public", "g"),
+        (Operation.LIST, "private", None),
+        (Operation.LIST, "public", "closed"),
+        (Operation.LIST, "public", "g"),
     )
     wire = serving(shop, authorize=hidden)
 
@@ -65,8 +65,8 @@ def test_a_listing_shows_what_a_caller_may_see(serving: Serving, shop: Shop) -> 
 
 def test_every_way_to_list_hides_the_same(serving: Serving, shop: Shop) -> None:
     hidden = deny(
-        (Operation.SEE, "private", None),
-        *((Operation.SEE, "public", name) for name in ("closed", "f", "g", "h")),
+        (Operation.LIST, "private", None),
+        *((Operation.LIST, "public", name) for name in ("closed", "f", "g", "h")),
     )
     wire = serving(shop, authorize=hidden)
 
@@ -88,7 +88,7 @@ def test_every_way_to_list_hides_the_same(serving: Serving, shop: Shop) -> None:
 
 
 def test_listings_are_made_for_each_identity(serving: Serving, shop: Shop) -> None:
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         return access.identity == "ada" or access.schema != "private"
 
     wire = serving(shop, auth=TOKENS, authorize=authorize)
@@ -101,7 +101,7 @@ def test_listings_are_made_for_each_identity(serving: Serving, shop: Shop) -> No
 
 
 def test_a_schema_of_one_s_own_listing_must_be_visible(serving: Serving, shop: Shop) -> None:
-    wire = serving(shop, authorize=deny((Operation.SEE, "private", None)))
+    wire = serving(shop, authorize=deny((Operation.LIST, "private", None)))
     asked = wire.options(
         airport_list_flights_filter_catalog="shop", airport_list_flights_filter_schema="private"
     )
@@ -181,7 +181,7 @@ def test_a_denied_scan_is_a_permission_error_for_duckdb(serving: Serving, shop: 
 
 
 def test_a_ticket_grants_nothing(serving: Serving, shop: Shop) -> None:
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         return access.identity == "ada" or access.operation is not Operation.READ
 
     wire = serving(shop, auth=TOKENS, authorize=authorize)
@@ -343,7 +343,7 @@ CHANGES: dict[str, tuple[Callable[[Wire], Any], str]] = {
 def test_a_catalog_is_changed_only_by_those_who_may(
     serving: Serving, mutable: MutableCatalog, change: Callable[[Wire], Any], what: str
 ) -> None:
-    wire = serving(mutable, authorize=lambda access: access.operation is not Operation.CHANGE)
+    wire = serving(mutable, authorize=lambda access: access.operation is not Operation.ALTER)
 
     with pytest.raises(flight.FlightUnauthorizedError, match=f"you may not change {what}"):
         change(wire)
@@ -379,7 +379,7 @@ def test_what_may_not_be_changed_may_not_be_changed_by_another_name(
     rows = pa.table({"x": [1]})
     catalog = MemoryCatalog.from_tables({"s": {"t": rows, "u": rows}})
     denied = deny(
-        (Operation.WRITE, "s", "t"), (Operation.CHANGE, "s", "t"), (Operation.CHANGE, "s", None)
+        (Operation.WRITE, "s", "t"), (Operation.ALTER, "s", "t"), (Operation.ALTER, "s", None)
     )
     wire = serving(catalog, authorize=denied)
 
@@ -391,7 +391,7 @@ def test_what_may_not_be_changed_may_not_be_changed_by_another_name(
 def test_a_table_is_renamed_only_to_a_name_that_the_caller_may_change(
     serving: Serving, mutable: MutableCatalog
 ) -> None:
-    wire = serving(mutable, authorize=deny((Operation.CHANGE, "s", "reserved")))
+    wire = serving(mutable, authorize=deny((Operation.ALTER, "s", "reserved")))
 
     with pytest.raises(
         flight.FlightUnauthorizedError, match=r"you may not change lake\.s\.reserved"
@@ -421,9 +421,9 @@ def test_a_catalog_that_may_not_be_seen_is_not_listed(serving: Serving, shop: Sh
 def test_leaving_out_the_name_of_a_catalog_does_not_hide_it_from_the_hook(
     serving: Serving, shop: Shop, spelled: str
 ) -> None:
-    asked: list[Access] = []
+    asked: list[AccessRequest] = []
 
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         asked.append(access)
         return access.catalog != "vault"
 
@@ -435,22 +435,22 @@ def test_leaving_out_the_name_of_a_catalog_does_not_hide_it_from_the_hook(
 
 
 def test_the_hook_hears_who_asks_and_for_what(serving: Serving, shop: Shop) -> None:
-    asked: list[Access] = []
+    asked: list[AccessRequest] = []
 
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         asked.append(access)
         return True
 
     wire = serving(shop, auth=TOKENS, authorize=authorize)
     wire.with_headers(authorization="Bearer g").endpoints(path("shop", "public", "open"))
 
-    assert asked == [Access("grace", Operation.READ, "shop", "public", "open")]
+    assert asked == [AccessRequest("grace", Operation.READ, "shop", "public", "open")]
 
 
 def test_an_action_of_the_server_is_asked_for_without_a_catalog(serving: Serving) -> None:
-    asked: list[Access] = []
+    asked: list[AccessRequest] = []
 
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         asked.append(access)
         return access.name != "forbidden"
 
@@ -465,9 +465,9 @@ def test_an_action_of_the_server_is_asked_for_without_a_catalog(serving: Serving
 
 
 def test_a_catalog_asks_the_hook_about_any_object(serving: Serving) -> None:
-    asked: list[Access] = []
+    asked: list[AccessRequest] = []
 
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         asked.append(access)
         return access.name != "hidden"
 
@@ -491,7 +491,7 @@ def test_a_catalog_asks_the_hook_about_any_object(serving: Serving) -> None:
     (endpoint,) = wire.endpoints(path("s", "visible"), arguments=one_row())
 
     assert wire.read(endpoint.ticket).column("name").to_pylist() == ["shown"]
-    assert Access("grace", Operation.READ, "shop", "s", "hidden") in asked
+    assert AccessRequest("grace", Operation.READ, "shop", "s", "hidden") in asked
 
 
 def test_an_action_of_the_server_asks_about_objects_of_no_catalog(serving: Serving) -> None:
@@ -500,7 +500,7 @@ def test_an_action_of_the_server_asks_about_objects_of_no_catalog(serving: Servi
 
     catalogs = {name: CatalogBuilder().schema("s").build() for name in ("one", "two")}
 
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         return (access.catalog, access.name) != ("", "hidden")
 
     wire = serving(catalogs, authorize=authorize, actions=[Action("look", look)])
@@ -582,7 +582,7 @@ def test_a_denied_catalog_is_like_one_that_there_is_not(
 def test_an_error_names_the_catalogs_only_that_the_caller_may_see(
     serving: Serving, shop: Shop
 ) -> None:
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         return access.catalog != "vault"
 
     wire = serving({"shop": shop, "vault": shop}, authorize=authorize)

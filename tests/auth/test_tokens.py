@@ -11,13 +11,7 @@ import pytest
 from pyarrow import flight
 
 from lakeport.airport import Server
-from lakeport.auth import (
-    Authenticator,
-    BearerAuth,
-    TokenTable,
-    authenticator_of,
-    bearer_token,
-)
+from lakeport.auth import Authenticator, BearerAuth, TokenTable, authenticator_of, bearer_token
 from lakeport.catalog import CatalogBuilder, StaticCatalog, current_request
 from lakeport.errors import DefinitionError, PermissionDeniedError, UnauthenticatedError
 from tests.airport.rig import Serving, Wire, path

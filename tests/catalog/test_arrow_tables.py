@@ -19,7 +19,7 @@ from lakeport.catalog import (
     SizedTable,
     TableSize,
 )
-from lakeport.catalog.sources import StatisticsArrowTable, statistics_of
+from lakeport.catalog.tables import StatisticsArrowTable, statistics_of
 from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.filters import Filter, Unsupported, parse_filter
 from tests.catalog.reading import greater_than, rows_of

@@ -9,12 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.catalog import (
-    CatalogBuilder,
-    FunctionReference,
-    Partition,
-    rowid_field,
-)
+from lakeport.catalog import CatalogBuilder, FunctionReference, Partition, rowid_field
 from lakeport.errors import DefinitionError, InvalidArgumentError
 
 INT = pa.int64()

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.catalog.layouts import LayoutCast
+from lakeport.arrow.conversion import SchemaAdapter
 from lakeport.errors import InvalidInputError
 
 ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
@@ -33,7 +33,7 @@ def little(*values: int | None) -> pa.Array:
 
 def cast(values: pa.Array, type: pa.DataType) -> pa.Array:
     source, target = pa.schema([("c", values.type)]), pa.schema([("c", type)])
-    batch = LayoutCast(source, target, "table s.t")(pa.record_batch([values], schema=source))
+    batch = SchemaAdapter(source, target, "table s.t")(pa.record_batch([values], schema=source))
     batch.validate(full=True)
     assert batch.schema.equals(target)
     return batch.column(0)
@@ -219,7 +219,7 @@ def test_columns_are_found_by_name_and_missing_ones_are_null() -> None:
     target = pa.schema([("a", pa.string()), ("c", pa.float64()), ("b", pa.int8())])
     batch = pa.RecordBatch.from_pydict({"b": [1, 2], "a": ["x", "y"]}, schema=source)
 
-    got = LayoutCast(source, target, "t")(batch)
+    got = SchemaAdapter(source, target, "t")(batch)
 
     assert got.to_pydict() == {"a": ["x", "y"], "c": [None, None], "b": [1, 2]}
     assert got.schema.equals(target)
@@ -229,14 +229,14 @@ def test_a_batch_that_fits_is_not_copied() -> None:
     schema = pa.schema([("a", pa.string())])
     batch = pa.RecordBatch.from_pydict({"a": ["x"]}, schema=schema)
 
-    assert LayoutCast(schema, schema, "t")(batch) is batch
+    assert SchemaAdapter(schema, schema, "t")(batch) is batch
 
 
 def test_marks_of_the_target_are_kept() -> None:
     target = pa.schema([pa.field("rowid", pa.int64(), metadata={"is_rowid": "1"})])
     batch = pa.record_batch({"rowid": [1]})
 
-    got = LayoutCast(batch.schema, target, "t")(batch)
+    got = SchemaAdapter(batch.schema, target, "t")(batch)
 
     assert got.schema.field(0).metadata == {b"is_rowid": b"1"}
 

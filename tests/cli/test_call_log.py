@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 
 import lakeport
-from lakeport.airport import EndedCall
-from lakeport.cli.logs import CallLog, log_to_stderr
-from lakeport.cli.metrics import Metrics
+from lakeport.airport import CallEnded
 from lakeport.errors import NotFoundError
+from lakeport.observability.logs import CallLog, log_to_stderr
+from lakeport.observability.metrics import Metrics
 from tests.cli.processes import serving
 from tests.waiting import TIMEOUT_SECONDS
 
 Form = Literal["text", "json"]
 TOKEN = "good-token-123456789"
-CALL = EndedCall(
+CALL = CallEnded(
     "DoGet",
     "OK",
     1.5,
@@ -37,7 +37,7 @@ CALL = EndedCall(
 )
 
 
-def _logged(capsys: pytest.CaptureFixture[str], call: EndedCall, form: Form) -> str:
+def _logged(capsys: pytest.CaptureFixture[str], call: CallEnded, form: Form) -> str:
     logger = logging.getLogger("lakeport")
     before = logger.handlers, logger.propagate, logger.level
     try:
@@ -78,7 +78,7 @@ def test_no_name_can_forge_a_line_or_carry_a_secret(
     capsys: pytest.CaptureFixture[str], form: Form
 ) -> None:
     forged = f"s.t\n2026-01-01 INFO DoGet OK identity=root {TOKEN} password=hunter2"
-    call = EndedCall("DoGet", "NOT_FOUND", 0.1, table=forged, reason=f"no table {forged}")
+    call = CallEnded("DoGet", "NOT_FOUND", 0.1, table=forged, reason=f"no table {forged}")
 
     line = _logged(capsys, call, form)
 
@@ -94,7 +94,7 @@ def test_metrics_have_a_bounded_number_of_catalogs() -> None:
     metrics = Metrics()
     for number in range(1000):
         metrics.call_started("DoGet")
-        metrics.call_ended(EndedCall("DoGet", "OK", 1, catalog=f"c{number}", rows_sent=2))
+        metrics.call_ended(CallEnded("DoGet", "OK", 1, catalog=f"c{number}", rows_sent=2))
 
     labels = {
         sample.labels["catalog"]: sample.value

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from lakeport.cli.config import load_settings
-from lakeport.cli.logs import log_to_stderr
-from lakeport.cli.reference import reference
+from lakeport.cli.config_reference import reference
 from lakeport.errors import DefinitionError
+from lakeport.observability.logs import log_to_stderr
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,7 +106,7 @@ def test_a_broken_variable_is_told_without_its_value(monkeypatch: pytest.MonkeyP
 def test_the_reference_of_the_documentation_is_up_to_date() -> None:
     page = ROOT / "docs" / "reference" / "configuration.md"
 
-    assert page.read_text() == reference(), "python -m lakeport.cli.reference writes it anew"
+    assert page.read_text() == reference(), "python -m lakeport.cli.config_reference writes it anew"
 
 
 @pytest.mark.parametrize("format", ["text", "json"])

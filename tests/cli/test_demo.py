@@ -49,7 +49,7 @@ def test_the_folder_is_made(
     def stop(folder: Path) -> Path:
         raise DefinitionError(f"it is {'there' if folder.is_dir() else 'missing'}")
 
-    monkeypatch.setattr("lakeport.cli.demo.make_lake", stop)
+    monkeypatch.setattr("lakeport.cli.commands.demo.make_lake", stop)
 
     result = lakeport_command("demo", "--once", "--folder", str(tmp_path / "new" / "rental"))
 

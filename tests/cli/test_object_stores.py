@@ -15,12 +15,12 @@ from pyarrow import fs
 
 import lakeport
 from lakeport.airport import Server
-from lakeport.cli.catalogs import Catalogs
+from lakeport.cli.arguments import storage_of
+from lakeport.cli.catalogs import ServedCatalogs
 from lakeport.cli.config import LakeSettings, SparkSettings, load_settings
-from lakeport.cli.logs import log_to_stderr
-from lakeport.cli.places import storage_of
 from lakeport.ducklake import S3Secret
 from lakeport.errors import DefinitionError, LakeportError
+from lakeport.observability.logs import log_to_stderr
 from tests.real_lakes import RealLake
 
 SECRET = "hush-hush-hush-hush"
@@ -121,7 +121,7 @@ def test_a_served_lake_is_read_with_its_secret_which_appears_nowhere(
     monkeypatch.setattr("sys.stderr", written)
     log_to_stderr(level="DEBUG")
 
-    with Catalogs(SparkSettings()) as catalogs:
+    with ServedCatalogs(SparkSettings()) as catalogs:
         opened = catalogs.open({"sales": settings.lake[0]})
         with Server(opened) as server, lakeport.connect(server.location, catalog="sales") as client:
             assert client.table("public.t").scan(filter="id >= 90").count() == 10
@@ -160,7 +160,7 @@ def test_another_secret_in_the_same_file_is_read_by_the_next_reload(
         f'secret_file = "{secret}"\n'
     )
     lakes = {"sales": load_settings(file).lake[0]}
-    with Catalogs(SparkSettings()) as catalogs:
+    with ServedCatalogs(SparkSettings()) as catalogs:
         first = catalogs.open(lakes)["sales"]
         assert catalogs.open(lakes)["sales"] is first
 

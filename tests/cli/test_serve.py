@@ -17,13 +17,8 @@ import pytest
 import lakeport
 from lakeport.airport import Server
 from lakeport.auth import TlsConfig
-from lakeport.cli.places import listening_location
-from lakeport.errors import (
-    DefinitionError,
-    NotFoundError,
-    UnauthenticatedError,
-    UnavailableError,
-)
+from lakeport.cli.arguments import listening_location
+from lakeport.errors import DefinitionError, NotFoundError, UnauthenticatedError, UnavailableError
 from lakeport.memory import MemoryCatalog
 from tests.auth.certificates import Authority
 from tests.cli.processes import COMMAND, Serving, run, running, serving

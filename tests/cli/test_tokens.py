@@ -152,8 +152,8 @@ def test_a_lake_that_stands_alone_is_named_by_its_default_name() -> None:
     policy = TokenPolicy(Tokens.of(settings, served))
 
     assert policy.authenticate(ADA) == "ada"
-    assert policy.authorize(lakeport.Access("ada", lakeport.Operation.SEE, ""))
-    assert not policy.authorize(lakeport.Access("eve", lakeport.Operation.SEE, ""))
+    assert policy.authorize(lakeport.AccessRequest("ada", lakeport.Operation.LIST, ""))
+    assert not policy.authorize(lakeport.AccessRequest("eve", lakeport.Operation.LIST, ""))
 
 
 @pytest.mark.parametrize(

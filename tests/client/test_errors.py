@@ -134,7 +134,7 @@ def test_tokens_open_the_door(attach: Attach) -> None:
 def test_what_is_forbidden_is_denied() -> None:
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
     server = Server(
-        catalog, auth={"good": "ada"}, authorize=lambda access: access.operation.value == "see"
+        catalog, auth={"good": "ada"}, authorize=lambda access: access.operation.value == "list"
     )
     with server, connect(server.location, token="good") as client:
         table = client.table("s.t")

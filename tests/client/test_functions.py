@@ -16,12 +16,7 @@ import pytest
 
 from lakeport.airport.client import Client
 from lakeport.catalog import ANY, CatalogBuilder, ScanOptions, StaticCatalog
-from lakeport.errors import (
-    InternalError,
-    InvalidArgumentError,
-    InvalidInputError,
-    NotFoundError,
-)
+from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputError, NotFoundError
 from lakeport.filters import col
 from tests.client.conftest import Attach
 from tests.client.wire import WireServer, flight_info

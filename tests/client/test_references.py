@@ -13,13 +13,7 @@ import pytest
 from pyarrow import flight
 
 from lakeport.airport.client import Client, RemoteTable
-from lakeport.catalog import (
-    CatalogBuilder,
-    Endpoint,
-    FileFormat,
-    FileReference,
-    FunctionReference,
-)
+from lakeport.catalog import CatalogBuilder, Endpoint, FileFormat, FileReference, FunctionReference
 from lakeport.errors import InternalError, UnavailableError, UnsupportedError
 from lakeport.filters import col
 from tests.client.conftest import Attach

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.airport.client import Client
-from lakeport.airport.client.rows import reader_of
+from lakeport.arrow.readers import reader_of
 from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputError
 from tests.client.wire import HandTable, WireServer, flight_info
 

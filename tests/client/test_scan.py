@@ -29,7 +29,7 @@ from lakeport.errors import (
     UnsupportedError,
 )
 from lakeport.filters import Filter, FunctionCall, col, lit
-from lakeport.filters.types import BOOLEAN
+from lakeport.types.logical import BOOLEAN
 from tests.client.conftest import Attach
 from tests.client.wire import WireServer, endpoints
 

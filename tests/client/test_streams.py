@@ -13,12 +13,7 @@ from pyarrow import flight
 from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
 from lakeport.catalog import CatalogBuilder, Partition, ScanOptions
-from lakeport.errors import (
-    CancelledError,
-    ConstraintError,
-    LakeportError,
-    UnavailableError,
-)
+from lakeport.errors import CancelledError, ConstraintError, LakeportError, UnavailableError
 from lakeport.filters import col
 from tests.client.conftest import Attach
 from tests.client.wire import REUSE, WireServer, endpoints

@@ -9,11 +9,7 @@ import pytest
 
 from lakeport.airport.client import Client
 from lakeport.catalog import CatalogBuilder
-from lakeport.errors import (
-    InvalidArgumentError,
-    NotFoundError,
-    UnsupportedError,
-)
+from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from lakeport.memory import MemoryCatalog
 from tests.client.conftest import Attach
 from tests.client.wire import WireServer, packed

@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from lakeport.cli.findings import inspect_lake
 from lakeport.ducklake import Lake
+from lakeport.ducklake.maintenance.inspection import inspect_lake
 from lakeport.errors import CorruptLakeError, LakeportError, NotFoundError
 
 PACKED = Path(__file__).with_name("lakes_1_1") / "deletes_parquet.tar.xz"

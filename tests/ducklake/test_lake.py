@@ -15,9 +15,9 @@ import duckdb
 import pytest
 import sqlalchemy as sa
 
+from lakeport._cache import WeighedCache
 from lakeport.ducklake import Lake, SnapshotCache
-from lakeport.ducklake.cache import WeighedCache
-from lakeport.ducklake.database import Database
+from lakeport.ducklake.metadata.database import Database
 from lakeport.errors import (
     InvalidArgumentError,
     NotFoundError,

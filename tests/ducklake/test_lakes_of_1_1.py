@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakeport.ducklake import Lake, LakeTable, kernel
+from lakeport.arrow import duckdb_connection
+from lakeport.ducklake import Lake, LakeTable
 from lakeport.errors import InvalidArgumentError, UnsupportedError
 
 PACKED = Path(__file__).with_name("lakes_1_1")
@@ -158,7 +159,7 @@ def test_columns_of_views_have_comments(unpack: Unpack) -> None:
 
 def test_listed_views_show_the_comments_of_their_columns(unpack: Unpack) -> None:
     pytest.importorskip("pyspark")
-    from lakeport.lakehouse.view_shapes import view_schemas
+    from lakeport.lakehouse.views import view_schemas
 
     with open_lake(unpack("views_macros"), "meta.ducklake") as lake:
         contents = lake.contents(version=9)
@@ -206,5 +207,5 @@ def _texts(column: pa.Table, type: str) -> list[str | None]:
         return [None if v is None else str(v) for v in values.cast(pa.int64()).to_pylist()]
     if type in ("JSON", "VARIANT"):
         return list(values.to_pylist())
-    relation = kernel.connection().from_arrow(column.rename_columns(["v"]))
+    relation = duckdb_connection.thread_connection().from_arrow(column.rename_columns(["v"]))
     return [row[0] for row in relation.project("CAST(v AS VARCHAR) AS v").fetchall()]

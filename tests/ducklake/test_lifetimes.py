@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.ducklake.lifetimes import Lifetime, why_missing
+from lakeport.ducklake.metadata.lifetimes import Lifetime, why_missing
 from lakeport.errors import NotFoundError
 
 LakeMaker = Callable[..., Any]

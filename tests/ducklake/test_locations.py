@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakeport.ducklake import Lake
-from lakeport.ducklake.uri import parse_location
+from lakeport.ducklake.metadata.location import parse_location
 from lakeport.errors import (
     InvalidArgumentError,
     LakeportError,

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.ducklake import kernel
-from lakeport.ducklake.align import aligner
-from lakeport.ducklake.model import Column
+from lakeport.ducklake.reading.alignment import aligner
+from lakeport.types import duckdb_casts
+from lakeport.types.columns import Column
 
 SIGNED = {
     pa.int8(): [-128, 127, 0, None],
@@ -74,7 +74,7 @@ def _compare(array: pa.Array, column: Column) -> None:
         except Exception as error:
             return type(error)
 
-    by_duckdb = outcome(lambda given: kernel.cast(given, column))
+    by_duckdb = outcome(lambda given: duckdb_casts.duckdb_cast(given, column))
     ours = outcome(aligner(pa.field("c", array.type), column, None))
     assert ours == by_duckdb if isinstance(by_duckdb, type) else ours.equals(by_duckdb)
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from lakeport.ducklake import Lake, LakeTable
-from lakeport.ducklake.buckets import bucket_of, murmur3
-from lakeport.ducklake.model import Column
-from lakeport.ducklake.plan import FileTask
+from lakeport.ducklake.planning.partitioning import bucket_of, murmur3
+from lakeport.ducklake.reading.tasks import FileTask
 from lakeport.errors import InvalidArgumentError, NotFoundError
 from lakeport.filters import Constant, DuckDBEncoder, Expression, Filter, LogicalType, col, lit
+from lakeport.types.columns import Column
 from tests.ducklake.many_types import COLUMNS, filters, rows
 
 SPECS = (

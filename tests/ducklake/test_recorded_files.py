@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.ducklake import Lake
-from lakeport.ducklake.plan import FileTask
+from lakeport.ducklake.reading.tasks import FileTask
 from lakeport.errors import CorruptLakeError
 
 LakeMaker = Callable[..., Any]

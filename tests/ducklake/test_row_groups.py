@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from lakeport.ducklake import Lake, LakeTable
-from lakeport.ducklake.sources import open_source
+from lakeport.ducklake.reading.parquet import open_parquet
 from lakeport.filters import DuckDBEncoder, Expression, col
 from tests.ducklake.many_types import COLUMNS, filters, rows
 from tests.real_lakes import LakeMaker
@@ -86,7 +86,7 @@ def test_row_groups_that_cannot_match_are_not_read(
     read: list[int] = []
 
     def watched(*given: object, **options: object) -> object:
-        source = open_source(*given, **options)  # type: ignore[arg-type]
+        source = open_parquet(*given, **options)  # type: ignore[arg-type]
         batches = source.batches
 
         def counted(*given: object, **options: object) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -97,7 +97,7 @@ def test_row_groups_that_cannot_match_are_not_read(
         source.batches = counted  # type: ignore[method-assign]
         return source
 
-    monkeypatch.setattr("lakeport.ducklake.read.open_source", watched)
+    monkeypatch.setattr("lakeport.ducklake.reading.data_files.open_source", watched)
     for task in table.scan(["rowid"], predicate).tasks:
         list(task.read(batch_rows=GROUP))
     assert len(read) == groups

@@ -13,12 +13,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from lakeport.errors import (
-    CorruptLakeError,
-    InvalidArgumentError,
-    MissingFileError,
-    NotFoundError,
-)
+from lakeport.errors import CorruptLakeError, InvalidArgumentError, MissingFileError, NotFoundError
 from lakeport.filters import col
 from lakeport.spark.scan import Scan
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakeport.ducklake import Lake
-from lakeport.ducklake.uri import parse_location
+from lakeport.ducklake.metadata.location import parse_location
 
 LakeMaker = Callable[..., Any]
 ROWS = "SELECT i AS id, 'v' || i AS v FROM range({}) r(i)"

@@ -6,12 +6,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from lakeport.ducklake.model import Column
-from lakeport.ducklake.row_filter import row_filter
-from lakeport.ducklake.sql_filter import parse_sql_filter
-from lakeport.ducklake.types import arrow_schema
+from lakeport.ducklake.reading.row_filter import row_filter
 from lakeport.errors import InvalidArgumentError, UnsupportedError
 from lakeport.filters import Cast, Comparison, LogicalType, bind, walk
+from lakeport.filters.sql import parse_sql_filter
+from lakeport.types.columns import Column, arrow_schema
 
 COLUMNS = [
     Column(id=1, name="i", type="int32"),

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lakeport.ducklake import Lake
-from lakeport.ducklake.filesystems import S3Secret, Storage
-from lakeport.ducklake.paths import hive_value, local_path, resolve
+from lakeport.ducklake.storage.filesystems import S3Secret, Storage
+from lakeport.ducklake.storage.paths import hive_value, local_path, resolve
 from lakeport.errors import (
     CorruptLakeError,
     InvalidArgumentError,
@@ -190,7 +190,7 @@ def test_s3_credentials_come_from_options_secrets_or_the_environment(
     ):
         monkeypatch.setenv(name, value)
     assert os.environ["AWS_ENDPOINT_URL"]
-    from lakeport.ducklake import filesystems
+    from lakeport.ducklake.storage import filesystems
 
     filesystems._s3.cache_clear()
     with Lake.open(lake.uri) as ours:

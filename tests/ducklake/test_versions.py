@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.ducklake import Lake
-from lakeport.ducklake.puffin import deleted_positions
+from lakeport.ducklake.reading.delete_files import deleted_positions
 from lakeport.errors import CorruptLakeError
 
 LakeMaker = Callable[..., Any]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakeport
-from lakeport.catalog.layouts import conform
+from lakeport.arrow.conversion import convert
 from lakeport.filters import Filter, col
 
 UTC = dt.UTC
@@ -47,7 +47,7 @@ class Case:
         if pa.types.is_union(self.type):
             return sparse_union(values)
         if self.plain is not None:
-            return conform(pa.array(values, self.plain), self.type, "v")
+            return convert(pa.array(values, self.plain), self.type, "v")
         return pa.array(values, self.type)
 
 
@@ -147,7 +147,7 @@ def rows(case: Case) -> pa.Table:
     if not pa.types.is_union(case.type):
         values = pa.concat_arrays([values, pa.nulls(1, case.type)])
     if case.stored is not None:
-        values = conform(values, case.stored, "v")
+        values = convert(values, case.stored, "v")
     field = case.field.with_type(case.stored or case.type)
     schema = pa.schema([pa.field("id", pa.int64()), field])
     return pa.table([pa.array(range(1, len(values) + 1)), values], schema=schema)

@@ -27,7 +27,7 @@ from lakeport.filters import (
     lit,
     to_duckdb_sql,
 )
-from lakeport.filters.duckdb_functions import (
+from lakeport.filters.encoders.duckdb import (
     _MAY_FAIL,
     _NEVER_FAIL,
     BINARY_OPERATORS,

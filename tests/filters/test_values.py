@@ -13,8 +13,8 @@ import pytest
 
 from lakeport.errors import InvalidArgumentError, UnsupportedError
 from lakeport.filters import Constant, DuckDBEncoder, Interval, LogicalType, to_arrow_scalar
-from lakeport.filters.value_encoding import encode_value
-from lakeport.filters.values import decode_value
+from lakeport.filters.json.decode import decode_value
+from lakeport.filters.json.write import encode_value
 
 INTEGER, VARCHAR = LogicalType("INTEGER"), LogicalType("VARCHAR")
 PAIR = LogicalType.struct({"x": INTEGER, "y": VARCHAR})

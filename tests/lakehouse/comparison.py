@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from lakeport.ducklake.sql_filter import parse_sql_filter
 from lakeport.filters import bind, to_json
+from lakeport.filters.sql import parse_sql_filter
 from tests.airport.rig import ROWID_COLUMN, Wire
 from tests.lakehouse.conftest import Served
 from tests.real_lakes import RealLake, quote

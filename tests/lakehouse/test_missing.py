@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyarrow import flight
 
-from lakeport import Access
+from lakeport import AccessRequest
 from lakeport.errors import NotFoundError
 from tests.airport.rig import Wire, path
 from tests.lakehouse.conftest import Serve, Served
@@ -85,7 +85,7 @@ def test_a_table_of_other_snapshots_is_not_called_missing(lake: Any, serve: Serv
 
 
 def test_reasons_name_nothing_that_is_denied(lake: Any, serve: Serve) -> None:
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         return access.name not in ("dropped", "late")
 
     served = serve(lake, authorize=authorize)

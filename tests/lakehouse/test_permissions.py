@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyarrow import flight
 
-from lakeport import Access, Operation, ScanOptions
+from lakeport import AccessRequest, Operation, ScanOptions
 from lakeport.catalog import TableFunction
 from lakeport.errors import PermissionDeniedError
 from tests.airport.rig import Wire, one_row, path
@@ -43,7 +43,7 @@ def lake(make_lake: MakeLake) -> Any:
     return lake
 
 
-def hide(access: Access) -> bool:
+def hide(access: AccessRequest) -> bool:
     """Deny the schema `hidden` and the table `public.secret`."""
     return access.schema != "hidden" and access.name != "secret"
 
@@ -130,7 +130,7 @@ def test_no_function_about_the_lake_reads_what_is_denied(lake: Any, serve: Serve
 
 
 def test_a_missing_table_is_denied_as_an_existing_one_is(lake: Any, serve: Serve) -> None:
-    def deny_all(access: Access) -> bool:
+    def deny_all(access: AccessRequest) -> bool:
         return access.operation is not Operation.READ or access.name == "shown"
 
     served = serve(lake, authorize=deny_all)

@@ -16,7 +16,7 @@ from lakeport.catalog import EndpointTable, TimePoint, TimeUnit
 from lakeport.errors import InvalidArgumentError, LakeportError, UnavailableError
 from lakeport.filters import Filter
 from lakeport.lakehouse import LakeCatalog
-from lakeport.lakehouse.parts import divide
+from lakeport.lakehouse.tickets import split_tasks
 from tests.lakehouse.conftest import Serve
 
 MakeLake = Callable[..., Any]
@@ -200,7 +200,7 @@ def test_parts_have_about_the_same_size_and_are_no_more_than_files(
 ) -> None:
     tasks: list[Any] = [Sized(size) for size in (3, 9, 2, 8, 5, 4)]
 
-    found = divide(tasks, parts)
+    found = split_tasks(tasks, parts)
 
     assert sorted(sum(task.estimated_bytes for task in part) for part in found) == loads
 
@@ -208,7 +208,7 @@ def test_parts_have_about_the_same_size_and_are_no_more_than_files(
 def test_a_forged_number_of_parts_costs_no_more_than_any_other() -> None:
     tasks: list[Any] = [Sized(size % 7) for size in range(100_000)]
 
-    assert len(divide(tasks, 2**62)) == len(tasks)
+    assert len(split_tasks(tasks, 2**62)) == len(tasks)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakeport import Client, ScanOptions, Server, col, connect
-from lakeport.auth import Access, Operation
+from lakeport.auth import AccessRequest, Operation
 from lakeport.catalog import EndpointTable, Partition
 from lakeport.errors import (
     InvalidArgumentError,
@@ -21,7 +21,7 @@ from lakeport.errors import (
     UnsupportedError,
 )
 from lakeport.lakehouse import LakeCatalog
-from lakeport.spark.register import register_as
+from lakeport.spark.sql.registration import register_as
 from tests.lakehouse.conftest import Serve
 
 MakeLake = Callable[..., Any]
@@ -201,7 +201,7 @@ def test_spark_sql_registers_what_queries_name_once(
         registered.append(set(names.values()))
         return register_as(lake, spark, names, **options)
 
-    monkeypatch.setattr("lakeport.spark.register.register_as", counted)
+    monkeypatch.setattr("lakeport.spark.sql.registration.register_as", counted)
 
     with ThreadPoolExecutor(3) as pool:
         same = list(pool.map(queried, [client] * 3, ["SELECT rows FROM s_counted"] * 3))
@@ -249,9 +249,9 @@ def test_spark_sql_hides_a_column_that_spark_cannot_hold_and_not_its_table(
 def test_spark_sql_reads_only_what_its_caller_may_read(lake: Any, spark: Any) -> None:
     lake.execute("CREATE TABLE secret AS SELECT 42 AS hidden_column")
     lake.detach()
-    asked: list[Access] = []
+    asked: list[AccessRequest] = []
 
-    def authorize(access: Access) -> bool:
+    def authorize(access: AccessRequest) -> bool:
         asked.append(access)
         return access.identity == "ada" or access.name not in {"t", "secret"}
 
@@ -277,7 +277,7 @@ def test_spark_sql_reads_only_what_its_caller_may_read(lake: Any, spark: Any) ->
             with pytest.raises(InvalidArgumentError, match="cannot be found") as refused:
                 queried(grace, text)
             assert not re.search("hidden_column|Did you mean", str(refused.value)), text
-    assert Access("grace", Operation.READ, "", "public", "secret") in asked
+    assert AccessRequest("grace", Operation.READ, "", "public", "secret") in asked
 
 
 def test_spark_sql_reads_no_file_by_an_option_of_a_function(lake: Any, serve: Serve) -> None:

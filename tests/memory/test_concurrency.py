@@ -10,12 +10,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from lakeport.catalog import (
-    AddColumnOptions,
-    DropTableOptions,
-    RemoveColumnOptions,
-    ScanOptions,
-)
+from lakeport.catalog import AddColumnOptions, DropTableOptions, RemoveColumnOptions, ScanOptions
 from lakeport.errors import ConstraintError, NotFoundError, UnavailableError
 from lakeport.memory import MemoryTable
 from tests.memory.workbench import Workbench, delete, ids, insert, read, rowids, update

@@ -13,8 +13,8 @@ import pytest
 
 from lakeport.catalog import RequestContext, request_scope
 from lakeport.errors import CancelledError, InvalidArgumentError, InvalidInputError
-from lakeport.memory.expression_process import evaluate_apart
-from lakeport.memory.expressions import ScalarExpression, evaluate, parse_expression
+from lakeport.memory.sql.expressions import ScalarExpression, evaluate, parse_expression
+from lakeport.memory.sql.process import evaluate_apart
 from tests.memory.workbench import Workbench
 
 COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.string()), ("l", pa.list_(pa.int64()))])

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import InvalidArgumentError, InvalidInputError
-from lakeport.memory.expressions import evaluate, parse_expression
+from lakeport.memory.sql.expressions import evaluate, parse_expression
 from tests.memory.workbench import Workbench
 
 COLUMNS = pa.schema(

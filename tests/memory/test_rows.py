@@ -9,12 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.catalog import DMLOptions, Partition, ScanOptions, rowid_field
-from lakeport.errors import (
-    InvalidArgumentError,
-    InvalidInputError,
-    NotFoundError,
-    NullRowIdError,
-)
+from lakeport.errors import InvalidArgumentError, InvalidInputError, NotFoundError, NullRowIdError
 from lakeport.filters import parse_filter
 from tests.memory.workbench import (
     PEOPLE,

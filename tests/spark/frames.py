@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.ducklake import ScanPlan
-from lakeport.spark.values import spark_arrow_schema, spark_batch, spark_schema
+from lakeport.spark.frames.values import spark_arrow_schema, spark_schema, to_spark_batch
 
 MakeLake = Callable[..., Any]
 
@@ -23,7 +23,7 @@ def rows(table: pa.Table) -> Counter[str]:
 
 def expected(plan: ScanPlan) -> Counter[str]:
     """The rows that the plan gives in this process, in Spark's types."""
-    batches = [spark_batch(batch, plan.columns) for batch in plan.read()]
+    batches = [to_spark_batch(batch, plan.columns) for batch in plan.read()]
     return rows(pa.Table.from_batches(batches, spark_arrow_schema(plan.columns)))
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import LakeportError, UnsupportedError
-from lakeport.spark.packing import packed
-from lakeport.spark.stream import stream
+from lakeport.spark.transport.job import group_tasks
+from lakeport.spark.transport.stream import stream
 
 ROWS = "SELECT i::INTEGER AS id, 'v' || i AS v FROM range({}) r(i)"
 LIVES: dict[str, tuple[str, ...]] = {
@@ -144,7 +144,7 @@ def test_small_files_of_a_feed_share_spark_tasks(
     groups = []
 
     def streamed(spark: Any, tasks: Any, *arguments: Any, **options: Any) -> Any:
-        groups.append(len(packed(list(enumerate(tasks)), 2)))
+        groups.append(len(group_tasks(list(enumerate(tasks)), 2)))
         return stream(spark, tasks, *arguments, **options)
 
     monkeypatch.setattr("lakeport.spark.changes.stream", streamed)

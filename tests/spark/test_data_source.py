@@ -13,7 +13,7 @@ import pytest
 from lakeport.ducklake import S3Secret
 from lakeport.errors import InvalidArgumentError
 from lakeport.spark import register_data_source
-from lakeport.spark.source_options import SourceOptions
+from lakeport.spark.source.options import SourceOptions
 from tests.real_lakes import RealLake
 
 # Starting Spark and making the lake may take long where many share a machine.

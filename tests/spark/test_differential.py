@@ -12,9 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.ducklake import Column, ScanPlan, arrow_type, kernel
+from lakeport.arrow import batches, duckdb_connection, nested
+from lakeport.ducklake import Column, ScanPlan, arrow_type
 from lakeport.spark import Scan
-from lakeport.spark.values import spark_schema
+from lakeport.spark.frames.values import spark_schema
+from lakeport.types import duckdb_casts
 from tests.scenarios import CASES, SCENARIOS
 
 # The catalog database does not matter to Spark; two lakes on another show that it does not.
@@ -64,7 +66,7 @@ def _through_dataframe(spark: Any, plan: ScanPlan) -> pa.Table:
     # DuckDB misreads a struct within a struct whose pieces do not match those of other columns.
     rows = frame.toArrow().combine_chunks()
     arrays = [
-        _lake_values(kernel.whole(array), column) if isinstance(column, Column) else array
+        _lake_values(batches.combine(array), column) if isinstance(column, Column) else array
         for array, column in zip(rows.columns, plan.columns, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=plan.schema)
@@ -75,23 +77,23 @@ def _lake_values(array: pa.Array, column: Column) -> pa.Array:
     target = arrow_type(column)
     if column.type == "struct":
         children = [_lake_values(array.field(i), child) for i, child in enumerate(column.children)]
-        return kernel.rebuild_struct(array, target, children)
+        return nested.rebuild_struct(array, target, children)
     if column.type == "list":
-        return kernel.rebuild_list(array, target, _lake_values(array.values, column.children[0]))
+        return nested.rebuild_list(array, target, _lake_values(array.values, column.children[0]))
     if column.type == "map":
         key, value = column.children
         keys, items = _lake_values(array.keys, key), _lake_values(array.items, value)
-        return kernel.rebuild_map(array, target, keys, items)
+        return nested.rebuild_map(array, target, keys, items)
     if column.type in ("time_ns", "timestamp_ns", "timestamptz_ns"):
         return array.view(target)
     if column.type == "interval":
         return _intervals(array)
     if column.type in ("json", "variant", "geometry"):
-        return kernel.retype(array, target)
-    return kernel.cast(array, column)
+        return nested.relabel(array, target)
+    return duckdb_casts.duckdb_cast(array, column)
 
 
 def _intervals(array: pa.Array) -> pa.Array:
-    parts = kernel.connection().from_arrow(pa.table({"v": array}))
+    parts = duckdb_connection.thread_connection().from_arrow(pa.table({"v": array}))
     made = parts.project("to_months(v.months) + to_days(v.days) + to_microseconds(v.micros) AS v")
-    return kernel.whole(made.to_arrow_table().column(0))
+    return batches.combine(made.to_arrow_table().column(0))

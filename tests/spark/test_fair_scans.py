@@ -16,8 +16,8 @@ import pytest
 from scan_tasks import SCHEMA, Endless, HangsAtFirst, RecordedRows, Rows, SmallRows
 
 from lakeport.spark import stream
-from lakeport.spark.cores import Cores
-from lakeport.spark.packing import is_small
+from lakeport.spark.transport.cores import Cores
+from lakeport.spark.transport.job import is_small
 from tests.waiting import wait_until
 
 MIB = 1024 * 1024

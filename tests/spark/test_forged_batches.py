@@ -14,12 +14,19 @@ from pyarrow import flight
 
 from lakeport.errors import InternalError, UnavailableError
 from lakeport.spark.certificates import make_certificate
-from lakeport.spark.grants import Claim, Grant
-from lakeport.spark.inlet import Inlet
-from lakeport.spark.push import DONE, FAILED, PLACE, SHARED, TOTAL, PushTasks
-from lakeport.spark.receiver import Receiver
-from lakeport.spark.segments import Segments
-from lakeport.spark.spool import Spool, sender
+from lakeport.spark.transport.batch_queue import BatchQueue
+from lakeport.spark.transport.grants import Claim, Grant
+from lakeport.spark.transport.receiver import BatchReceiver
+from lakeport.spark.transport.sender import (
+    BATCH_IN_BUFFER,
+    BATCH_POSITION,
+    TASK_DONE,
+    TASK_FAILED,
+    TOTAL,
+    SendTasks,
+)
+from lakeport.spark.transport.shared_memory import SharedBufferPool
+from lakeport.spark.transport.spill import PartitionBuffer, attempt_id
 
 SCHEMA = pa.schema([("word", pa.string())])
 SCAN = "lakeport-scan-1"
@@ -44,8 +51,8 @@ class Words:
 class Driver:
     """A receiver with one scan of two tasks."""
 
-    def __init__(self, inlet: Inlet) -> None:
-        self.receiver = Receiver("127.0.0.1", "127.0.0.1", shared=Segments(2))
+    def __init__(self, inlet: BatchQueue) -> None:
+        self.receiver = BatchReceiver("127.0.0.1", "127.0.0.1", shared=SharedBufferPool(2))
         self.inlet = inlet
         self.receiver.open(SCAN, inlet)
         self.attempts = itertools.count(100)
@@ -56,7 +63,7 @@ class Driver:
     def finish(self, *tasks: int) -> None:
         """What Spark does: run the tasks, and confirm what they return."""
         numbered = [(task, Words()) for task in tasks]
-        push = PushTasks(self.receiver.location, SCHEMA)
+        push = SendTasks(self.receiver.location, SCHEMA)
         for sent in push.send(self.grant(*tasks), numbered, attempt=next(self.attempts)):
             self.inlet.confirm(*sent)
 
@@ -78,7 +85,7 @@ class Driver:
 
 @pytest.fixture
 def driver() -> Iterator[Driver]:
-    driver = Driver(Inlet(2, max_bytes=1 << 30, patience=5))
+    driver = Driver(BatchQueue(2, max_bytes=1 << 30, patience=5))
     yield driver
     driver.receiver.stop()
 
@@ -122,7 +129,7 @@ def test_a_claim_that_is_not_proven_is_refused_and_changes_nothing(
     driver: Driver, forge: Callable[[Grant], bytes]
 ) -> None:
     with pytest.raises(flight.FlightUnauthenticatedError):
-        driver.send(forge(driver.grant(0)), (PLACE.pack(0, 0), batch("forged")))
+        driver.send(forge(driver.grant(0)), (BATCH_POSITION.pack(0, 0), batch("forged")))
 
     driver.finish(0, 1)
     assert driver.words() == ["genuine"] * 60
@@ -130,20 +137,20 @@ def test_a_claim_that_is_not_proven_is_refused_and_changes_nothing(
 
 def test_a_claim_is_accepted_once(driver: Driver) -> None:
     claim = driver.grant(0).claim(7)
-    driver.send(claim, (PLACE.pack(0, 0), batch("genuine")))
+    driver.send(claim, (BATCH_POSITION.pack(0, 0), batch("genuine")))
 
     with pytest.raises(flight.FlightUnauthenticatedError):
-        driver.send(claim, (PLACE.pack(0, 1), batch("forged")))
+        driver.send(claim, (BATCH_POSITION.pack(0, 1), batch("forged")))
 
     driver.finish(0, 1)
     assert driver.words() == ["genuine"] * 60
 
 
 def test_an_earlier_attempt_cannot_send_after_a_later_one(driver: Driver) -> None:
-    driver.send(driver.grant(0).claim(8), (PLACE.pack(0, 0), batch("genuine")))
+    driver.send(driver.grant(0).claim(8), (BATCH_POSITION.pack(0, 0), batch("genuine")))
 
     with pytest.raises(flight.FlightUnauthenticatedError):
-        driver.send(driver.grant(0).claim(7), (PLACE.pack(0, 1), batch("forged")))
+        driver.send(driver.grant(0).claim(7), (BATCH_POSITION.pack(0, 1), batch("forged")))
 
     driver.finish(0, 1)
     assert driver.words() == ["genuine"] * 60
@@ -152,10 +159,10 @@ def test_an_earlier_attempt_cannot_send_after_a_later_one(driver: Driver) -> Non
 @pytest.mark.parametrize(
     ("metadata", "rows"),
     [
-        (PLACE.pack(1, 0), batch("forged")),
-        (PLACE.pack(9, 0), batch("forged")),
-        (DONE + TOTAL.pack(1, 0, 0), None),
-        (FAILED + PLACE.pack(1, 0) + b"a lie", None),
+        (BATCH_POSITION.pack(1, 0), batch("forged")),
+        (BATCH_POSITION.pack(9, 0), batch("forged")),
+        (TASK_DONE + TOTAL.pack(1, 0, 0), None),
+        (TASK_FAILED + BATCH_POSITION.pack(1, 0) + b"a lie", None),
     ],
     ids=["a batch", "a task that is not there", "an end", "a reason"],
 )
@@ -172,29 +179,29 @@ def test_a_grant_is_for_its_own_tasks_only(
 
 DISTURBANCES: dict[str, list[tuple[bytes, pa.RecordBatch | None]]] = {
     "the same number with other rows": [
-        (PLACE.pack(0, 0), batch("genuine")),
-        (PLACE.pack(0, 0), batch("forged")),
+        (BATCH_POSITION.pack(0, 0), batch("genuine")),
+        (BATCH_POSITION.pack(0, 0), batch("forged")),
     ],
     "a batch that is left out": [
-        (PLACE.pack(0, 0), batch("genuine")),
-        (PLACE.pack(0, 2), batch("genuine")),
+        (BATCH_POSITION.pack(0, 0), batch("genuine")),
+        (BATCH_POSITION.pack(0, 2), batch("genuine")),
     ],
     "batches in another order": [
-        (PLACE.pack(0, 1), batch("genuine")),
-        (PLACE.pack(0, 0), batch("genuine")),
+        (BATCH_POSITION.pack(0, 1), batch("genuine")),
+        (BATCH_POSITION.pack(0, 0), batch("genuine")),
     ],
     "an end that is too early": [
-        (PLACE.pack(0, 0), batch("genuine")),
-        (DONE + TOTAL.pack(0, 3, 30), None),
+        (BATCH_POSITION.pack(0, 0), batch("genuine")),
+        (TASK_DONE + TOTAL.pack(0, 3, 30), None),
     ],
     "an end with other rows": [
-        (PLACE.pack(0, 0), batch("genuine", 7)),
-        (DONE + TOTAL.pack(0, 1, 10), None),
+        (BATCH_POSITION.pack(0, 0), batch("genuine", 7)),
+        (TASK_DONE + TOTAL.pack(0, 1, 10), None),
     ],
     "a batch after the end": [
-        (PLACE.pack(0, 0), batch("genuine")),
-        (DONE + TOTAL.pack(0, 1, 10), None),
-        (PLACE.pack(0, 1), batch("forged")),
+        (BATCH_POSITION.pack(0, 0), batch("genuine")),
+        (TASK_DONE + TOTAL.pack(0, 1, 10), None),
+        (BATCH_POSITION.pack(0, 1), batch("forged")),
     ],
 }
 
@@ -212,7 +219,14 @@ def test_a_disturbed_sequence_of_batches_fails_the_scan(
 
 @pytest.mark.parametrize(
     "metadata",
-    [b"unknown", DONE, DONE + b"\0\0\0", FAILED + b"\0", SHARED + b"\0", DONE + b"\0" * 99],
+    [
+        b"unknown",
+        TASK_DONE,
+        TASK_DONE + b"\0\0\0",
+        TASK_FAILED + b"\0",
+        BATCH_IN_BUFFER + b"\0",
+        TASK_DONE + b"\0" * 99,
+    ],
 )
 def test_a_frame_that_cannot_be_read_ends_its_stream_alone(driver: Driver, metadata: bytes) -> None:
     with pytest.raises(flight.FlightServerError, match=r"^(?!.*Traceback).*a scan task"):
@@ -228,7 +242,9 @@ def test_forged_rows_that_end_a_task_fail_the_scan_when_spark_returns_its_own_co
     """Even with the grant of a task: 35 rows in the place of all others must not look complete."""
     stolen = driver.grant(0).claim(1 << 40)
     driver.send(
-        stolen, (PLACE.pack(0, 0), batch("forged", 35)), (DONE + TOTAL.pack(0, 1, 35), None)
+        stolen,
+        (BATCH_POSITION.pack(0, 0), batch("forged", 35)),
+        (TASK_DONE + TOTAL.pack(0, 1, 35), None),
     )
 
     with pytest.raises(InternalError, match=r"Spark read 30 rows of scan task 0, 35 arrived"):
@@ -239,14 +255,14 @@ def test_forged_rows_that_end_a_task_fail_the_scan_when_spark_returns_its_own_co
 
 
 def test_a_task_that_is_tried_again_after_forged_rows_fails(driver: Driver) -> None:
-    driver.send(driver.grant(0).claim(7), (PLACE.pack(0, 0), batch("forged", 35)))
+    driver.send(driver.grant(0).claim(7), (BATCH_POSITION.pack(0, 0), batch("forged", 35)))
 
     with pytest.raises(InternalError, match="scan task 0 has other rows than before"):
         driver.finish(0)
 
 
 def test_a_task_that_gave_fewer_rows_the_second_time_fails(driver: Driver) -> None:
-    frames = [(PLACE.pack(0, number), batch("genuine")) for number in range(4)]
+    frames = [(BATCH_POSITION.pack(0, number), batch("genuine")) for number in range(4)]
     driver.send(driver.grant(0).claim(7), *frames)
 
     with pytest.raises(InternalError, match="scan task 0 has fewer rows than before"):
@@ -254,41 +270,46 @@ def test_a_task_that_gave_fewer_rows_the_second_time_fails(driver: Driver) -> No
 
 
 def test_rows_are_not_complete_before_spark_confirms_them(driver: Driver) -> None:
-    frames = [(PLACE.pack(0, 0), batch("forged")), (DONE + TOTAL.pack(0, 1, 10), None)]
+    frames = [
+        (BATCH_POSITION.pack(0, 0), batch("forged")),
+        (TASK_DONE + TOTAL.pack(0, 1, 10), None),
+    ]
     driver.send(driver.grant(0).claim(7), *frames)
 
     assert driver.inlet.incomplete() == [0, 1]
 
 
 def test_the_function_that_spark_broadcasts_holds_no_grant(driver: Driver) -> None:
-    function = pickle.dumps(PushTasks(driver.receiver.location, SCHEMA))
+    function = pickle.dumps(SendTasks(driver.receiver.location, SCHEMA))
 
     assert driver.grant(0).key not in function
     assert SCAN.encode() not in function
 
 
 @pytest.mark.parametrize(
-    "number", [sender(8, 0), sender(7, 1), sender(7, 9)], ids=["attempt", "partition", "unknown"]
+    "number",
+    [attempt_id(8, 0), attempt_id(7, 1), attempt_id(7, 9)],
+    ids=["attempt", "partition", "unknown"],
 )
 def test_a_partition_is_sent_under_its_own_number_only(number: int) -> None:
-    spool = Spool(max_bytes=1 << 20, max_disk_bytes=1 << 20)
+    spool = PartitionBuffer(max_bytes=1 << 20, max_disk_bytes=1 << 20)
     spool.expect(2)
     driver = Driver(spool)
     try:
         with pytest.raises(flight.FlightUnauthenticatedError, match="no grant"):
-            driver.send(driver.grant(0).claim(7), (PLACE.pack(number, 0), batch("forged")))
+            driver.send(driver.grant(0).claim(7), (BATCH_POSITION.pack(number, 0), batch("forged")))
     finally:
         driver.receiver.stop()
 
 
 def test_a_partition_with_other_rows_than_spark_computed_fails_the_scan() -> None:
-    spool = Spool(max_bytes=1 << 20, max_disk_bytes=1 << 20)
+    spool = PartitionBuffer(max_bytes=1 << 20, max_disk_bytes=1 << 20)
     spool.expect(1)
-    spool.offer(sender(7, 0), 0, batch("forged", 35), patience=0)
-    spool.complete(sender(7, 0), 1, 35)
+    spool.offer(attempt_id(7, 0), 0, batch("forged", 35), patience=0)
+    spool.complete(attempt_id(7, 0), 1, 35)
 
     with pytest.raises(InternalError, match="computed 30 rows of partition 0, 35 arrived"):
-        spool.confirm(sender(7, 0), 3, 30)
+        spool.confirm(attempt_id(7, 0), 3, 30)
 
     with pytest.raises(InternalError, match=DISTURBED):
         list(spool.take_all())
@@ -308,12 +329,12 @@ def test_claims_are_decoded_or_refused(driver: Driver) -> None:
 
 
 def test_on_a_cluster_batches_are_encrypted_and_the_driver_shows_its_certificate() -> None:
-    inlet = Inlet(1, max_bytes=1 << 30, patience=5)
+    inlet = BatchQueue(1, max_bytes=1 << 30, patience=5)
     receiver, other = (
-        Receiver(
+        BatchReceiver(
             "127.0.0.1",
             "127.0.0.1",
-            shared=Segments(2),
+            shared=SharedBufferPool(2),
             certificate=make_certificate("127.0.0.1"),
         )
         for _ in range(2)
@@ -321,7 +342,7 @@ def test_on_a_cluster_batches_are_encrypted_and_the_driver_shows_its_certificate
     try:
         receiver.open(SCAN, inlet)
         grant = inlet.grant(SCAN, [0])
-        wrong = PushTasks(receiver.location, SCHEMA, other.push(SCHEMA).certificate)
+        wrong = SendTasks(receiver.location, SCHEMA, other.push(SCHEMA).certificate)
         with pytest.raises(UnavailableError, match="cannot reach the driver"):
             wrong.send(grant, [(0, Words())], attempt=1)
 

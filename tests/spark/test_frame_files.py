@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.spark import native
+from lakeport.spark.frames import parquet_frames
 from tests.spark.frames import (
     IN_FILES,
     VIRTUAL,
@@ -36,11 +36,13 @@ def test_deleted_rows_stay_deleted_whatever_the_path_looks_like(
     assert frame.count() == 240
 
 
-@pytest.mark.parametrize("room", [native.MAX_BITMAP_BYTES, -1], ids=["bitmaps", "anti join"])
+@pytest.mark.parametrize(
+    "room", [parquet_frames.MAX_BITMAP_BYTES, -1], ids=["bitmaps", "anti join"]
+)
 def test_files_of_one_size_keep_their_own_deletes(
     spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    monkeypatch.setattr(native, "MAX_BITMAP_BYTES", room)
+    monkeypatch.setattr(parquet_frames, "MAX_BITMAP_BYTES", room)
     lake = make_lake(options=IN_FILES)
     lake.execute("CREATE TABLE t(id INTEGER)")
     for start in (100, 200, 300):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from lakeport.spark.packing import packed
+from lakeport.spark.transport.job import group_tasks
 
 MIB = 1024 * 1024
 
@@ -40,17 +40,17 @@ class Unsized:
 def test_small_tasks_share_and_large_ones_do_not(sizes: list[int], groups: list[int]) -> None:
     tasks = list(enumerate(map(Sized, sizes)))
 
-    found = packed(tasks, 2)
+    found = group_tasks(tasks, 2)
 
     assert [len(group) for group in found] == groups
     assert [task for group in found for task in group] == tasks
 
 
 def test_many_small_tasks_are_spread_over_all_cores() -> None:
-    found = packed(list(enumerate([Sized(1000)] * 10_000)), 4)
+    found = group_tasks(list(enumerate([Sized(1000)] * 10_000)), 4)
 
     assert 16 <= len(found) <= 1000
 
 
 def test_tasks_that_do_not_say_how_large_they_are_are_alone() -> None:
-    assert len(packed(list(enumerate([Unsized()] * 9)), 1)) == 9
+    assert len(group_tasks(list(enumerate([Unsized()] * 9)), 1)) == 9

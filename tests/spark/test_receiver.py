@@ -13,10 +13,16 @@ import pytest
 from pyarrow import flight
 
 from lakeport.errors import InvalidArgumentError, UnavailableError
-from lakeport.spark.inlet import Inlet
-from lakeport.spark.push import DONE, FAILED, PLACE, SHARED, WANT
-from lakeport.spark.receiver import Receiver, receiver_of
-from lakeport.spark.segments import Segments
+from lakeport.spark.transport.batch_queue import BatchQueue
+from lakeport.spark.transport.receiver import BatchReceiver, get_receiver
+from lakeport.spark.transport.sender import (
+    BATCH_IN_BUFFER,
+    BATCH_POSITION,
+    REQUEST_BUFFER,
+    TASK_DONE,
+    TASK_FAILED,
+)
+from lakeport.spark.transport.shared_memory import SharedBufferPool
 
 
 def context(port: str) -> Any:
@@ -34,7 +40,7 @@ def context(port: str) -> Any:
 
 @pytest.fixture(autouse=True)
 def _no_other_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakeport.spark.receiver._current", None)
+    monkeypatch.setattr("lakeport.spark.transport.receiver._current", None)
 
 
 def listens(port: int) -> bool:
@@ -47,21 +53,21 @@ def test_a_port_that_is_taken_is_named() -> None:
         port = taken.getsockname()[1]
 
         with pytest.raises(UnavailableError, match=rf"port {port}: .* spark\.lakeport\.port taken"):
-            receiver_of(context(str(port)))
+            get_receiver(context(str(port)))
 
 
 @pytest.mark.parametrize("port", ["http", "-1", "65536"])
 def test_a_port_that_is_no_number_is_refused(port: str) -> None:
     with pytest.raises(InvalidArgumentError, match=rf"the number of a port, not '{port}'"):
-        receiver_of(context(port))
+        get_receiver(context(port))
 
 
 def test_the_endpoint_stops_with_its_context() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     spark = context(str(port))
-    first = receiver_of(spark)
-    assert receiver_of(spark) is first
+    first = get_receiver(spark)
+    assert get_receiver(spark) is first
     assert listens(port)
 
     spark.stop()
@@ -71,15 +77,15 @@ def test_the_endpoint_stops_with_its_context() -> None:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
+def receiver() -> Iterator[BatchReceiver]:
     """An endpoint with a scan `scan` of two tasks."""
-    receiver = Receiver("127.0.0.1", "127.0.0.1", shared=Segments(2))
-    receiver.open("scan", Inlet(2, max_bytes=1 << 20, patience=0.1))
+    receiver = BatchReceiver("127.0.0.1", "127.0.0.1", shared=SharedBufferPool(2))
+    receiver.open("scan", BatchQueue(2, max_bytes=1 << 20, patience=0.1))
     yield receiver
     receiver.stop()
 
 
-def request(receiver: Receiver, **changed: Any) -> bytes:
+def request(receiver: BatchReceiver, **changed: Any) -> bytes:
     """The message with which a task opens its stream, with some fields changed."""
     claim = receiver._inlets["scan"].grant("scan", [0, 1]).claim(attempt=1)
     fields = dict(zip(("scan", "tasks", "attempt", "proof"), msgpack.unpackb(claim), strict=True))
@@ -88,7 +94,7 @@ def request(receiver: Receiver, **changed: Any) -> bytes:
 
 
 def put(
-    receiver: Receiver,
+    receiver: BatchReceiver,
     descriptor: flight.FlightDescriptor,
     send: Callable[[Any], None] = lambda writer: None,
 ) -> None:
@@ -109,7 +115,7 @@ def assert_clean(told: BaseException) -> None:
         assert shown not in str(told)
 
 
-COMMANDS: dict[str, Callable[[Receiver], flight.FlightDescriptor]] = {
+COMMANDS: dict[str, Callable[[BatchReceiver], flight.FlightDescriptor]] = {
     "a path": lambda _: flight.FlightDescriptor.for_path("scan"),
     "nothing": lambda _: flight.FlightDescriptor.for_command(b""),
     "no msgpack": lambda _: flight.FlightDescriptor.for_command(b"\xc1\xff"),
@@ -135,7 +141,7 @@ COMMANDS: dict[str, Callable[[Receiver], flight.FlightDescriptor]] = {
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_a_stranger_learns_only_that_there_is_no_such_scan(
-    receiver: Receiver, command: Callable[[Receiver], flight.FlightDescriptor]
+    receiver: BatchReceiver, command: Callable[[BatchReceiver], flight.FlightDescriptor]
 ) -> None:
     with pytest.raises(flight.FlightUnauthenticatedError, match="no such scan") as told:
         put(receiver, command(receiver))
@@ -149,28 +155,30 @@ MESSAGES: dict[str, Callable[[Any], None]] = {
     "a batch without a place": lambda writer: writer.write_batch(ROW),
     "a batch with half a place": lambda writer: writer.write_with_metadata(ROW, b"\0\0"),
     "a batch of a task beyond the last": lambda writer: writer.write_with_metadata(
-        ROW, PLACE.pack(7, 0)
+        ROW, BATCH_POSITION.pack(7, 0)
     ),
     "a batch of no task at all": lambda writer: writer.write_with_metadata(
-        ROW, PLACE.pack(2**64 - 1, 0)
+        ROW, BATCH_POSITION.pack(2**64 - 1, 0)
     ),
-    "a batch out of order": lambda writer: writer.write_with_metadata(ROW, PLACE.pack(0, 5)),
-    "an end without a place": lambda writer: writer.write_metadata(DONE),
+    "a batch out of order": lambda writer: writer.write_with_metadata(
+        ROW, BATCH_POSITION.pack(0, 5)
+    ),
+    "an end without a place": lambda writer: writer.write_metadata(TASK_DONE),
     "an end of a task beyond the last": lambda writer: writer.write_metadata(
-        DONE + PLACE.pack(7, 0)
+        TASK_DONE + BATCH_POSITION.pack(7, 0)
     ),
-    "an end too early": lambda writer: writer.write_metadata(DONE + PLACE.pack(0, 3)),
-    "a failure without a place": lambda writer: writer.write_metadata(FAILED + b"\0"),
+    "an end too early": lambda writer: writer.write_metadata(TASK_DONE + BATCH_POSITION.pack(0, 3)),
+    "a failure without a place": lambda writer: writer.write_metadata(TASK_FAILED + b"\0"),
     "memory that was not given": lambda writer: writer.write_metadata(
-        SHARED + PLACE.pack(0, 0) + bytes(8)
+        BATCH_IN_BUFFER + BATCH_POSITION.pack(0, 0) + bytes(8)
     ),
-    "memory without a length": lambda writer: writer.write_metadata(SHARED),
+    "memory without a length": lambda writer: writer.write_metadata(BATCH_IN_BUFFER),
 }
 
 
 @pytest.mark.parametrize("send", MESSAGES.values(), ids=MESSAGES)
 def test_a_message_that_cannot_be_used_is_refused_in_a_sentence(
-    receiver: Receiver, send: Callable[[Any], None]
+    receiver: BatchReceiver, send: Callable[[Any], None]
 ) -> None:
     descriptor = flight.FlightDescriptor.for_command(request(receiver))
 
@@ -182,9 +190,11 @@ def test_a_message_that_cannot_be_used_is_refused_in_a_sentence(
 
 def _bad_segment(length: int) -> Callable[[Any, Any], None]:
     def send(writer: Any, reader: Any) -> None:
-        writer.write_metadata(WANT)
+        writer.write_metadata(REQUEST_BUFFER)
         reader.read()
-        writer.write_metadata(SHARED + PLACE.pack(0, 0) + length.to_bytes(8, "big"))
+        writer.write_metadata(
+            BATCH_IN_BUFFER + BATCH_POSITION.pack(0, 0) + length.to_bytes(8, "big")
+        )
         reader.read()
 
     return send
@@ -192,7 +202,7 @@ def _bad_segment(length: int) -> Callable[[Any, Any], None]:
 
 @pytest.mark.parametrize("length", [0, 5, 2**40, 2**64 - 1])
 def test_memory_that_holds_no_batch_is_refused_in_a_sentence(
-    receiver: Receiver, length: int
+    receiver: BatchReceiver, length: int
 ) -> None:
     with flight.connect(receiver.location) as client:
         writer, reader = client.do_put(
@@ -222,7 +232,7 @@ OTHER_VERBS: dict[str, Callable[[flight.FlightClient], Any]] = {
 
 @pytest.mark.parametrize("verb", OTHER_VERBS.values(), ids=OTHER_VERBS)
 def test_every_other_verb_is_refused_in_a_sentence(
-    receiver: Receiver, verb: Callable[[flight.FlightClient], Any]
+    receiver: BatchReceiver, verb: Callable[[flight.FlightClient], Any]
 ) -> None:
     with (
         flight.connect(receiver.location) as client,

@@ -12,11 +12,24 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.spark import push
-from lakeport.spark.inlet import Inlet
-from lakeport.spark.push import BACK, DONE, PLACE, SHARED, TOTAL, WANT, PushTasks
-from lakeport.spark.receiver import Receiver
-from lakeport.spark.segments import SEGMENT_BYTES, Segment, Segments, write_segment
+from lakeport.spark.transport import sender
+from lakeport.spark.transport.batch_queue import BatchQueue
+from lakeport.spark.transport.receiver import BatchReceiver
+from lakeport.spark.transport.sender import (
+    BATCH_IN_BUFFER,
+    BATCH_POSITION,
+    RELEASE_BUFFER,
+    REQUEST_BUFFER,
+    TASK_DONE,
+    TOTAL,
+    SendTasks,
+)
+from lakeport.spark.transport.shared_memory import (
+    SEGMENT_BYTES,
+    SharedBuffer,
+    SharedBufferPool,
+    write_batch,
+)
 
 SCHEMA = pa.schema([("word", pa.string())])
 LARGE, SMALL, HUGE = 100_000, 3, SEGMENT_BYTES // 8
@@ -40,14 +53,14 @@ class Words:
         yield from self._then()
 
 
-class Recorded(Segments):
+class Recorded(SharedBufferPool):
     """Segments that keep the names of those that were used."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self.used: list[str] = []
 
-    def batch(self, segment: Segment, length: int) -> pa.RecordBatch:
+    def batch(self, segment: SharedBuffer, length: int) -> pa.RecordBatch:
         self.used.append(segment.name)
         return super().batch(segment, length)
 
@@ -58,22 +71,22 @@ class Driver:
     def __init__(self) -> None:
         self.shared = Recorded(6)
         self.attempts = itertools.count()
-        self.receiver = Receiver("127.0.0.1", "127.0.0.1", shared=self.shared)
+        self.receiver = BatchReceiver("127.0.0.1", "127.0.0.1", shared=self.shared)
 
-    def scan(self, name: str, *, tasks: int = 1) -> Inlet:
-        inlet = Inlet(tasks, max_bytes=1 << 30, patience=5)
+    def scan(self, name: str, *, tasks: int = 1) -> BatchQueue:
+        inlet = BatchQueue(tasks, max_bytes=1 << 30, patience=5)
         self.receiver.open(name, inlet)
         return inlet
 
-    def push(self, name: str, inlet: Inlet, *tasks: Words) -> None:
+    def push(self, name: str, inlet: BatchQueue, *tasks: Words) -> None:
         grant = inlet.grant(name, range(len(tasks)))
-        send = PushTasks(self.receiver.location, SCHEMA).send
+        send = SendTasks(self.receiver.location, SCHEMA).send
         sent = send(grant, list(enumerate(tasks)), attempt=next(self.attempts))
         assert len(sent) == len(tasks)
         for task in sent:
             inlet.confirm(*task)
 
-    def open(self, name: str, inlet: Inlet) -> tuple[Any, Any]:
+    def open(self, name: str, inlet: BatchQueue) -> tuple[Any, Any]:
         """A stream of a task that the test plays itself."""
         request = inlet.grant(name, [0]).claim(next(self.attempts))
         client = flight.connect(self.receiver.location)
@@ -90,7 +103,7 @@ def driver() -> Iterator[Driver]:
     driver.receiver.stop()
 
 
-def words(inlet: Inlet) -> list[tuple[str, int]]:
+def words(inlet: BatchQueue) -> list[tuple[str, int]]:
     """The batches of a scan that is complete: the one word of each, and its rows."""
     found = []
     for taken in inlet.take_all():
@@ -169,11 +182,11 @@ def test_a_task_that_left_its_stream_can_write_to_nobodys_memory(
 ) -> None:
     ours, theirs = driver.scan("ours"), driver.scan("theirs")
     writer, answer = driver.open("ours", ours)
-    writer.write_metadata(WANT)
+    writer.write_metadata(REQUEST_BUFFER)
     left = answer()
-    write_segment(left, batch("begun", LARGE))
+    write_batch(left, batch("begun", LARGE))
     if ending == "is refused":
-        writer.write_metadata(DONE + TOTAL.pack(0, 7, 0))
+        writer.write_metadata(TASK_DONE + TOTAL.pack(0, 7, 0))
         with pytest.raises(flight.FlightServerError, match="7 batches, 0 arrived"):
             writer.close()
     else:
@@ -182,7 +195,7 @@ def test_a_task_that_left_its_stream_can_write_to_nobodys_memory(
 
     driver.push("theirs", theirs, Words("others", LARGE, LARGE))
     held = list(theirs.take_all())
-    write_segment(left, batch("zombie", LARGE))
+    write_batch(left, batch("zombie", LARGE))
 
     assert left not in driver.shared.used
     assert {word for part in held for word in part["word"].to_pylist()} == {"others  "}
@@ -205,9 +218,9 @@ def test_memory_that_a_task_gives_back_is_lent_again(driver: Driver) -> None:
     writer, answer = driver.open("scan", driver.scan("scan"))
 
     def asked() -> str:
-        writer.write_metadata(WANT)
+        writer.write_metadata(REQUEST_BUFFER)
         name: str = answer()
-        writer.write_metadata(BACK)
+        writer.write_metadata(RELEASE_BUFFER)
         return name
 
     with writer:
@@ -220,7 +233,7 @@ def test_a_task_that_cannot_reach_the_memory_uses_flight(
     def unreachable(name: str, batch: pa.RecordBatch) -> int:
         raise FileNotFoundError(name)
 
-    monkeypatch.setattr(push, "write_segment", unreachable)
+    monkeypatch.setattr(sender, "write_segment", unreachable)
     inlet = driver.scan("scan")
 
     driver.push("scan", inlet, Words("word", LARGE, LARGE))
@@ -230,7 +243,10 @@ def test_a_task_that_cannot_reach_the_memory_uses_flight(
     assert None not in [driver.shared.take() for _ in range(6)]
 
 
-@pytest.mark.parametrize("messages", [[SHARED + PLACE.pack(0, 0) + bytes(8)], [WANT, WANT]])
+@pytest.mark.parametrize(
+    "messages",
+    [[BATCH_IN_BUFFER + BATCH_POSITION.pack(0, 0) + bytes(8)], [REQUEST_BUFFER, REQUEST_BUFFER]],
+)
 def test_what_no_task_says_is_refused(driver: Driver, messages: list[bytes]) -> None:
     writer, _ = driver.open("scan", driver.scan("scan"))
 

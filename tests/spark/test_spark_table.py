@@ -24,8 +24,8 @@ from lakeport.errors import (
 )
 from lakeport.filters import Filter, col
 from lakeport.spark import SparkTable, spark_sql_function
-from lakeport.spark.arrow_map import map_in_arrow
-from lakeport.spark.results import stream_frame
+from lakeport.spark.compat import map_in_arrow
+from lakeport.spark.transport.frame_stream import stream_dataframe
 from tests.waiting import wait_until
 
 ROWS = 20_000
@@ -280,12 +280,12 @@ def test_a_frame_streams_in_order_and_can_be_closed(own_spark: Any, route: str) 
     routed = own_spark.newSession()
     routed.conf.set("spark.lakeport.route", route)
 
-    sorted_ids = stream_frame(routed.range(5000).orderBy("id"), IDS).read_all()
+    sorted_ids = stream_dataframe(routed.range(5000).orderBy("id"), IDS).read_all()
     assert sorted_ids["id"].to_pylist() == list(range(5000))
-    assert stream_frame(routed.range(0), IDS).read_all().num_rows == 0
+    assert stream_dataframe(routed.range(0), IDS).read_all().num_rows == 0
     with pytest.raises(InvalidInputError, match="DIVIDE_BY_ZERO"):
-        stream_frame(routed.sql("SELECT 1 DIV (id - 5) AS id FROM range(9)"), IDS).read_all()
-    with stream_frame(routed.range(0, 10**8, 1, 10_000), IDS) as reader:
+        stream_dataframe(routed.sql("SELECT 1 DIV (id - 5) AS id FROM range(9)"), IDS).read_all()
+    with stream_dataframe(routed.range(0, 10**8, 1, 10_000), IDS) as reader:
         reader.read_next_batch()
     assert wait_until(lambda: not active_jobs(routed))
 
@@ -295,7 +295,7 @@ def test_a_route_that_does_not_exist_is_refused(own_spark: Any) -> None:
     routed.conf.set("spark.lakeport.route", "pigeon")
 
     with pytest.raises(InvalidArgumentError, match="'push' or 'collect', not 'pigeon'"):
-        stream_frame(routed.range(1), IDS)
+        stream_dataframe(routed.range(1), IDS)
 
 
 def test_a_partition_that_fails_midway_and_changes_its_order_comes_once(own_spark: Any) -> None:
@@ -313,7 +313,7 @@ def test_a_partition_that_fails_midway_and_changes_its_order_comes_once(own_spar
 
     frame = map_in_arrow(own_spark.range(0, 40_000, 1, 4), unstable, "id bigint")
 
-    ids = stream_frame(frame, IDS).read_all()["id"].to_pylist()
+    ids = stream_dataframe(frame, IDS).read_all()["id"].to_pylist()
 
     assert ids[10_000:10_002] == [10_999, 10_998]
     assert sorted(ids) == list(range(40_000))
@@ -321,7 +321,7 @@ def test_a_partition_that_fails_midway_and_changes_its_order_comes_once(own_spar
 
 def test_a_slow_consumer_holds_no_cores(own_spark: Any) -> None:
     frame = own_spark.range(0, 400_000, 1, 8)
-    reader = stream_frame(frame, IDS, max_bytes=100_000)
+    reader = stream_dataframe(frame, IDS, max_bytes=100_000)
     first = reader.read_next_batch()
 
     assert wait_until(lambda: not active_jobs(own_spark))
@@ -332,7 +332,7 @@ def test_a_slow_consumer_holds_no_cores(own_spark: Any) -> None:
 
 def test_no_more_partitions_are_begun_while_the_disk_share_is_full(own_spark: Any) -> None:
     frame = own_spark.range(0, 200_000, 1, 20)
-    reader = stream_frame(frame, IDS, max_bytes=1000, max_disk_bytes=100_000)
+    reader = stream_dataframe(frame, IDS, max_bytes=1000, max_disk_bytes=100_000)
     first = reader.read_next_batch()
 
     assert wait_until(lambda: not active_jobs(own_spark))

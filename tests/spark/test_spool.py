@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import CancelledError
-from lakeport.spark import spool_files
-from lakeport.spark.spool import Spool, sender
+from lakeport.spark.transport import spill
+from lakeport.spark.transport.spill import PartitionBuffer, attempt_id
 
 PARTITIONS, BATCHES, ROWS = 50, 3, 1000
 
@@ -33,16 +33,16 @@ def existing(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def filled(*, max_bytes: int) -> Iterator[Spool]:
+def filled(*, max_bytes: int) -> Iterator[PartitionBuffer]:
     """A spool whose partitions have all arrived, one batch of each after the other."""
-    spool = Spool(max_bytes=max_bytes, max_disk_bytes=1 << 30)
+    spool = PartitionBuffer(max_bytes=max_bytes, max_disk_bytes=1 << 30)
     spool.expect(PARTITIONS)
     for number in range(BATCHES):
         for partition in range(PARTITIONS):
-            spool.offer(sender(1, partition), number, batch(partition, number), patience=0)
+            spool.offer(attempt_id(1, partition), number, batch(partition, number), patience=0)
     for partition in range(PARTITIONS):
-        spool.complete(sender(1, partition), BATCHES, BATCHES * ROWS)
-        spool.confirm(sender(1, partition), BATCHES, BATCHES * ROWS)
+        spool.complete(attempt_id(1, partition), BATCHES, BATCHES * ROWS)
+        spool.confirm(attempt_id(1, partition), BATCHES, BATCHES * ROWS)
     yield spool
     spool.cancel()
 
@@ -66,7 +66,7 @@ def test_partitions_that_wait_share_a_file() -> None:
 
 def test_the_space_of_what_was_read_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     # A file for two or three batches.
-    monkeypatch.setattr(spool_files, "FILE_BYTES", 2 * 8 * ROWS)
+    monkeypatch.setattr(spill, "FILE_BYTES", 2 * 8 * ROWS)
     before = open_files()
 
     with filled(max_bytes=0) as spool:
@@ -80,7 +80,7 @@ def test_the_space_of_what_was_read_is_free(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_task_that_writes_after_the_end_opens_no_file() -> None:
     before = open_files()
-    files = spool_files.SpoolFiles()
+    files = spill.SpillFiles()
     files.close()
 
     with pytest.raises(CancelledError):

@@ -20,18 +20,18 @@ import pyarrow.dataset as ds
 import pytest
 from scan_tasks import SCHEMA, Breaks, Endless, FailsAtFirst, Rows, Silent
 
-from lakeport.errors import (
-    CancelledError,
-    InternalError,
-    InvalidArgumentError,
-    UnavailableError,
-)
+from lakeport.errors import CancelledError, InternalError, InvalidArgumentError, UnavailableError
 from lakeport.spark import session, stream
-from lakeport.spark.grants import ScanKey
-from lakeport.spark.job import activity
-from lakeport.spark.push import acknowledge
-from lakeport.spark.receiver import receiver_of
-from lakeport.spark.segments import SEGMENT_BYTES, Segment, Segments, write_segment
+from lakeport.spark.transport.grants import ScanKey
+from lakeport.spark.transport.job import stream_metrics
+from lakeport.spark.transport.receiver import get_receiver
+from lakeport.spark.transport.sender import acknowledge
+from lakeport.spark.transport.shared_memory import (
+    SEGMENT_BYTES,
+    SharedBuffer,
+    SharedBufferPool,
+    write_batch,
+)
 from tests.waiting import wait_until
 
 MIB = 1024 * 1024
@@ -58,7 +58,7 @@ def is_quiet(spark: Any) -> bool:
     """Whether nothing is left of any scan: no job, no scan, no thread."""
     return (
         not spark.sparkContext.statusTracker().getActiveJobsIds()
-        and activity().scans == 0
+        and stream_metrics().scans == 0
         and not [thread for thread in threading.enumerate() if "lakeport-scan" in thread.name]
     )
 
@@ -128,7 +128,7 @@ def test_batches_in_shared_memory_stay_as_they_are_while_they_are_held(spark: An
 
 
 def test_the_memory_that_tasks_write_to_is_shared_and_bounded(spark: Any) -> None:
-    shared = receiver_of(spark.sparkContext).shared
+    shared = get_receiver(spark.sparkContext).shared
     large = [Rows(n, batches=4, rows=100_000) for n in range(4)]
 
     stream(spark, large, SCHEMA).read_all()
@@ -142,7 +142,7 @@ def test_the_memory_that_tasks_write_to_is_shared_and_bounded(spark: Any) -> Non
         shared.give_back(segment)
 
 
-def take_all(shared: Segments) -> list[Segment]:
+def take_all(shared: SharedBufferPool) -> list[SharedBuffer]:
     return list(iter(shared.take, None))
 
 
@@ -155,7 +155,7 @@ def test_a_batch_that_is_larger_than_a_segment_comes_by_flight(spark: Any) -> No
 
 
 def test_memory_that_a_lost_task_may_still_write_to_is_not_used_again() -> None:
-    shared = Segments(1)
+    shared = SharedBufferPool(1)
     segment = shared.take()
     assert segment is not None
     assert shared.take() is None
@@ -168,12 +168,12 @@ def test_memory_that_a_lost_task_may_still_write_to_is_not_used_again() -> None:
 
 
 def test_a_segment_of_another_machine_cannot_be_reached() -> None:
-    segment = Segments(1).take()
+    segment = SharedBufferPool(1).take()
     assert segment is not None
     path = segment.name.split(" ")[0]
 
     with pytest.raises(FileNotFoundError, match="is not lakeport-other"):
-        write_segment(f"{path} lakeport-other", pa.record_batch([[1]], names=["a"]))
+        write_batch(f"{path} lakeport-other", pa.record_batch([[1]], names=["a"]))
 
 
 def test_a_consumer_that_stops_reading_leaves_the_cores_to_others(spark: Any) -> None:
@@ -336,7 +336,7 @@ def test_other_libraries_read_a_stream_as_any_arrow_reader(spark: Any, tmp_path:
 def test_an_executor_that_cannot_reach_the_driver_is_told_what_to_set(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiver_of(spark.sparkContext), "location", "grpc://127.0.0.1:9")
+    monkeypatch.setattr(get_receiver(spark.sparkContext), "location", "grpc://127.0.0.1:9")
 
     with pytest.raises(UnavailableError, match=r"cannot reach the driver .*spark\.driver\.host"):
         stream(spark, [Rows(0)], SCHEMA).read_all()
@@ -345,7 +345,7 @@ def test_an_executor_that_cannot_reach_the_driver_is_told_what_to_set(
 def test_a_stranger_cannot_send_rows_into_a_scan(spark: Any) -> None:
     from pyarrow import flight
 
-    receiver = receiver_of(spark.sparkContext)
+    receiver = get_receiver(spark.sparkContext)
     request = ScanKey().grant("lakeport-scan-x", [0]).claim(1)
     client = flight.connect(receiver.location)
 

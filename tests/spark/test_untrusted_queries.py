@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lakeport.errors import InvalidInputError, LakeportError, PermissionDeniedError
-from lakeport.spark.queries import untrusted_query
-from lakeport.spark.sql_functions import FUNCTIONS, OPTIONS_ARGUMENT
+from lakeport.spark.sql.allowed_functions import FUNCTIONS, OPTIONS_ARGUMENT
+from lakeport.spark.sql.queries import untrusted_query
 
 # Starting Spark may take long where many share a machine.
 pytestmark = pytest.mark.timeout(600)
@@ -152,7 +152,7 @@ def test_what_is_not_listed_is_forbidden_before_spark_analyses_it(
 ) -> None:
     analysed: list[Any] = []
     monkeypatch.setattr(
-        "lakeport.spark.queries.check_analysed", lambda *given: analysed.append(given)
+        "lakeport.spark.sql.queries.check_analysed", lambda *given: analysed.append(given)
     )
 
     with pytest.raises(PermissionDeniedError) as refused:
@@ -254,7 +254,7 @@ def test_only_the_listed_functions_take_options(own_spark: Any) -> None:
 def test_a_query_that_is_too_long_is_refused(
     own_spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakeport.spark.sql_check._MAX_NODES", 100)
+    monkeypatch.setattr("lakeport.spark.sql.query_check._MAX_NODES", 100)
 
     with pytest.raises(InvalidInputError, match="too long"):
         untrusted_query(own_spark, "SELECT " + ", ".join(["1"] * 200), ())

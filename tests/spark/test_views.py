@@ -13,8 +13,8 @@ import pytest
 
 from lakeport.ducklake import View
 from lakeport.errors import UnsupportedError
-from lakeport.spark.register import Registration
-from lakeport.spark.views import key_of, references, translate
+from lakeport.spark.sql.registration import Registration
+from lakeport.spark.sql.views.translation import referenced_tables, table_key, translate
 from tests.real_lakes import RealLake
 from tests.spark.view_cases import QUERIES, REFUSED, SAME, TABLES
 
@@ -94,7 +94,11 @@ def view(sql: str, schema: str = "main") -> View:
     return View(id=1, schema=schema, name="v", uuid="", dialect="duckdb", sql=sql)
 
 
-NAMES = {key_of("main", "t"): "lake_t", key_of("s", "t"): "lake_s_t", key_of("main", "u"): "u"}
+NAMES = {
+    table_key("main", "t"): "lake_t",
+    table_key("s", "t"): "lake_s_t",
+    table_key("main", "u"): "u",
+}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +118,7 @@ NAMES = {key_of("main", "t"): "lake_t", key_of("s", "t"): "lake_s_t", key_of("ma
 def test_a_table_is_looked_up_in_the_schema_of_the_view_then_in_main(
     sql: str, schema: str, expected: set[tuple[str, str]]
 ) -> None:
-    assert references(view(sql, schema), NAMES.keys()) == expected
+    assert referenced_tables(view(sql, schema), NAMES.keys()) == expected
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import msgpack
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.airport.codec import decode_struct
-from lakeport.airport.metadata import descriptor_of
+from lakeport.airport.protocol.codec import decode_struct
+from lakeport.airport.server.actions.metadata import descriptor_of
 from lakeport.catalog import (
     CatalogBuilder,
     CatalogVersion,

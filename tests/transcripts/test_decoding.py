@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from lakeport.airport.addresses import DATABASES, parse_descriptor
-from lakeport.airport.codec import Struct, decode_struct, read_one_row, read_schema
-from lakeport.airport.metadata import descriptor_of
+from lakeport.airport.protocol.addresses import DATABASES, parse_descriptor
+from lakeport.airport.protocol.codec import Struct, decode_struct, read_one_row, read_schema
+from lakeport.airport.server.actions.metadata import descriptor_of
 from lakeport.filters import ColumnRef, Unsupported, parse_filter, walk
 from tests.transcripts import recording
 from tests.transcripts.recording import Rpc, Statement

@@ -1,7 +1,6 @@
 """The wire: an Arrow Flight server that DuckDB's airport extension attaches, and its client."""
 
-from lakeport.airport.limits import Limits
-from lakeport.airport.observer import EndedCall, Observer
-from lakeport.airport.server import Server, serve
+from lakeport._lazy import attach
 
-__all__ = ["EndedCall", "Limits", "Observer", "Server", "serve"]
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -1,30 +1,6 @@
 """Who is calling, what they may do, and how the connection is protected."""
 
-from lakeport.auth.authentication import (
-    MIN_TOKEN_LENGTH,
-    Authenticator,
-    AuthSource,
-    BearerAuth,
-    TokenTable,
-    authenticator_of,
-    bearer_token,
-    identify,
-)
-from lakeport.auth.authorization import Access, Authorizer, Operation
-from lakeport.auth.tls import LoadedTls, TlsConfig
+from lakeport._lazy import attach
 
-__all__ = [
-    "MIN_TOKEN_LENGTH",
-    "Access",
-    "AuthSource",
-    "Authenticator",
-    "Authorizer",
-    "BearerAuth",
-    "LoadedTls",
-    "Operation",
-    "TlsConfig",
-    "TokenTable",
-    "authenticator_of",
-    "bearer_token",
-    "identify",
-]
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -9,12 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from lakeport._wording import counted
-from lakeport.errors import (
-    DefinitionError,
-    LakeportError,
-    UnauthenticatedError,
-    UnavailableError,
-)
+from lakeport.errors import DefinitionError, LakeportError, UnauthenticatedError, UnavailableError
 
 __all__ = [
     "MIN_TOKEN_LENGTH",
@@ -22,9 +17,9 @@ __all__ = [
     "Authenticator",
     "BearerAuth",
     "TokenTable",
+    "authenticate",
     "authenticator_of",
     "bearer_token",
-    "identify",
 ]
 
 _log = logging.getLogger("lakeport.auth")
@@ -56,7 +51,7 @@ class BearerAuth:
 
     def authenticate(self, token: str) -> str:
         """The identity behind a token."""
-        return identify(self._validate, token)
+        return authenticate(self._validate, token)
 
 
 class TokenTable:
@@ -98,7 +93,7 @@ def authenticator_of(source: AuthSource | None) -> Authenticator | None:
     return BearerAuth(source)
 
 
-def identify(ask: Callable[[str], str | None], token: str) -> str:
+def authenticate(ask: Callable[[str], str | None], token: str) -> str:
     """The identity that a callable gives for a token; whatever else it does refuses the caller."""
     try:
         identity: object = ask(token)

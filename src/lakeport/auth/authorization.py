@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lakeport.catalog.operations import Operation
+from lakeport.auth.operations import Operation
 
-__all__ = ["Access", "Authorizer", "Operation"]
+__all__ = ["AccessRequest", "Authorizer"]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessRequest:
     """A question to the authorizer. Names are spelled as the objects themselves are.
 
     A name that the catalog does not have is spelled as in the request.
@@ -30,5 +30,5 @@ class Access:
     """The table, function or action; None when the question is about the schema itself."""
 
 
-Authorizer: TypeAlias = Callable[[Access], bool]
+Authorizer: TypeAlias = Callable[[AccessRequest], bool]
 """Answers whether an access is allowed. It is asked for every object of a listing: be quick."""

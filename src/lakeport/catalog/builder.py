@@ -21,19 +21,30 @@ from typing import Any, Self, TypeVar, overload
 
 import pyarrow as pa
 
-from lakeport.catalog import declarations as declare
-from lakeport.catalog.callables import ParameterTypes, SchemaSource
-from lakeport.catalog.checks import check_declared_name, check_unique
+from lakeport.catalog._declarations import (
+    DataTable,
+    Declaration,
+    ExistingFunction,
+    ExistingTable,
+    InOut,
+    ReferencedTable,
+    Scalar,
+    SchemaObjects,
+    TableValued,
+    check_overloads,
+)
 from lakeport.catalog.functions import (
+    ParameterTypes,
     ScalarFunction,
+    SchemaSource,
     Stability,
     TableFunction,
     TableFunctionInOut,
 )
-from lakeport.catalog.model import Table
+from lakeport.catalog.model import StaticCatalog, StaticSchema, Table
 from lakeport.catalog.options import ScanOptions
-from lakeport.catalog.references import Endpoint
-from lakeport.catalog.static import StaticCatalog, StaticSchema
+from lakeport.catalog.results import Endpoint
+from lakeport.catalog.validation import check_declared_name, check_unique
 from lakeport.errors import DefinitionError
 
 __all__ = ["CatalogBuilder", "SchemaBuilder"]
@@ -90,7 +101,7 @@ class SchemaBuilder:
         self._catalog = catalog
         self._comment = comment
         self._tags = dict(tags or {})
-        self._declarations: list[declare.Declaration] = []
+        self._declarations: list[Declaration] = []
 
     @overload
     def table(self, name: Table) -> Self: ...
@@ -140,11 +151,11 @@ class SchemaBuilder:
 
         def add(source: Any, own_name: str) -> None:
             self._declarations.append(
-                declare.DataTable(own_name, source, schema, comment, endpoints, statistics)
+                DataTable(own_name, source, schema, comment, endpoints, statistics)
             )
 
         if name is not None and not isinstance(name, str):
-            self._declarations.append(declare.ReadyTable(name))
+            self._declarations.append(ExistingTable(name))
             return self
         return self._chain_or_decorate(name, source, add)
 
@@ -160,7 +171,7 @@ class SchemaBuilder:
 
         Every reference must provide all columns of `schema`, by name and type.
         """
-        self._declarations.append(declare.ReferencedTable(name, references, schema, comment))
+        self._declarations.append(ReferencedTable(name, references, schema, comment))
         return self
 
     @overload
@@ -214,7 +225,7 @@ class SchemaBuilder:
 
         def add(function: Callable[..., Any], own_name: str) -> None:
             self._declarations.append(
-                declare.Scalar(own_name, function, parameters, returns, comment, stability)
+                Scalar(own_name, function, parameters, returns, comment, stability)
             )
 
         return self._chain_or_decorate(name, function, add)
@@ -265,9 +276,7 @@ class SchemaBuilder:
         """
 
         def add(function: Callable[..., Any], own_name: str) -> None:
-            self._declarations.append(
-                declare.TableValued(own_name, function, parameters, schema, comment)
-            )
+            self._declarations.append(TableValued(own_name, function, parameters, schema, comment))
 
         return self._chain_or_decorate(name, function, add)
 
@@ -317,15 +326,13 @@ class SchemaBuilder:
         """
 
         def add(function: Callable[..., Any], own_name: str) -> None:
-            self._declarations.append(
-                declare.InOut(own_name, function, parameters, schema, comment)
-            )
+            self._declarations.append(InOut(own_name, function, parameters, schema, comment))
 
         return self._chain_or_decorate(name, function, add)
 
     def function(self, function: ScalarFunction | TableFunction | TableFunctionInOut) -> Self:
         """Add an object with one of the function protocols."""
-        self._declarations.append(declare.ReadyFunction(function))
+        self._declarations.append(ExistingFunction(function))
         return self
 
     def schema(
@@ -354,11 +361,11 @@ class SchemaBuilder:
         return decorate
 
     def _build(self) -> StaticSchema:
-        made = declare.Made()
+        made = SchemaObjects()
         for declaration in self._declarations:
             declaration.make(self.name, made)
         check_unique([table.name for table in made.tables], "table", f"schema {self.name!r}")
-        declare.check_overloads(made, self.name)
+        check_overloads(made, self.name)
         return StaticSchema(
             self.name,
             comment=self._comment,

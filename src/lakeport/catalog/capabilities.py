@@ -11,7 +11,6 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from lakeport.catalog.actions import Action
 from lakeport.catalog.model import Catalog, Schema, Table
 from lakeport.catalog.options import (
     AddColumnOptions,
@@ -33,11 +32,12 @@ from lakeport.catalog.options import (
     SetNotNullOptions,
     TimePoint,
 )
-from lakeport.catalog.references import Endpoint
 from lakeport.catalog.results import (
+    Action,
     CatalogVersion,
     ColumnStats,
     DMLResult,
+    Endpoint,
     TableSize,
     TransactionState,
 )

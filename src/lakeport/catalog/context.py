@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from lakeport.catalog.operations import MayDo, allow_everything
+from lakeport.auth import MayDo, allow_everything
 
 __all__ = [
     "RequestContext",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-def _never() -> bool:
+def _not_cancelled() -> bool:
     return False
 
 
@@ -65,7 +65,7 @@ class RequestContext:
     """Shared by the calls of one scan: that of `traceparent`, DuckDB's own, or a new one."""
     peer: str = field(default="", compare=False)
     """The network address of the client."""
-    is_cancelled: Callable[[], bool] = field(default=_never, compare=False, repr=False)
+    is_cancelled: Callable[[], bool] = field(default=_not_cancelled, compare=False, repr=False)
     """Whether the client has gone away or the server stops, for work that takes long before it has
     an answer."""
     may: MayDo = field(default=allow_everything, compare=False, repr=False)
@@ -80,8 +80,8 @@ class RequestContext:
     """What the log records of the call."""
 
 
-_NOBODY = RequestContext()
-_current: ContextVar[RequestContext] = ContextVar("lakeport_request", default=_NOBODY)
+NO_REQUEST = RequestContext()
+_current: ContextVar[RequestContext] = ContextVar("lakeport_request", default=NO_REQUEST)
 
 
 def current_request() -> RequestContext:

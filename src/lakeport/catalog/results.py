@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-__all__ = ["CatalogVersion", "ColumnStats", "DMLResult", "TableSize", "TransactionState"]
+__all__ = [
+    "Action",
+    "ActionHandler",
+    "CatalogVersion",
+    "ColumnStats",
+    "DMLResult",
+    "Endpoint",
+    "FileFormat",
+    "FileReference",
+    "FunctionReference",
+    "Partition",
+    "TableSize",
+    "TransactionState",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +80,62 @@ class TransactionState(enum.Enum):
     ACTIVE = "active"
     COMMITTED = "committed"
     ABORTED = "aborted"
+
+
+ActionHandler: TypeAlias = Callable[[bytes], bytes | str | Iterable[bytes | str] | None]
+"""Takes the body of the request and returns no result, one, or several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A named action of a server or catalog."""
+
+    name: str
+    """The name that clients call."""
+    handler: ActionHandler
+    """What runs; `lakeport.current_request()` tells who calls."""
+    description: str = ""
+    """One line, shown by ListActions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A part of a scan that a Lakeport server reads."""
+
+    token: bytes
+    """Opaque to the server; comes back as `ScanOptions.partition`. Keep secrets out of it."""
+    location: str | None = None
+    """Another server that reads it, such as `grpc://host:8815`; None means this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionReference:
+    """A table function of DuckDB that the client runs, such as `read_parquet` or `read_csv`."""
+
+    function: str
+    """The name of the function."""
+    arguments: tuple[Any, ...] = ()
+    """Positional arguments; a list of paths is a list."""
+    named: Mapping[str, Any] = field(default_factory=dict)
+    """Named arguments, such as `{"header": True}`."""
+
+
+class FileFormat(enum.Enum):
+    """The file formats that the client opens by itself."""
+
+    PARQUET = "parquet"
+    IPC_STREAM = "ipc-stream"
+    IPC_FILE = "ipc-file"
+
+
+@dataclass(frozen=True, slots=True)
+class FileReference:
+    """A file that the client reads: Parquet by name, Arrow IPC with exactly the table's schema."""
+
+    uri: str
+    """Where the file is, as seen by the client."""
+    format: FileFormat = FileFormat.PARQUET
+    """How it is written."""
+
+
+Endpoint: TypeAlias = Partition | FunctionReference | FileReference

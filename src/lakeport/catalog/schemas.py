@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgpack
 import pyarrow as pa
@@ -16,7 +18,9 @@ __all__ = [
     "column",
     "field_is_rowid",
     "find_rowid_column",
-    "no_rows",
+    "geometry_column",
+    "geometry_crs",
+    "is_geometry",
     "project_schema",
     "rowid_field",
     "with_check_constraints",
@@ -58,11 +62,6 @@ def without_rowid(schema: pa.Schema) -> pa.Schema:
     return pa.schema([f for f in schema if not field_is_rowid(f)], metadata=schema.metadata)
 
 
-def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch without rows; Arrow's own ways fail where extension types are nested."""
-    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
-
-
 def rowid_field(name: str = "rowid", type: pa.DataType | None = None) -> pa.Field:
     """A field that identifies rows, which UPDATE and DELETE need. Put it last in the schema."""
     return pa.field(name, type or pa.int64(), metadata={IS_ROWID: b"1"})
@@ -100,3 +99,39 @@ def check_constraints(schema: pa.Schema) -> tuple[str, ...]:
         return tuple(msgpack.unpackb(packed)["constraints"])
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidArgumentError("the schema's check constraints cannot be decoded") from error
+
+
+_NAME = b"ARROW:extension:name"
+_METADATA = b"ARROW:extension:metadata"
+_WKB = b"geoarrow.wkb"
+
+
+def geometry_column(
+    name: str,
+    *,
+    crs: str | Mapping[str, Any] | None = None,
+    nullable: bool = True,
+    comment: str = "",
+) -> pa.Field:
+    """A column of geometries in well-known binary.
+
+    `crs` is a coordinate reference system by name (`"EPSG:4326"`) or as PROJJSON.
+    """
+    extension = {} if crs is None else {"crs": crs}
+    metadata = {_NAME: _WKB, _METADATA: json.dumps(extension).encode()}
+    if comment:
+        metadata[b"comment"] = comment.encode()
+    return pa.field(name, pa.binary(), nullable=nullable, metadata=metadata)
+
+
+def is_geometry(field: pa.Field) -> bool:
+    """Whether a field holds GeoArrow WKB geometries."""
+    return bool((field.metadata or {}).get(_NAME) == _WKB)
+
+
+def geometry_crs(field: pa.Field) -> str | dict[str, Any] | None:
+    """The coordinate reference system of a geometry column, if it names one."""
+    crs: str | dict[str, Any] | None = json.loads(
+        (field.metadata or {}).get(_METADATA) or b"{}"
+    ).get("crs")
+    return crs

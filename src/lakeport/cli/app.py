@@ -8,7 +8,11 @@ import typer
 from typer.core import TyperGroup
 
 from lakeport._version import __version__
-from lakeport.cli import demo, inspect, query, serve, sql
+from lakeport.cli.commands.demo import demo
+from lakeport.cli.commands.inspect import inspect
+from lakeport.cli.commands.query import query
+from lakeport.cli.commands.serve import serve
+from lakeport.cli.commands.sql import sql
 from lakeport.errors import LakeportError
 
 __all__ = ["app", "main"]
@@ -37,7 +41,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (serve.serve, demo.demo, inspect.inspect, sql.sql, query.query):
+for command in (serve, demo, inspect, sql, query):
     app.command()(command)
 
 

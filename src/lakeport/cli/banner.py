@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 
-from lakeport.airport import Server
-from lakeport.airport.attach import attach_statement
+from lakeport.airport.server import Server, attach_statement
 from lakeport.catalog import Catalog, Schema
+from lakeport.cli.arguments import default_name, redacted
 from lakeport.cli.config import LakeSettings
 from lakeport.cli.output import plain_table
-from lakeport.cli.places import default_name, shown
 from lakeport.lakehouse import LakeCatalog
 
 __all__ = ["attach_sql", "show_served", "show_sql"]
@@ -27,7 +26,7 @@ def show_served(
     console.print(f"Lakeport serves {server.location}", style="bold", highlight=False)
     table = plain_table("catalog", "schema", "tables", "functions", "from")
     for name, catalog in catalogs.items():
-        first = [name or "any name", shown(lakes[name].uri)]
+        first = [name or "any name", redacted(lakes[name].uri)]
         for schema in catalog.schemas():
             called = " (main)" if schema.name == _name_of_main(catalog) else ""
             counts = str(len(schema.tables())), str(_count_functions(schema))

@@ -8,23 +8,23 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from lakeport.airport import Server
+from lakeport.airport.server import Server
 from lakeport.catalog import Catalog
+from lakeport.cli.arguments import MEMORY, is_lake, load_object, redacted, resolve_uri, storage_of
 from lakeport.cli.config import LakeSettings, SparkSettings
-from lakeport.cli.places import MEMORY, is_lake, load_object, resolve_uri, shown, storage_of
 from lakeport.cli.supervisor import SparkSupervisor
-from lakeport.ducklake import Lake, Storage
+from lakeport.ducklake import Lake
+from lakeport.ducklake.storage import Storage
 from lakeport.errors import LakeportError
-from lakeport.lakehouse import LakeCatalog
-from lakeport.lakehouse.naming import check_main_as
+from lakeport.lakehouse import LakeCatalog, check_main_as
 from lakeport.memory import MemoryCatalog
 
-__all__ = ["Catalogs"]
+__all__ = ["ServedCatalogs"]
 
 _log = logging.getLogger("lakeport")
 
 
-class Catalogs:
+class ServedCatalogs:
     """What is served, by name. Starts Spark when the first lake is opened."""
 
     def __init__(self, spark: SparkSettings) -> None:
@@ -126,7 +126,7 @@ class Catalogs:
         if not is_lake(place):
             return load_object(place)
         self.spark.start()
-        _log.debug("opening %s", shown(place))
+        _log.debug("opening %s", redacted(place))
         return LakeCatalog(
             place,
             spark=self.spark.session,

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from lakeport.airport import Server
-from lakeport.cli.catalogs import Catalogs
+from lakeport.airport.server import Server
+from lakeport.cli.catalogs import ServedCatalogs
 from lakeport.lakehouse import LakeCatalog
 
 __all__ = ["Health", "Report"]
@@ -38,7 +38,7 @@ class Report:
 class Health:
     """Asks what a server depends on."""
 
-    def __init__(self, server: Server, catalogs: Catalogs) -> None:
+    def __init__(self, server: Server, catalogs: ServedCatalogs) -> None:
         self._server = server
         self._catalogs = catalogs
         self._spark = _Probe("Spark does not answer", catalogs.spark.check)

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lakeport._wording import counted
-from lakeport.ducklake import Column, kernel
+from lakeport.arrow import combine
 from lakeport.errors import DefinitionError, UnsupportedError
+from lakeport.types import Column, duckdb_cast
 
 __all__ = [
     "ROWS_SHOWN",
@@ -141,7 +142,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     try:
         return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
     except OverflowError:
-        text = kernel.cast(kernel.whole(column), Column(id=0, name="value", type="varchar"))
+        text = duckdb_cast(combine(column), Column(id=0, name="value", type="varchar"))
         return text.to_pylist()  # type: ignore[no-any-return]
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakeport.auth import Access, TokenTable
+from lakeport.auth import AccessRequest, TokenTable
+from lakeport.cli.arguments import default_name, read_token, read_tokens
 from lakeport.cli.config import LakeSettings, Settings, TokenSettings, check_token
-from lakeport.cli.places import default_name, read_token, read_tokens
 from lakeport.errors import DefinitionError
 
 __all__ = ["TokenPolicy", "Tokens"]
@@ -67,7 +67,7 @@ class TokenPolicy:
         """Return the identity behind a token."""
         return self._current[1].authenticate(token)
 
-    def authorize(self, access: Access) -> bool:
+    def authorize(self, access: AccessRequest) -> bool:
         """Return whether the caller may reach the catalog; within it, everything is allowed."""
         tokens = self._current[0]
         if access.identity not in tokens.identities.values():

@@ -2,5 +2,5 @@
 
 from lakeport._lazy import attach
 
-# Names come on first use, from the modules that `__init__.pyi` says.
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
 __getattr__, __dir__, __all__ = attach(__name__)

@@ -1,13 +1,13 @@
-from .cache import SnapshotCache
-from .changes import ChangeFeed
-from .contents import Contents, FileTotals, TableSummary
-from .filesystems import S3Secret, Storage
+from lakeport._cache import SnapshotCache
+from lakeport.types.columns import Column, arrow_schema, arrow_type, spark_type
+
 from .lake import Lake
+from .metadata.contents import FileTotals, LakeContents, TableSummary
 from .model import (
-    Column,
     ColumnStats,
     DataFile,
     DeleteFile,
+    NameMapping,
     PartitionField,
     PartitionSpec,
     Schema,
@@ -16,20 +16,24 @@ from .model import (
     TableStats,
     View,
 )
-from .plan import ScanPlan, ScanTask
-from .table import LakeTable
-from .types import arrow_schema, arrow_type, spark_type
+from .planning.changes import ChangePlan
+from .planning.plan import ScanPlan
+from .reading.tasks import ScanTask
+from .storage.filesystems import S3Secret, Storage
+from .table import TASK_BYTES, LakeTable
 
 __all__ = [
-    "ChangeFeed",
+    "TASK_BYTES",
+    "ChangePlan",
     "Column",
     "ColumnStats",
-    "Contents",
     "DataFile",
     "DeleteFile",
     "FileTotals",
     "Lake",
+    "LakeContents",
     "LakeTable",
+    "NameMapping",
     "PartitionField",
     "PartitionSpec",
     "S3Secret",

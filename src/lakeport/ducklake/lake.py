@@ -10,33 +10,38 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import sqlalchemy as sa
 
-from lakeport.ducklake.cache import SnapshotCache
-from lakeport.ducklake.contents import (
-    Contents,
+from lakeport._cache import SnapshotCache
+from lakeport.ducklake.metadata.contents import (
     FileTotals,
+    LakeContents,
     contents_of,
     file_totals_of,
     schemas_of,
     views_of,
 )
-from lakeport.ducklake.database import Database
-from lakeport.ducklake.describe import table_state, visible
-from lakeport.ducklake.filesystems import S3Secret, Storage
-from lakeport.ducklake.lifetimes import Lifetime, lifetimes_of, why_missing
+from lakeport.ducklake.metadata.database import Database
+from lakeport.ducklake.metadata.lifetimes import Lifetime, lifetimes_of, why_missing
+from lakeport.ducklake.metadata.location import parse_location
+from lakeport.ducklake.metadata.queries import CatalogReader, Row, check_version, open_catalog
+from lakeport.ducklake.metadata.soundness import Omission, sound_names
+from lakeport.ducklake.metadata.table_state import table_state, visible
 from lakeport.ducklake.model import Schema, Snapshot, View
-from lakeport.ducklake.paths import as_directory
-from lakeport.ducklake.queries import Catalog, Row, open_catalog
-from lakeport.ducklake.soundness import Omission, sound_names
+from lakeport.ducklake.snapshots import (
+    _no_snapshot,
+    _snapshot,
+    parse_catalog_timestamp,
+    parse_user_timestamp,
+)
+from lakeport.ducklake.storage.filesystems import S3Secret, Storage
+from lakeport.ducklake.storage.paths import as_directory
 from lakeport.ducklake.table import LakeTable
-from lakeport.ducklake.text import ascii_lower, parse_moment, parse_time
-from lakeport.ducklake.uri import parse_location
-from lakeport.ducklake.versions import check_version
 from lakeport.errors import (
     CorruptLakeError,
     InvalidArgumentError,
     NotFoundError,
     SnapshotNotFoundError,
 )
+from lakeport.types import fold_name
 
 __all__ = ["Lake"]
 
@@ -60,7 +65,7 @@ class Lake:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: CatalogReader,
         *,
         data_path: str | None = None,
         storage: Storage | None = None,
@@ -162,7 +167,7 @@ class Lake:
 
     def contents(
         self, *, version: int | None = None, timestamp: datetime | str | None = None
-    ) -> Contents:
+    ) -> LakeContents:
         """Everything that the lake holds at a snapshot, with all columns, in one question."""
         wanted = self._version(version, timestamp)
         rows = self._read(lambda connection: self._catalog.contents(connection, wanted))
@@ -243,7 +248,7 @@ class Lake:
             return look_up()
         if wanted is None:
             wanted = self._read(self._catalog.newest_snapshot)
-        return self._cache.remembered((wanted, ascii_lower(schema), ascii_lower(name)), look_up)
+        return self._cache.remembered((wanted, fold_name(schema), fold_name(name)), look_up)
 
     def _refuse_missing(self, schema: str, name: str, snapshot: int) -> None:
         """Raise an error about a table that only other snapshots have."""
@@ -342,9 +347,9 @@ class Lake:
             raise InvalidArgumentError("a version and a timestamp cannot both be given")
         if timestamp is None:
             return self._pinned if version is None else version
-        moment = parse_moment(timestamp)
+        moment = parse_user_timestamp(timestamp)
         rows = self._read(self._catalog.snapshot_times)
-        known = [(parse_time(r["snapshot_time"]), r["snapshot_id"]) for r in rows]
+        known = [(parse_catalog_timestamp(r["snapshot_time"]), r["snapshot_id"]) for r in rows]
         past = [(time, id) for time, id in known if time <= moment]
         if not past:
             raise SnapshotNotFoundError(
@@ -356,30 +361,9 @@ class Lake:
         return self._catalog.database.read(work)
 
 
-def _snapshot(row: Row, changes: Row | None = None) -> Snapshot:
-    said = changes or {}
-    return Snapshot(
-        id=row["snapshot_id"],
-        time=parse_time(row["snapshot_time"]),
-        schema_version=row["schema_version"],
-        changes=said.get("changes_made") or "",
-        author=said.get("author"),
-        commit_message=said.get("commit_message"),
-        commit_extra_info=said.get("commit_extra_info"),
-    )
-
-
-def _no_snapshot(wanted: int | None) -> SnapshotNotFoundError:
-    if wanted is None:
-        return SnapshotNotFoundError("the lake has no snapshots")
-    return SnapshotNotFoundError(
-        f"there is no snapshot {wanted}: it was never made, or has been expired"
-    )
-
-
 def _is_called(stored: object, name: str) -> bool:
     return isinstance(stored, str) and _same(stored, name)
 
 
 def _same(left: str, right: str) -> bool:
-    return ascii_lower(left) == ascii_lower(right)
+    return fold_name(left) == fold_name(right)

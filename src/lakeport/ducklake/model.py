@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
-from lakeport.filters.types import quote_identifier
+from lakeport.types import Column, duckdb_identifier
 
 __all__ = [
-    "Column",
     "ColumnLife",
     "ColumnStats",
     "DataFile",
@@ -51,30 +50,6 @@ class Schema:
     uuid: str
     comment: str | None = None
     tags: Mapping[str, str | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A node of a table's column tree: a column, struct field, list element, map key or value."""
-
-    id: int
-    name: str
-    type: str
-    """DuckLake's own type string, in lower case; `struct`, `list` and `map` have children."""
-    children: tuple[Column, ...] = ()
-    nullable: bool = True
-    initial_default: str | None = None
-    """The value, as text, of rows in files that do not hold the column."""
-    default: str | None = None
-    """What an insert that omits the column writes: a literal's text or an SQL expression."""
-    default_is_expression: bool = False
-    comment: str | None = None
-
-    def walk(self) -> Iterator[Column]:
-        """The node and every node below it."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +221,7 @@ class View:
 
     def select(self, catalog: str) -> str:
         """The view's SELECT with the lake's name filled in."""
-        return self.sql.replace("{DUCKLAKE_CATALOG}", quote_identifier(catalog))
+        return self.sql.replace("{DUCKLAKE_CATALOG}", duckdb_identifier(catalog))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

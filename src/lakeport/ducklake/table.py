@@ -7,11 +7,9 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from lakeport.ducklake.changes import ChangeFeed, plan_changes
-from lakeport.ducklake.files import data_files
-from lakeport.ducklake.filesystems import Storage
+from lakeport.ducklake.metadata.queries import CatalogReader
+from lakeport.ducklake.metadata.table_state import data_files
 from lakeport.ducklake.model import (
-    Column,
     DataFile,
     PartitionSpec,
     Snapshot,
@@ -19,14 +17,14 @@ from lakeport.ducklake.model import (
     TableState,
     TableStats,
 )
-from lakeport.ducklake.plan import ScanPlan
-from lakeport.ducklake.planning import FilterLike, Planner
-from lakeport.ducklake.queries import Catalog
-from lakeport.ducklake.text import parse_time
-from lakeport.ducklake.types import arrow_schema
-from lakeport.errors import InvalidArgumentError, SnapshotNotFoundError
+from lakeport.ducklake.planning.changes import ChangePlan, plan_changes
+from lakeport.ducklake.planning.plan import FilterLike, Planner, ScanPlan
+from lakeport.ducklake.snapshots import _lower, _upper
+from lakeport.ducklake.storage.filesystems import Storage
+from lakeport.errors import InvalidArgumentError
+from lakeport.types import Column, arrow_schema
 
-__all__ = ["LakeTable"]
+__all__ = ["TASK_BYTES", "LakeTable"]
 
 TASK_BYTES = 64 * 1024 * 1024
 
@@ -36,7 +34,7 @@ class LakeTable:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: CatalogReader,
         storage: Storage,
         snapshot: Snapshot,
         state: TableState,
@@ -146,7 +144,7 @@ class LakeTable:
         """
         return self.planner.scan(columns, filter, task_bytes=task_bytes, exact=exact)
 
-    def changes(self, first: int | datetime, last: int | datetime | None = None) -> ChangeFeed:
+    def changes(self, first: int | datetime, last: int | datetime | None = None) -> ChangePlan:
         """What happened to the table from one snapshot to another, both included.
 
         A moment stands for the first snapshot at or after it as the lower bound, and for the last
@@ -163,30 +161,3 @@ class LakeTable:
     def planner(self) -> Planner:
         """How scans of the table are planned; for other parts of this package."""
         return Planner(self._catalog, self._storage, self.snapshot, self._state)
-
-
-def _lower(known: Sequence[Snapshot], bound: int | datetime) -> Snapshot:
-    if isinstance(bound, int):
-        return _exactly(known, bound)
-    later = [snapshot for snapshot in known if snapshot.time >= parse_time(bound)]
-    if not later:
-        raise SnapshotNotFoundError(f"there is no snapshot at or after {bound}")
-    return min(later, key=lambda snapshot: (snapshot.time, snapshot.id))
-
-
-def _upper(known: Sequence[Snapshot], bound: int | datetime) -> Snapshot:
-    if isinstance(bound, int):
-        return _exactly(known, bound)
-    earlier = [snapshot for snapshot in known if snapshot.time <= parse_time(bound)]
-    if not earlier:
-        raise SnapshotNotFoundError(f"there is no snapshot at or before {bound}")
-    return max(earlier, key=lambda snapshot: (snapshot.time, snapshot.id))
-
-
-def _exactly(known: Sequence[Snapshot], id: int) -> Snapshot:
-    for snapshot in known:
-        if snapshot.id == id:
-            return snapshot
-    raise SnapshotNotFoundError(
-        f"there is no snapshot {id}: it was never made, or has been expired"
-    )

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from lakeport.errors import InvalidArgumentError
-from lakeport.filters.types import Field, LogicalType, canonical_id
+from lakeport.types import Field, LogicalType, canonical_id
 
 __all__ = [
     "Node",

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from lakeport.filters.types import BOOLEAN, UNKNOWN, LogicalType
+from lakeport.types import BOOLEAN, UNKNOWN, LogicalType
 
 __all__ = [
     "Between",

@@ -10,11 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.errors import UnsupportedError
-from lakeport.filters.arrow_types import from_arrow_type
 from lakeport.filters.expressions import Constant
-from lakeport.filters.types import LogicalType
-from lakeport.filters.value_encoding import encode_value
-from lakeport.filters.values import INTEGER_RANGES, Interval, to_float32
+from lakeport.filters.json.write import encode_value
+from lakeport.types import INTEGER_RANGES, Interval, LogicalType, from_arrow_type, to_float32
 
 __all__ = ["lit"]
 

@@ -1,59 +1,236 @@
-"""What the SQL encoders share: their options, and how a column becomes SQL."""
+"""A filter from SQL text: DuckDB parses it, and its syntax tree becomes a `lakeport.filters` tree.
+
+Whatever has no column in it is a constant, and DuckDB computes it once. What the tree cannot
+express becomes `Unsupported`, which keeps more rows, never fewer.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from lakeport.filters.expressions import ColumnRef, ConjunctionOp, Expression, Filter, In
-from lakeport.filters.widening import WideningEncoder
+from lakeport.arrow import thread_connection
+from lakeport.errors import CorruptLakeError, InvalidArgumentError, UnsupportedError
+from lakeport.filters.duckdb_syntax import (
+    SqlSyntaxError,
+    cast_target,
+    constant_value,
+    expression_sql,
+    function_arguments,
+    parse_sql,
+)
+from lakeport.filters.expressions import (
+    Between,
+    Case,
+    CaseBranch,
+    Cast,
+    Coalesce,
+    ColumnRef,
+    Comparison,
+    ComparisonOp,
+    Conjunction,
+    ConjunctionOp,
+    Constant,
+    Expression,
+    Filter,
+    FunctionCall,
+    In,
+    IsNull,
+    Not,
+    Unsupported,
+)
+from lakeport.filters.literals import lit
+from lakeport.types import Column, LogicalType, fold_name, parse_value
 
-__all__ = ["SqlEncoder"]
+__all__ = ["parse_sql_filter"]
+
+_COMPARISONS: Final = {
+    "COMPARE_EQUAL": ComparisonOp.EQUAL,
+    "COMPARE_NOTEQUAL": ComparisonOp.NOT_EQUAL,
+    "COMPARE_LESSTHAN": ComparisonOp.LESS,
+    "COMPARE_LESSTHANOREQUALTO": ComparisonOp.LESS_OR_EQUAL,
+    "COMPARE_GREATERTHAN": ComparisonOp.GREATER,
+    "COMPARE_GREATERTHANOREQUALTO": ComparisonOp.GREATER_OR_EQUAL,
+    "COMPARE_DISTINCT_FROM": ComparisonOp.DISTINCT,
+    "COMPARE_NOT_DISTINCT_FROM": ComparisonOp.NOT_DISTINCT,
+}
+_PREDICATES: Final = frozenset(
+    {"~~", "!~~", "~~*", "!~~*", "starts_with", "prefix", "suffix", "ends_with", "contains"}
+)
+_VOLATILE: Final = frozenset({"random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "nextval"})
+_BOOLEAN: Final = LogicalType("BOOLEAN")
+_UNKNOWN: Final = LogicalType("UNKNOWN")
 
 
-class SqlEncoder(WideningEncoder[str]):
-    """Writes filters as SQL text.
+def parse_sql_filter(text: str, columns: Sequence[Column]) -> Filter:
+    """The condition of a WHERE clause over a table with these columns."""
+    # Only parsed, never run: the statement is read back as a syntax tree.
+    statement = f"SELECT * FROM t WHERE {text}"  # noqa: S608
+    try:
+        statements = parse_sql(thread_connection(), statement)
+    except SqlSyntaxError as error:
+        raise InvalidArgumentError(f"the filter is not SQL: {error}") from None
+    node = statements[0]
+    more = ("modifiers", "group_expressions", "having", "qualify", "sample")
+    plain = node["type"] == "SELECT_NODE" and not any(node[clause] for clause in more)
+    if len(statements) != 1 or not plain or node["where_clause"] is None:
+        raise InvalidArgumentError("the filter is more than one condition")
+    return Filter.of(_Translator(columns).condition(node["where_clause"]))
 
-    ``column_mapping`` renames columns. ``column_expressions`` replaces columns by SQL, which is
-    taken as it is. ``columns``, if given, are the only ones that exist: predicates on others are
-    dropped.
-    """
 
-    def __init__(
-        self,
-        *,
-        column_mapping: Mapping[str, str] | None = None,
-        column_expressions: Mapping[str, str] | None = None,
-        columns: Collection[str] | None = None,
-    ) -> None:
-        self._mapping = dict(column_mapping or {})
-        self._expressions = dict(column_expressions or {})
-        self._columns = None if columns is None else frozenset(columns)
+class _Translator:
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = {fold_name(column.name): column for column in columns}
 
-    @abstractmethod
-    def quoted(self, name: str) -> str | None:
-        """A column name that cannot leave its place; ``None`` if it cannot be written safely."""
+    def condition(self, node: Mapping[str, Any]) -> Expression:
+        """An expression where a truth value is expected: numbers are true unless they are zero."""
+        match found := self.expression(node):
+            case ColumnRef():
+                column = self._columns.get(fold_name(found.name))
+                is_truth = column is None or column.type == "boolean"
+                return found if is_truth else Cast(found, _BOOLEAN)
+            case Constant() if found.value is not None and found.type != _BOOLEAN:
+                return Cast(found, _BOOLEAN)
+            case FunctionCall() if found.is_operator and found.return_type != _BOOLEAN:
+                return Comparison(ComparisonOp.NOT_EQUAL, found, lit(0))
+        return found
 
-    def encode(self, filter: Filter) -> str:
-        """The body of a WHERE clause that keeps at least the rows of the filter, or ``""``."""
-        return self.widened_filter(filter) or ""
+    def expression(self, node: Mapping[str, Any]) -> Expression:
+        if not _varies(node):
+            return _constant(node)
+        match node["class"]:
+            case "COLUMN_REF":
+                return self._column(node["column_names"])
+            case "CONJUNCTION":
+                op = ConjunctionOp.AND if node["type"] == "CONJUNCTION_AND" else ConjunctionOp.OR
+                return Conjunction(op, tuple(self.condition(child) for child in node["children"]))
+            case "COMPARISON" if node["type"] in _COMPARISONS:
+                left, right = self._compared([node["left"], node["right"]])
+                return Comparison(_COMPARISONS[node["type"]], left, right)
+            case "BETWEEN":
+                probe, lower, upper = self._compared([node["input"], node["lower"], node["upper"]])
+                return Between(probe, lower, upper)
+            case "CAST":
+                child = self.expression(node["child"])
+                return Cast(child, cast_target(node), bool(node["try_cast"]))
+            case "CASE":
+                branches = [
+                    CaseBranch(
+                        self.condition(check["when_expr"]), self.expression(check["then_expr"])
+                    )
+                    for check in node["case_checks"]
+                ]
+                return Case(tuple(branches), self.expression(node["else_expr"]))
+            case "OPERATOR" if node["type"] in ("COMPARE_IN", "COMPARE_NOT_IN"):
+                probe, *items = self._compared(node["children"])
+                return In(probe, tuple(items), node["type"] == "COMPARE_NOT_IN")
+            case "OPERATOR":
+                return self._operator(node["type"], node["children"])
+            case "FUNCTION":
+                return self._function(node)
+            case _:
+                return Unsupported(f"{node['class'].lower()} {node['type'].lower()}")
 
-    def encode_expression(self, expression: Expression) -> str | None:
-        """The expression itself, not widened; ``None`` if it cannot be expressed exactly."""
-        return self.visit(expression)
+    def _all(self, nodes: Sequence[Mapping[str, Any]]) -> tuple[Expression, ...]:
+        return tuple(self.expression(node) for node in nodes)
 
-    def joined(self, op: ConjunctionOp, parts: Sequence[str]) -> str:
-        """Predicates joined by AND or OR."""
-        return f"({f' {op.value} '.join(parts)})"
+    def _compared(self, nodes: Sequence[Mapping[str, Any]]) -> tuple[Expression, ...]:
+        """Operands of a comparison; text beside a column is a value of the column's type."""
+        found = [self._columns.get(fold_name(n["column_names"][-1])) for n in nodes if _named(n)]
+        if len(found) != 1 or found[0] is None or found[0].children:
+            return self._all(nodes)
+        column = found[0]
+        return tuple(
+            _value_of(column, text)
+            if isinstance(text := constant_value(node), str) and column.type != "varchar"
+            else self.expression(node)
+            for node in nodes
+        )
 
-    def among_nothing(self, expression: In) -> str:
-        """IN without items, which SQL cannot write: nothing is among no values, not even NULL."""
-        return "TRUE" if expression.negated else "FALSE"
+    def _function(self, node: Mapping[str, Any]) -> Expression:
+        name, is_operator = node["function_name"], bool(node["is_operator"])
+        if _is_volatile(node):
+            return Unsupported(f"{name}() has another value for every row")
+        if node.get("distinct") or node.get("filter") or node["order_bys"]["orders"]:
+            return Unsupported(f"function {name} with more than arguments")
+        type = _BOOLEAN if name in _PREDICATES else _UNKNOWN
+        return FunctionCall(name, self._all(function_arguments(node)), type, is_operator)
 
-    def column(self, expression: ColumnRef) -> str | None:
-        """A quoted name, or the SQL that stands for it; ``None`` for a column that is not there."""
-        if expression.name in self._expressions:
-            return f"({self._expressions[expression.name]})"
-        if self._columns is not None and expression.name not in self._columns:
-            return None
-        return self.quoted(self._mapping.get(expression.name, expression.name))
+    def _operator(self, kind: str, nodes: Sequence[Mapping[str, Any]]) -> Expression:
+        if kind == "OPERATOR_NOT":
+            return Not(self.condition(nodes[0]))
+        children = self._all(nodes)
+        match kind:
+            case "OPERATOR_IS_NULL" | "OPERATOR_IS_NOT_NULL":
+                return IsNull(children[0], kind == "OPERATOR_IS_NOT_NULL")
+            case "OPERATOR_COALESCE":
+                return Coalesce(children)
+            case "ARRAY_EXTRACT" if self._is_map(children[0]):
+                return FunctionCall("map_extract_value", children, _UNKNOWN)
+            case "ARRAY_EXTRACT" | "STRUCT_EXTRACT":
+                return FunctionCall(kind.lower(), children, _UNKNOWN)
+            case _:
+                return Unsupported(kind.lower())
+
+    def _is_map(self, node: Expression) -> bool:
+        column = self._columns.get(fold_name(node.name)) if isinstance(node, ColumnRef) else None
+        return column is not None and column.type == "map"
+
+    def _column(self, names: Sequence[str]) -> Expression:
+        """`column`, `column.field`, or either after the name of the table."""
+        for start in range(len(names)):
+            column = self._columns.get(fold_name(names[start]))
+            if column is not None:
+                found: Expression = ColumnRef(column.name)
+                for member in names[start + 1 :]:
+                    found = FunctionCall("struct_extract", (found, lit(member)), _UNKNOWN)
+                return found
+        return ColumnRef(names[-1])
+
+
+def _named(node: Mapping[str, Any]) -> bool:
+    return bool(node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1)
+
+
+def _value_of(column: Column, text: str) -> Expression:
+    try:
+        return lit(parse_value(text, column)[0])
+    except CorruptLakeError:
+        raise InvalidArgumentError(
+            f"{text!r} is not a value of column {column.name!r}, which is {column.type}"
+        ) from None
+    except UnsupportedError as error:
+        return Unsupported(str(error))
+
+
+def _varies(node: object) -> bool:
+    """Whether a syntax tree has another value for another row."""
+    if isinstance(node, dict):
+        if node.get("class") in ("COLUMN_REF", "SUBQUERY", "STAR") or _is_volatile(node):
+            return True
+        return any(_varies(value) for value in node.values())
+    return isinstance(node, list) and any(_varies(item) for item in node)
+
+
+def _is_volatile(node: Mapping[str, Any]) -> bool:
+    return node.get("class") == "FUNCTION" and node["function_name"].lower() in _VOLATILE
+
+
+def _constant(node: Mapping[str, Any]) -> Expression:
+    """A value that DuckDB computes from the syntax tree itself, written back as SQL."""
+    import duckdb
+
+    duck = thread_connection()
+    value = constant_value(node)
+    if isinstance(value, float):
+        return lit(value)  # written back as SQL it would be a decimal
+    try:
+        sql = f"SELECT {expression_sql(duck, node)}"
+        return lit(duck.sql(sql).to_arrow_table().column(0)[0])
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidArgumentError(
+            f"a constant of the filter cannot be computed: {reason}"
+        ) from None
+    except UnsupportedError as error:
+        return Unsupported(str(error))

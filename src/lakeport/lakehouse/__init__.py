@@ -6,6 +6,7 @@ from lakeport.lakehouse import LakeCatalog
 lakeport.serve(LakeCatalog("ducklake:meta.ducklake"))
 """
 
-from lakeport.lakehouse.catalog import LakeCatalog
+from lakeport._lazy import attach
 
-__all__ = ["LakeCatalog"]
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

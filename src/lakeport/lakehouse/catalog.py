@@ -6,25 +6,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from lakeport.catalog import (
-    CatalogVersion,
-    Operation,
-    Schema,
-    TransactionState,
-    current_request,
-)
-from lakeport.ducklake import S3Secret, Snapshot, SnapshotCache, Storage
-from lakeport.ducklake.text import ascii_lower
+from lakeport._cache import SnapshotCache
+from lakeport.auth import Operation
+from lakeport.catalog import CatalogVersion, Schema, TransactionState, current_request
+from lakeport.ducklake import Snapshot
+from lakeport.ducklake.storage import S3Secret, Storage
 from lakeport.errors import DefinitionError, NotFoundError
-from lakeport.lakehouse.access import LakeAccess, SparkSource
-from lakeport.lakehouse.directory import Directory
-from lakeport.lakehouse.functions import functions_schema
+from lakeport.lakehouse.functions.spark_sql import LakeSqlFunction
+from lakeport.lakehouse.functions.table_functions import functions_schema
 from lakeport.lakehouse.missing import MissingTables
-from lakeport.lakehouse.moments import begin_transaction, current_snapshot, transaction_snapshot
-from lakeport.lakehouse.naming import MAIN, check_main_as
-from lakeport.lakehouse.schema import PublishedSchema
-from lakeport.lakehouse.sql import LakeSqlFunction
+from lakeport.lakehouse.names import MAIN, check_main_as
+from lakeport.lakehouse.resources import (
+    LakeResources,
+    SparkSource,
+    begin_transaction,
+    current_snapshot,
+    transaction_snapshot,
+)
+from lakeport.lakehouse.schema import LakeCatalogSchema, SchemaIndex
 from lakeport.spark import Lake
+from lakeport.types import fold_name
 
 __all__ = ["LakeCatalog"]
 
@@ -87,7 +88,7 @@ class LakeCatalog:
         )
         self.name = name
         self.comment = comment
-        self._access = LakeAccess(opened, spark=spark, endpoints=endpoints)
+        self._access = LakeResources(opened, spark=spark, endpoints=endpoints)
         self._main_as = main_as
         self._direct_reads = direct_reads
         self._directories = SnapshotCache(8)
@@ -134,13 +135,13 @@ class LakeCatalog:
         """The schema of that name, whatever the case of its letters, or None."""
         snapshot = current_snapshot(self._access)
         directory = self._directory(snapshot)
-        key = ascii_lower(name)
+        key = fold_name(name)
         if key in directory.schemas:
             return self._published(directory, key, snapshot)
-        if key == ascii_lower(directory.names.functions):
+        if key == fold_name(directory.names.functions):
             return self._functions(directory, snapshot)
         # To a caller who may not see the schema, it is one that does not exist.
-        if key == MAIN and current_request().may(Operation.SEE, directory.names.main):
+        if key == MAIN and current_request().may(Operation.LIST, directory.names.main):
             raise NotFoundError(
                 "DuckDB cannot address a schema called 'main': the tables of the lake's schema "
                 f"'main' are in {directory.names.main!r}"
@@ -168,16 +169,16 @@ class LakeCatalog:
 
     def _check_main_as(self) -> None:
         for schema in self._access.contents(self._access.newest()).schemas:
-            if self._main_as is not None and ascii_lower(schema.name) == ascii_lower(self._main_as):
+            if self._main_as is not None and fold_name(schema.name) == fold_name(self._main_as):
                 self.close()
                 raise DefinitionError(
                     f"main_as must be another name: the lake has a schema {schema.name!r}"
                 )
 
-    def _directory(self, snapshot: Snapshot) -> Directory:
+    def _directory(self, snapshot: Snapshot) -> SchemaIndex:
         return self._directories.remembered(
             snapshot.schema_version,
-            lambda: Directory.of(
+            lambda: SchemaIndex.of(
                 self._access,
                 self._access.contents(snapshot),
                 main_as=self._main_as,
@@ -185,16 +186,16 @@ class LakeCatalog:
             ),
         )
 
-    def _published(self, directory: Directory, key: str, snapshot: Snapshot) -> Schema:
+    def _published(self, directory: SchemaIndex, key: str, snapshot: Snapshot) -> Schema:
         schema = directory.schemas[key]
         name = directory.names.published(schema.name)
         members, omitted = directory.members.get(key, {}), directory.omitted.get(key, {})
         missing = MissingTables(self._access, directory, schema.name, snapshot)
-        return PublishedSchema(
+        return LakeCatalogSchema(
             name, schema, members, snapshot, explain=missing.explain, omitted=omitted
         )
 
-    def _functions(self, directory: Directory, snapshot: Snapshot) -> Schema:
+    def _functions(self, directory: SchemaIndex, snapshot: Snapshot) -> Schema:
         return functions_schema(
             self._access,
             directory.names,

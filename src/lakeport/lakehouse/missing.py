@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from lakeport.ducklake import Snapshot, View
-from lakeport.ducklake.lifetimes import why_missing
-from lakeport.ducklake.text import ascii_lower
-from lakeport.lakehouse.access import LakeAccess
-from lakeport.lakehouse.directory import Directory
+from lakeport.ducklake.metadata import why_missing
 from lakeport.lakehouse.permissions import Permissions
-from lakeport.lakehouse.view_shapes import shown_reason
+from lakeport.lakehouse.resources import LakeResources
+from lakeport.lakehouse.schema import SchemaIndex
+from lakeport.lakehouse.views import shown_reason
+from lakeport.types import fold_name
 
 __all__ = ["MissingTables"]
 
@@ -17,7 +17,7 @@ class MissingTables:
     """Explains the names that one schema does not have at a snapshot."""
 
     def __init__(
-        self, access: LakeAccess, directory: Directory, schema: str, snapshot: Snapshot
+        self, access: LakeResources, directory: SchemaIndex, schema: str, snapshot: Snapshot
     ) -> None:
         self._access = access
         self._directory = directory
@@ -37,7 +37,7 @@ class MissingTables:
             reason = shown_reason(view, contents, permissions, self._directory.refused[view.id])
             return f"the view {shown} cannot be read: {reason}"
         lifetimes = self._access.lake.lifetimes()
-        known = [life for life in lifetimes if ascii_lower(life.name) == ascii_lower(name)]
+        known = [life for life in lifetimes if fold_name(life.name) == fold_name(name)]
         # By the object's own spelling, too: the server has asked by that of the request.
         if not all(permissions.reads_name(self._schema, life.name) for life in known):
             return None
@@ -46,10 +46,10 @@ class MissingTables:
 
     def _refused_view(self, name: str) -> View | None:
         for view in self._access.contents(self._snapshot).views:
-            key = ascii_lower(view.schema), ascii_lower(view.name)
+            key = fold_name(view.schema), fold_name(view.name)
             if view.id in self._directory.refused and key == (
-                ascii_lower(self._schema),
-                ascii_lower(name),
+                fold_name(self._schema),
+                fold_name(name),
             ):
                 return view
         return None

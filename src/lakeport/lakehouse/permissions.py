@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from lakeport.catalog import MayDo, Operation, current_request
-from lakeport.catalog.operations import allow_everything
+from lakeport.auth import MayDo, Operation, allow_everything
+from lakeport.catalog import current_request
 from lakeport.errors import PermissionDeniedError
-from lakeport.lakehouse.access import LakeAccess
-from lakeport.lakehouse.naming import Names
+from lakeport.lakehouse.names import PublishedNames
+from lakeport.lakehouse.resources import LakeResources
 
 __all__ = ["LakeObject", "Permissions"]
 
@@ -47,13 +47,13 @@ class Permissions:
     table that was renamed cannot be reached by the name that it had before.
     """
 
-    names: Names
+    names: PublishedNames
     may: MayDo
     present: Mapping[int, LakeObject]
     """The tables and views of the newest snapshot, by their ids."""
 
     @classmethod
-    def of_request(cls, access: LakeAccess, names: Names) -> Permissions:
+    def of_request(cls, access: LakeResources, names: PublishedNames) -> Permissions:
         """Return those of the caller that is being answered; all of them outside of a request."""
         may = current_request().may
         if may is allow_everything:
@@ -69,12 +69,12 @@ class Permissions:
 
     def sees_schema(self, schema: str) -> bool:
         """Whether a listing shows the schema of a name."""
-        return self.may(Operation.SEE, self.names.published(schema))
+        return self.may(Operation.LIST, self.names.published(schema))
 
     def sees_name(self, schema: str, name: str) -> bool:
         """Whether a listing shows a table, view or macro of this name."""
         published = self.names.published(schema)
-        return self.sees_schema(schema) and self.may(Operation.SEE, published, name)
+        return self.sees_schema(schema) and self.may(Operation.LIST, published, name)
 
     def reads_name(self, schema: str, name: str) -> bool:
         """Whether the rows of a table or view of this name may be read."""

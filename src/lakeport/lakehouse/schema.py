@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 from lakeport.catalog import ScalarFunction, Table, TableFunction, TableFunctionInOut
 from lakeport.ducklake import Schema, Snapshot
-from lakeport.ducklake.soundness import Omission
-from lakeport.ducklake.text import ascii_lower
+from lakeport.ducklake.metadata import LakeContents, Omission
 from lakeport.errors import CorruptLakeError, LakeportError
-from lakeport.lakehouse.directory import Publish
+from lakeport.lakehouse.names import PublishedNames
+from lakeport.lakehouse.resources import LakeResources
+from lakeport.lakehouse.table import LakeCatalogTable
+from lakeport.lakehouse.views import LakeCatalogView, view_schemas
+from lakeport.types import fold_name
 
-__all__ = ["PublishedSchema"]
+__all__ = ["LakeCatalogSchema", "SchemaIndex", "TableFactory"]
 
 _log = logging.getLogger("lakeport.lakehouse")
 
 
-class PublishedSchema:
+class LakeCatalogSchema:
     """One schema of a lake at the snapshot of the request, with its tables and views."""
 
     def __init__(
         self,
         name: str,
         schema: Schema,
-        members: Mapping[str, Publish],
+        members: Mapping[str, TableFactory],
         snapshot: Snapshot,
         *,
         explain: Callable[[str], str | None],
@@ -49,8 +56,8 @@ class PublishedSchema:
 
     def table(self, name: str) -> Table | None:
         """The table of that name, whatever the case of its letters, or None."""
-        publish = self._members.get(ascii_lower(name))
-        omission = self._omitted.get(ascii_lower(name))
+        publish = self._members.get(fold_name(name))
+        omission = self._omitted.get(fold_name(name))
         if publish is None and omission is not None:
             raise CorruptLakeError(
                 f"the {omission.kind} {self.name}.{name} cannot be read: {omission.reason}"
@@ -80,3 +87,53 @@ class PublishedSchema:
             _log.warning("table %s.%s is not listed: %s", self.name, table.name, error)
             return False
         return True
+
+
+TableFactory: TypeAlias = Callable[[Snapshot], Table]
+"""Makes a table or view of the lake one of the catalog, as of a snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaIndex:
+    """The schemas of a lake and what they hold, by names in lower case."""
+
+    names: PublishedNames
+    schemas: Mapping[str, Schema]
+    """By published name."""
+    members: Mapping[str, Mapping[str, TableFactory]]
+    """Tables and views, by the published names of their schemas and their own."""
+    refused: Mapping[int, str]
+    """Why views are not among them, by the ids of the views."""
+    omitted: Mapping[str, Mapping[str, Omission]]
+    """What cannot be read, by the same names."""
+
+    @classmethod
+    def of(
+        cls,
+        access: LakeResources,
+        contents: LakeContents,
+        *,
+        main_as: str | None,
+        direct_reads: bool,
+    ) -> SchemaIndex:
+        """The directory of what a lake holds; views without known columns are not in it."""
+        names = PublishedNames.choose([schema.name for schema in contents.schemas], main_as)
+
+        def place(schema: str) -> str:
+            return fold_name(names.published(schema))
+
+        members: dict[str, dict[str, TableFactory]] = defaultdict(dict)
+        for table in contents.tables:
+            publish = partial(LakeCatalogTable, access, names, table, direct=direct_reads)
+            members[place(table.schema)][fold_name(table.name)] = publish
+        columns, refused = view_schemas(contents)
+        for view in contents.views:
+            if view.id in columns:
+                make = partial(LakeCatalogView, access, names, view, columns[view.id])
+                members[place(view.schema)][fold_name(view.name)] = make
+        omitted: dict[str, dict[str, Omission]] = defaultdict(dict)
+        for omission in contents.omitted:
+            if omission.schema is not None and omission.name is not None:
+                omitted[place(omission.schema)][fold_name(omission.name)] = omission
+        schemas = {place(schema.name): schema for schema in contents.schemas}
+        return cls(names, schemas, members, refused, omitted)

@@ -18,18 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from lakeport.catalog import ColumnStats
-from lakeport.catalog.sources import statistics_of
-from lakeport.ducklake import Column, TableSummary, kernel
-from lakeport.ducklake.file_rules import family
-from lakeport.ducklake.inlined import InlinedRows
-from lakeport.ducklake.planning import Planner
-from lakeport.ducklake.queries import Row
-from lakeport.ducklake.text import ascii_lower
-from lakeport.ducklake.types import arrow_type
+from lakeport.arrow import combine, relabel, thread_connection
+from lakeport.catalog import ColumnStats, statistics_of
+from lakeport.ducklake.metadata import Row, TableSummary
+from lakeport.ducklake.planning import InlinedRows, Planner, family
 from lakeport.errors import NotFoundError
 from lakeport.filters import Filter
-from lakeport.lakehouse.access import LakeAccess
+from lakeport.lakehouse.resources import LakeResources
+from lakeport.types import Column, arrow_type, fold_name, sql_type
 
 __all__ = ["column_statistics"]
 
@@ -46,7 +42,7 @@ _MOST_COLUMNS: Final = 32
 _MOST_BOUNDS: Final = 200_000
 
 
-def column_statistics(access: LakeAccess, summary: TableSummary, name: str) -> ColumnStats:
+def column_statistics(access: LakeResources, summary: TableSummary, name: str) -> ColumnStats:
     """Return the bounds of a column in all that the lake holds of its table.
 
     The client asks twice for each column of a statement: the answers of a table are computed once
@@ -63,7 +59,7 @@ def column_statistics(access: LakeAccess, summary: TableSummary, name: str) -> C
 class _TableStatistics:
     """The statistics of one table at one snapshot, a group of columns at a time."""
 
-    def __init__(self, access: LakeAccess, summary: TableSummary, snapshot: int) -> None:
+    def __init__(self, access: LakeResources, summary: TableSummary, snapshot: int) -> None:
         # Guards the answers: who asks at the same time waits instead of computing the same.
         self._lock = threading.Lock()
         self._known: dict[int, ColumnStats] = {}
@@ -106,12 +102,12 @@ def _columns_of_one_meaning(planner: Planner) -> list[Column]:
     meanings: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
     for row in rows:
         if row["parent_column"] is None:
-            key = ascii_lower(row["column_name"])
+            key = fold_name(row["column_name"])
             meanings[key].add((row["table_id"], row["column_id"]))
     return [
         column
         for column in state.columns
-        if meanings[ascii_lower(column.name)] == {(state.id, column.id)}
+        if meanings[fold_name(column.name)] == {(state.id, column.id)}
         and not column.children
         and column.type not in _UNCOUNTED
     ]
@@ -175,7 +171,7 @@ def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
             "nan": pa.array([file[f"s{column.id}_contains_nan"] for file in files], pa.int64()),
         }
     )
-    type = kernel.sql_type(column)
+    type = sql_type(column)
     low, high = f"TRY_CAST(low AS {type})", f"TRY_CAST(high AS {type})"
     high_is_known = "true"
     if column.type in _FLOATS:  # NaN is the greatest value, and outside of the bounds
@@ -187,7 +183,7 @@ def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
         low, high = (f"CASE WHEN isfinite({bound}) THEN {bound} END" for bound in (low, high))
     has_values = "values IS DISTINCT FROM 0"
     found = (
-        kernel.connection()
+        thread_connection()
         .from_arrow(rows)
         .aggregate(
             f"min({low}) FILTER ({has_values}) AS low, max({high}) FILTER ({has_values}) AS high, "
@@ -202,9 +198,7 @@ def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
         return []
     target = arrow_type(column)
     least, greatest = (
-        kernel.retype(kernel.whole(found[name]), target)[0]
-        if found[known][0].as_py() == count
-        else None
+        relabel(combine(found[name]), target)[0] if found[known][0].as_py() == count else None
         for name, known in (("low", "lows"), ("high", "highs"))
     )
     return [(least, greatest)]

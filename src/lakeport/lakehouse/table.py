@@ -18,30 +18,28 @@ from lakeport.catalog import (
     note_snapshot,
     project_schema,
 )
-from lakeport.ducklake import ScanTask, Snapshot, TableSummary
-from lakeport.ducklake.plan import FileTask
+from lakeport.ducklake import Snapshot
+from lakeport.ducklake.metadata import TableSummary
+from lakeport.ducklake.reading import FileTask, ScanTask
 from lakeport.errors import NotFoundError, SnapshotNotFoundError, UnavailableError
-from lakeport.lakehouse.access import LakeAccess
-from lakeport.lakehouse.direct import direct_reads
-from lakeport.lakehouse.fields import ROWID, published_schema
-from lakeport.lakehouse.moments import snapshot_at
-from lakeport.lakehouse.naming import Names
-from lakeport.lakehouse.parts import PartToken, digest_of, divide
+from lakeport.lakehouse.direct_reads import direct_reads
+from lakeport.lakehouse.names import ROWID, PublishedNames, published_schema
 from lakeport.lakehouse.permissions import Permissions
+from lakeport.lakehouse.resources import LakeResources, snapshot_at
 from lakeport.lakehouse.statistics import column_statistics
-from lakeport.spark import LakeTable, Scan
-from lakeport.spark.failures import retried_when_lost
+from lakeport.lakehouse.tickets import ScanPartToken, plan_digest, split_tasks
+from lakeport.spark import LakeTable, Scan, retried_when_lost
 
-__all__ = ["PublishedTable"]
+__all__ = ["LakeCatalogTable"]
 
 
-class PublishedTable:
+class LakeCatalogTable:
     """One table of a lake at the snapshot of the request, or at the one that a scan names."""
 
     def __init__(
         self,
-        access: LakeAccess,
-        names: Names,
+        access: LakeResources,
+        names: PublishedNames,
         summary: TableSummary,
         snapshot: Snapshot,
         *,
@@ -96,12 +94,12 @@ class PublishedTable:
             references = direct_reads(self._access, table, plan)
             if references is not None:
                 return references
-        digest = digest_of(plan)
+        digest = plan_digest(plan)
         self._access.plans.keep(_key(table, digest, options), plan)
-        parts = len(divide(plan.tasks, self._access.endpoints()))
+        parts = len(split_tasks(plan.tasks, self._access.endpoints()))
         return [
             Partition(
-                PartToken(
+                ScanPartToken(
                     snapshot=table.snapshot.id,
                     table=table.id,
                     digest=digest,
@@ -123,7 +121,7 @@ class PublishedTable:
 
     def _part(self, options: ScanOptions) -> Scan:
         """The part that a token names; of the table that was asked for, whatever the token says."""
-        token = PartToken.from_bytes(options.partition or b"")
+        token = ScanPartToken.from_bytes(options.partition or b"")
         table = self._table(token.snapshot)
         bound = (
             self.arrow_schema()
@@ -140,14 +138,14 @@ class PublishedTable:
         plan = self._access.plans.find(key)
         if plan is None:
             plan = self._plan(table, options)
-            if digest_of(plan) != token.digest:
+            if plan_digest(plan) != token.digest:
                 raise UnavailableError(
                     f"the files of table {self.name!r} were compacted or flushed while the query "
                     "was starting; run the query again"
                 )
             self._access.plans.keep(key, plan)
         note_snapshot(token.snapshot)
-        parts = divide(plan.tasks, token.parts)
+        parts = split_tasks(plan.tasks, token.parts)
         return replace(plan, tasks=parts[token.part] if token.part < len(parts) else ())
 
     def _plan(self, table: LakeTable, options: ScanOptions) -> Scan:

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakeport.catalog import Endpoint, Partition, ScanOptions, project_schema
-from lakeport.ducklake import Snapshot, TableSummary, View
-from lakeport.errors import UnavailableError, UnsupportedError
-from lakeport.lakehouse.access import LakeAccess
-from lakeport.lakehouse.naming import Names
-from lakeport.lakehouse.parts import DIGEST_BYTES, PartToken
+from lakeport.ducklake import Snapshot, View
+from lakeport.ducklake.metadata import LakeContents, TableSummary
+from lakeport.errors import LakeportError, UnavailableError, UnsupportedError
+from lakeport.lakehouse.names import PublishedNames
 from lakeport.lakehouse.permissions import Permissions
-from lakeport.lakehouse.view_shapes import reads_of
-from lakeport.spark.failures import retried_when_lost
+from lakeport.lakehouse.resources import LakeResources
+from lakeport.lakehouse.tickets import DIGEST_BYTES, ScanPartToken
+from lakeport.spark import retried_when_lost
+from lakeport.types import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeport.spark.views import Key
+    from lakeport.spark.sql.views import TableKey, ViewSchemas
 
-__all__ = ["PublishedView"]
+__all__ = ["LakeCatalogView", "reads_of", "sees_reads", "shown_reason", "view_schemas"]
 
 
-class PublishedView:
+class LakeCatalogView:
     """One view of a lake at the snapshot of the request."""
 
     def __init__(
         self,
-        access: LakeAccess,
-        names: Names,
+        access: LakeResources,
+        names: PublishedNames,
         view: View,
         schema: pa.Schema,
         snapshot: Snapshot,
@@ -56,11 +58,11 @@ class PublishedView:
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
         """Run the view on Spark, with the columns and the filter pushed into it."""
-        from lakeport.spark.table import scan_frame
+        from lakeport.spark import scan_frame
 
         snapshot = self._snapshot.id
         if options.partition is not None:
-            token = PartToken.from_bytes(options.partition)
+            token = ScanPartToken.from_bytes(options.partition)
             snapshot = token.snapshot
             known = self._access.contents(self._access.snapshot(snapshot)).views
             if token != self._token(snapshot) or self._view not in known:
@@ -71,7 +73,7 @@ class PublishedView:
         with retried_when_lost():
             return scan_frame(self._frame(snapshot), options)
 
-    def _reads(self, snapshot: int) -> dict[Key, TableSummary | View]:
+    def _reads(self, snapshot: int) -> dict[TableKey, TableSummary | View]:
         """What the view reads, if the caller may read all of it."""
         contents = self._access.contents(self._access.snapshot(snapshot))
         reads = reads_of(self._view, contents)
@@ -82,18 +84,17 @@ class PublishedView:
         )
         return reads
 
-    def _token(self, snapshot: int) -> PartToken:
+    def _token(self, snapshot: int) -> ScanPartToken:
         digest = hashlib.blake2b(self._view.sql.encode(), digest_size=DIGEST_BYTES).digest()
-        return PartToken(snapshot=snapshot, table=self._view.id, digest=digest, part=0, parts=1)
+        return ScanPartToken(snapshot=snapshot, table=self._view.id, digest=digest, part=0, parts=1)
 
     def _frame(self, snapshot: int) -> DataFrame:
         """The view over a session of its own, which knows the tables that the view reads."""
-        from lakeport.spark.queries import safe_session
-        from lakeport.spark.quoting import quoted
-        from lakeport.spark.register import register_as
+        from lakeport.spark.sql import register_as, restricted_session
+        from lakeport.types import spark_identifier
 
         reads = self._reads(snapshot)
-        session = safe_session(self._access.session())
+        session = restricted_session(self._access.session())
         # Nobody sees these names, and no two tables get the same.
         names = {key: f"read_{i}" for i, key in enumerate(reads)}
         known = register_as(self._access.lake, session, names, version=snapshot)
@@ -101,4 +102,100 @@ class PublishedView:
         if name is None:
             reason = known.refused[self._view.schema, self._view.name]
             raise UnsupportedError(f"the view {self.name!r} cannot be run on Spark: {reason}")
-        return session.table(quoted(name))
+        return session.table(spark_identifier(name))
+
+
+_log = logging.getLogger("lakeport.lakehouse")
+
+
+def view_schemas(contents: LakeContents) -> tuple[dict[int, pa.Schema], dict[int, str]]:
+    """Return the columns of the views of a lake, by their ids, and why the others have none."""
+    if not contents.views:
+        return {}, {}
+    try:
+        from lakeport.spark.sql.views import ViewSchemas
+    except ImportError:
+        _log.warning('views are not listed: pip install "lakeport[spark]"')
+        return {}, {view.id: "the server has no Spark" for view in contents.views}
+    found: dict[int, pa.Schema] = {}
+    refused: dict[int, str] = {}
+    with ViewSchemas() as shapes:
+        known: dict[TableKey, tuple[Column, ...]] = {}
+        for view in contents.views:
+            try:
+                for key, read in reads_of(view, contents).items():
+                    if key not in known:
+                        known[key] = _columns(read, shapes)
+                found[view.id] = _published(known[_key(view)])
+            except LakeportError as error:
+                _log.warning("view %s.%s is not listed: %s", view.schema, view.name, error)
+                refused[view.id] = str(error)
+    return found, refused
+
+
+def _columns(read: TableSummary | View, shapes: ViewSchemas) -> tuple[Column, ...]:
+    if isinstance(read, View):
+        return shapes.add_view(read)
+    shapes.add_table(read.schema, read.name, read.columns)
+    return read.columns
+
+
+def _published(columns: Sequence[Column]) -> pa.Schema:
+    from lakeport.spark.frames import arrow_schema, frame_columns, spark_schema
+
+    schema = arrow_schema(frame_columns(spark_schema(columns)))
+    fields = [
+        field.with_metadata({"comment": column.comment}) if column.comment else field
+        for field, column in zip(schema, columns, strict=True)
+    ]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def reads_of(view: View, contents: LakeContents) -> dict[TableKey, TableSummary | View]:
+    """What a view reads, directly or not, and the view: each after what it reads itself."""
+    from lakeport.spark.sql.views import referenced_tables
+
+    everything: list[TableSummary | View] = [*contents.tables, *contents.views]
+    objects = {_key(found): found for found in everything}
+    ordered: dict[TableKey, TableSummary | View] = {}
+    waiting: list[TableKey] = []
+
+    def add(found: TableSummary | View) -> None:
+        key = _key(found)
+        if key in ordered:
+            return
+        if key in waiting:
+            raise UnsupportedError("views that read each other have no columns")
+        waiting.append(key)
+        if isinstance(found, View):
+            for read in sorted(referenced_tables(found, objects.keys())):
+                add(objects[read])
+        ordered[waiting.pop()] = found
+
+    add(view)
+    return ordered
+
+
+def shown_reason(view: View, contents: LakeContents, permissions: Permissions, reason: str) -> str:
+    """Return why a view is not listed, as far as the caller may see what the reason may name."""
+    everything: list[TableSummary | View] = [*contents.tables, *contents.views]
+    if sees_reads(view, contents, permissions) or all(map(permissions.sees, everything)):
+        return reason
+    return "its SQL cannot be run"
+
+
+def sees_reads(view: View, contents: LakeContents, permissions: Permissions) -> bool:
+    """Whether the caller may see everything that a view names, and so its SQL."""
+    if permissions.are_all_given:
+        return True
+    try:
+        reads = reads_of(view, contents).values()
+    except (LakeportError, ImportError):  # what it reads is not known
+        return False
+    return all(permissions.sees(read) for read in reads)
+
+
+def _key(found: TableSummary | View) -> TableKey:
+    from lakeport.spark.sql.views import table_key
+
+    return table_key(found.schema, found.name)

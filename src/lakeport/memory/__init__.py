@@ -3,7 +3,7 @@
 It is built on the public protocols of `lakeport.catalog` alone, and knows nothing of Flight.
 """
 
-from lakeport.memory.catalog import MemoryCatalog, MemorySchema
-from lakeport.memory.table import MemoryTable
+from lakeport._lazy import attach
 
-__all__ = ["MemoryCatalog", "MemorySchema", "MemoryTable"]
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

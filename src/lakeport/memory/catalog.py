@@ -31,7 +31,7 @@ from lakeport.errors import (
     SchemaNotEmptyError,
 )
 from lakeport.memory.changes import Change
-from lakeport.memory.definitions import define
+from lakeport.memory.constraints import define
 from lakeport.memory.rows import Rows
 from lakeport.memory.state import (
     CatalogState,

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from lakeport.errors import UnavailableError
-from lakeport.memory.chunks import Chunk
 from lakeport.memory.constraints import check_unique
-from lakeport.memory.rows import Rows, Stamps
+from lakeport.memory.rows import Chunk, Rows, Stamps
 from lakeport.memory.state import CatalogState, Definition, TableState, TableVersion
 
 __all__ = ["Change", "Patch", "RowChange"]

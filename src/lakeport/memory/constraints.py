@@ -9,14 +9,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from lakeport.catalog.layouts import conform
-from lakeport.errors import ConstraintError, UnsupportedError
-from lakeport.memory.chunks import Chunk, null_count
-from lakeport.memory.expressions import evaluate, parse_expression
-from lakeport.memory.rows import Rows
-from lakeport.memory.state import Definition, UniqueKey
+from lakeport.arrow import convert, null_count, stored_type
+from lakeport.catalog import CreateTableOptions, check_columns, check_name, without_rowid
+from lakeport.errors import (
+    ConstraintError,
+    InvalidArgumentError,
+    InvalidInputError,
+    UnsupportedError,
+)
+from lakeport.memory.rows import Chunk, Rows
+from lakeport.memory.sql.expressions import evaluate, parse_expression
+from lakeport.memory.state import Definition, UniqueKey, fold
 
-__all__ = ["check_checks", "check_key_type", "check_not_null", "check_unique"]
+__all__ = [
+    "check_checks",
+    "check_definition",
+    "check_key_type",
+    "check_not_null",
+    "check_unique",
+    "define",
+    "stored_field",
+    "unnamed",
+]
 
 
 def check_not_null(
@@ -38,7 +52,7 @@ def check_checks(
     rows = pa.Table.from_arrays(list(columns), schema=_nullable(definition.columns))
     for text in definition.checks:
         expression = parse_expression(text, _nullable(definition.columns))
-        passed = conform(evaluate(expression, rows), pa.bool_(), f"CHECK ({text})")
+        passed = convert(evaluate(expression, rows), pa.bool_(), f"CHECK ({text})")
         if pc.any(pc.equal(passed, pa.scalar(value=False))).as_py():
             columns_used = ", ".join(repr(name) for name in expression.columns)
             raise ConstraintError(
@@ -136,3 +150,76 @@ def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+_ROWID = "rowid"
+
+
+def define(name: str, schema: pa.Schema, options: CreateTableOptions) -> Definition:
+    """The definition of a new table; a column marked as rowid is left out, since each has one."""
+    columns = without_rowid(schema)
+    check_columns(columns, f"table {name!r}")
+    definition = Definition(pa.schema([stored_field(field) for field in columns]))
+    not_null = {fold(column) for column in (*options.not_null_columns, *options.primary_key)}
+    for column in (*options.not_null_columns, *options.primary_key):
+        definition.require(column, name)
+    fields = [
+        field.with_nullable(field.nullable and fold(field.name) not in not_null)
+        for field in definition.columns
+    ]
+    definition = Definition(
+        columns=pa.schema(fields),
+        unique=tuple(_key_columns(definition, name, options)),
+        checks=tuple(dict.fromkeys(options.check_constraints)),
+    )
+    check_definition(definition)
+    return definition
+
+
+def check_definition(definition: Definition) -> None:
+    """Refuse names, types of keys and CHECK expressions that cannot be used."""
+    for field in definition.columns:
+        check_name(field.name, "column")
+        if fold(field.name) == _ROWID:
+            raise InvalidArgumentError(
+                f"a column cannot be named {field.name!r}: each table has a row identifier of "
+                "that name"
+            )
+    for key in definition.unique:
+        for column in key.columns:
+            index = definition.require(column, "")
+            check_key_type(definition.columns.field(index).type, column)
+    for text in definition.checks:
+        try:
+            parse_expression(text, unnamed(definition.columns))
+        except InvalidInputError as error:
+            raise InvalidArgumentError(f"the constraint CHECK ({text}): {error}") from None
+
+
+def stored_field(field: pa.Field) -> pa.Field:
+    """A column in the layout that a table keeps it in."""
+    type = stored_type(field.type)
+    return field if type == field.type else field.with_type(type)
+
+
+def unnamed(columns: pa.Schema) -> pa.Schema:
+    """Names and types alone: what an SQL expression can see of the columns."""
+    return pa.schema([pa.field(field.name, field.type) for field in columns])
+
+
+def _key_columns(
+    definition: Definition, name: str, options: CreateTableOptions
+) -> Iterable[UniqueKey]:
+    if options.primary_key:
+        yield UniqueKey(_spelled(definition, options.primary_key, name), is_primary=True)
+    for columns in options.unique_constraints:
+        if not columns:
+            raise InvalidArgumentError("a UNIQUE constraint needs at least one column")
+        yield UniqueKey(_spelled(definition, columns, name))
+
+
+def _spelled(definition: Definition, columns: Iterable[str], table: str) -> tuple[str, ...]:
+    """Column names as the table spells them."""
+    return tuple(
+        definition.columns.field(definition.require(column, table)).name for column in columns
+    )

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from lakeport.arrow import concat
 from lakeport.catalog import Partition, ScanOptions, TableSize
 from lakeport.errors import InvalidArgumentError, NotFoundError
-from lakeport.filters import to_arrow
-from lakeport.memory.chunks import Chunk, concat
-from lakeport.memory.rows import Rows
+from lakeport.filters.encoders import to_arrow
+from lakeport.memory.rows import Chunk, Rows
 from lakeport.memory.state import TableVersion
 
 __all__ = ["Part", "parse_partition", "partitions", "scan", "size"]

@@ -19,7 +19,7 @@ import pyarrow as pa
 from lakeport.catalog import rowid_field, with_check_constraints
 from lakeport.errors import NotFoundError
 from lakeport.memory.rows import Rows
-from lakeport.memory.statistics import Envelope
+from lakeport.memory.statistics import BoundsAccumulator
 
 __all__ = [
     "CatalogState",
@@ -120,7 +120,7 @@ class TableState:
     versions: tuple[TableVersion, ...] = ()
     """The committed versions that are kept, oldest first."""
     rowids: RowIds = field(default_factory=RowIds)
-    envelope: Envelope = field(default_factory=Envelope)
+    envelope: BoundsAccumulator = field(default_factory=BoundsAccumulator)
     """Statistics that hold for everything ever written to the table."""
 
     def __str__(self) -> str:

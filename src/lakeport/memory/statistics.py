@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from lakeport.arrow import null_count
 from lakeport.catalog import ColumnStats
-from lakeport.memory.chunks import Chunk, null_count
+from lakeport.memory.rows import Chunk
 
-__all__ = ["Envelope"]
+__all__ = ["BoundsAccumulator"]
 
 # Written chunks wait to be looked at; beyond this many statements they no longer wait.
 _MAX_WAITING = 256
@@ -52,7 +53,7 @@ class _Bounds:
         )
 
 
-class Envelope:
+class BoundsAccumulator:
     """The widest bounds of every column of a table, by name and type."""
 
     def __init__(self) -> None:

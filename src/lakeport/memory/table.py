@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 import pyarrow as pa
 
@@ -24,19 +26,32 @@ from lakeport.catalog import (
     SetNotNullOptions,
     TableSize,
     TimePoint,
+    TimeUnit,
     check_name,
     note_snapshot,
     project_schema,
+    unsupported_type_reason,
 )
-from lakeport.catalog.checks import unusable_type
 from lakeport.errors import InvalidArgumentError, NotFoundError
-from lakeport.memory import alter, fields, scans, writes
+from lakeport.memory.alter import (
+    add_column,
+    add_field,
+    change_column_type,
+    has_field,
+    remove_column,
+    remove_field,
+    rename_column,
+    rename_field,
+    set_default,
+    set_nullable,
+)
 from lakeport.memory.changes import Change, RowChange
-from lakeport.memory.history import version_at, version_numbered
+from lakeport.memory.scans import Part, parse_partition, partitions, scan, size
 from lakeport.memory.state import CatalogState, TableState, TableVersion
 from lakeport.memory.store import Store
+from lakeport.memory.writes import prepare_delete, prepare_insert, prepare_update
 
-__all__ = ["MemoryTable"]
+__all__ = ["MemoryTable", "version_at", "version_numbered"]
 
 _Prepare = Callable[[TableState, pa.RecordBatchReader, DMLOptions, int], tuple[RowChange, int]]
 
@@ -78,18 +93,18 @@ class MemoryTable:
         """Read one state of the table, whatever is written meanwhile."""
         version, part = self._resolve(options)
         _note(version)
-        return scans.scan(version, options, part)
+        return scan(version, options, part)
 
     def endpoints(self, options: ScanOptions) -> Sequence[Partition]:
         """Parts of one version, which can be read at any time while the version is kept."""
         version, _ = self._resolve(options)
         _note(version)
-        return scans.partitions(version)
+        return partitions(version)
 
     def size(self, options: ScanOptions) -> TableSize:
         """The number of rows, and about how many bytes they take."""
         version, part = self._resolve(options)
-        return scans.size(version, part)
+        return size(version, part)
 
     def schema_at(self, time_point: TimePoint) -> pa.Schema:
         """The columns the table had then."""
@@ -113,15 +128,15 @@ class MemoryTable:
 
     def insert(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         """Add rows, all or none. Columns that do not come are null."""
-        return self._write(writes.prepare_insert, rows, options)
+        return self._write(prepare_insert, rows, options)
 
     def update_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         """Set values in the rows of the given row ids; where an id repeats, the last one counts."""
-        return self._write(writes.prepare_update, rows, options)
+        return self._write(prepare_update, rows, options)
 
     def delete_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         """Delete the rows of the given row ids; ids of rows that are gone are passed over."""
-        return self._write(writes.prepare_delete, rows, options)
+        return self._write(prepare_delete, rows, options)
 
     def add_column(self, column_schema: pa.Schema, options: AddColumnOptions) -> None:
         """Add a column of nulls."""
@@ -131,7 +146,7 @@ class MemoryTable:
             exists = table.current.definition.index(field.name) is not None
             if exists and options.if_column_not_exists:
                 return table
-            return alter.add_column(table, field)
+            return add_column(table, field)
 
         self._alter(change, missing_ok=options.ignore_not_found)
 
@@ -141,7 +156,7 @@ class MemoryTable:
         def change(table: TableState) -> TableState:
             if options.if_column_exists and table.current.definition.index(name) is None:
                 return table
-            return alter.remove_column(table, name, cascade=options.cascade)
+            return remove_column(table, name, cascade=options.cascade)
 
         self._alter(change, missing_ok=options.ignore_not_found)
 
@@ -149,7 +164,7 @@ class MemoryTable:
         """Give a column another name."""
         check_name(new_name, "column")
         self._alter(
-            lambda table: alter.rename_column(table, old_name, new_name),
+            lambda table: rename_column(table, old_name, new_name),
             missing_ok=options.ignore_not_found,
         )
 
@@ -159,28 +174,28 @@ class MemoryTable:
         """Convert a column with an SQL expression, such as `CAST(c AS VARCHAR)`."""
         field = _one_field(column_schema)
         self._alter(
-            lambda table: alter.change_column_type(table, field, expression),
+            lambda table: change_column_type(table, field, expression),
             missing_ok=options.ignore_not_found,
         )
 
     def set_not_null(self, column: str, options: SetNotNullOptions) -> None:
         """Reject nulls from now on; an error when there are some."""
         self._alter(
-            lambda table: alter.set_nullable(table, column, nullable=False),
+            lambda table: set_nullable(table, column, nullable=False),
             missing_ok=options.ignore_not_found,
         )
 
     def drop_not_null(self, column: str, options: DropNotNullOptions) -> None:
         """Accept nulls from now on."""
         self._alter(
-            lambda table: alter.set_nullable(table, column, nullable=True),
+            lambda table: set_nullable(table, column, nullable=True),
             missing_ok=options.ignore_not_found,
         )
 
     def set_default(self, column: str, expression: str, options: SetDefaultOptions) -> None:
         """Publish an SQL expression that clients evaluate for columns an INSERT leaves out."""
         self._alter(
-            lambda table: alter.set_default(table, column, expression),
+            lambda table: set_default(table, column, expression),
             missing_ok=options.ignore_not_found,
         )
 
@@ -191,9 +206,9 @@ class MemoryTable:
         field = _one_field(column_schema)
 
         def change(table: TableState) -> TableState:
-            if options.if_field_not_exists and fields.has_field(table, [*path, field.name]):
+            if options.if_field_not_exists and has_field(table, [*path, field.name]):
                 return table
-            return fields.add_field(table, path, field)
+            return add_field(table, path, field)
 
         self._alter(change, missing_ok=options.ignore_not_found)
 
@@ -201,7 +216,7 @@ class MemoryTable:
         """Give a field of a struct another name."""
         check_name(new_name, "field")
         self._alter(
-            lambda table: fields.rename_field(table, path, new_name),
+            lambda table: rename_field(table, path, new_name),
             missing_ok=options.ignore_not_found,
         )
 
@@ -209,9 +224,9 @@ class MemoryTable:
         """Remove a field of a struct."""
 
         def change(table: TableState) -> TableState:
-            if options.if_field_exists and not fields.has_field(table, path):
+            if options.if_field_exists and not has_field(table, path):
                 return table
-            return fields.remove_field(table, path)
+            return remove_field(table, path)
 
         self._alter(change, missing_ok=options.ignore_not_found)
 
@@ -226,10 +241,10 @@ class MemoryTable:
         table = self._store.head.table(self._id)
         return self._state() if table is None else table
 
-    def _resolve(self, options: ScanOptions) -> tuple[TableVersion, scans.Part | None]:
+    def _resolve(self, options: ScanOptions) -> tuple[TableVersion, Part | None]:
         if options.partition:
             table = self._history()
-            number, part = scans.parse_partition(options.partition, str(table))
+            number, part = parse_partition(options.partition, str(table))
             # A transaction may have pinned a version that is no longer kept.
             pinned = self._store.view().table(self._id)
             if pinned is not None and pinned.current.version == number:
@@ -272,7 +287,7 @@ def _one_field(schema: pa.Schema) -> pa.Field:
         raise InvalidArgumentError(f"expected one column, not {len(schema)}")
     field = schema.field(0)
     check_name(field.name, "column")
-    reason = unusable_type(field.type)
+    reason = unsupported_type_reason(field.type)
     if reason:
         raise InvalidArgumentError(f"column {field.name!r}: {reason}")
     return field
@@ -281,3 +296,62 @@ def _one_field(schema: pa.Schema) -> pa.Field:
 def _note(version: TableVersion) -> None:
     if version.version is not None:
         note_snapshot(version.version)
+
+
+def version_at(table: TableState, time_point: TimePoint) -> TableVersion:
+    """The version that was current at a time point."""
+    if time_point.unit is TimeUnit.TIMESTAMP:
+        return _version_on(table, _parse_timestamp(time_point.value))
+    try:
+        number = int(time_point.value)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"{time_point.value[:80]!r} is not the number of a version"
+        ) from None
+    return version_numbered(table, number)
+
+
+def version_numbered(table: TableState, number: int) -> TableVersion:
+    """The version of that number."""
+    versions = table.versions
+    oldest = _number(versions[0]) if versions else 1
+    if not oldest <= number < oldest + len(versions):
+        raise NotFoundError(f"table {table} has no version {number}: {_known(table)}")
+    return versions[number - oldest]
+
+
+def _version_on(table: TableState, moment: datetime) -> TableVersion:
+    position = bisect_right(table.versions, moment, key=_committed)
+    if position == 0:
+        raise NotFoundError(
+            f"table {table} has no version of {moment.isoformat()}: {_known(table)}"
+        )
+    return table.versions[position - 1]
+
+
+def _known(table: TableState) -> str:
+    versions = table.versions
+    if not versions:
+        return "it is not committed yet"
+    return (
+        f"there are versions {_number(versions[0])} to {_number(versions[-1])}, from "
+        f"{_committed(versions[0]).isoformat()} to {_committed(versions[-1]).isoformat()}"
+    )
+
+
+def _parse_timestamp(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidArgumentError(
+            f"{text[:80]!r} is not a timestamp; write it like 2024-01-31 or 2024-01-31 12:30:00+00"
+        ) from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _number(version: TableVersion) -> int:
+    return version.version or 0
+
+
+def _committed(version: TableVersion) -> datetime:
+    return version.committed or datetime.min.replace(tzinfo=UTC)

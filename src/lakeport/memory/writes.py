@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.arrow import concat, convert
 from lakeport.catalog import DMLOptions, find_rowid_column
-from lakeport.catalog.layouts import conform
 from lakeport.errors import InvalidArgumentError, NullRowIdError
 from lakeport.memory.changes import Patch, RowChange
-from lakeport.memory.chunks import Chunk, concat
 from lakeport.memory.constraints import check_checks, check_not_null
-from lakeport.memory.rows import CHUNK_ROWS, Stamps, cut
+from lakeport.memory.rows import CHUNK_ROWS, Chunk, Stamps, cut
 from lakeport.memory.state import Definition, TableState
 
 __all__ = ["prepare_delete", "prepare_insert", "prepare_update"]
@@ -69,7 +68,7 @@ def prepare_update(
     sources = _sources(definition, rows.schema, str(table), rowid=rowid)
     set_columns = [index for index, source in enumerate(sources) if source is not None]
     needs_rows = options.returning or bool(definition.checks)
-    run = _Run(table, set_columns)
+    run = _SortedUpdates(table, set_columns)
     for batch in rows:
         rowids = _rowids(batch, rowid)
         values = {
@@ -114,7 +113,7 @@ def prepare_delete(
     )
 
 
-class _Run:
+class _SortedUpdates:
     """Collects new values and sorts them by row id, a bounded number at a time."""
 
     def __init__(self, table: TableState, set_columns: Sequence[int]) -> None:
@@ -232,7 +231,7 @@ def _full_columns(
 
 def _column(definition: Definition, index: int, values: pa.Array, table: str) -> pa.Array:
     field = definition.columns.field(index)
-    return conform(values, field.type, f"column {field.name!r} of table {table}")
+    return convert(values, field.type, f"column {field.name!r} of table {table}")
 
 
 def _rowid_column(schema: pa.Schema, table: str) -> int:
@@ -246,7 +245,7 @@ def _rowids(batch: pa.RecordBatch, position: int) -> pa.Array:
     rowids = batch.column(position)
     if rowids.null_count:
         raise NullRowIdError
-    return conform(rowids, pa.int64(), "the row id")
+    return convert(rowids, pa.int64(), "the row id")
 
 
 def _ascending(rowids: pa.Array) -> pa.Array:

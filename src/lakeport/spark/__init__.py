@@ -7,5 +7,5 @@ a format of a session. `SparkTable` and `spark_sql_function` show DataFrames and
 
 from lakeport._lazy import attach
 
-# Names come on first use, from the modules that `__init__.pyi` says.
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
 __getattr__, __dir__, __all__ = attach(__name__)

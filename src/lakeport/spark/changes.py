@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lakeport.ducklake import ChangeFeed, ScanTask
+from lakeport.ducklake.planning import ChangePlan
+from lakeport.ducklake.reading import ScanTask
 from lakeport.errors import UnsupportedError
-from lakeport.spark.quoting import quoted
-from lakeport.spark.scan import Scan, narrowed
+from lakeport.spark.scan import Scan, with_columns
 from lakeport.spark.session import session
-from lakeport.spark.stream import MAX_BYTES, stream
+from lakeport.spark.transport.stream import MAX_BYTES, stream
+from lakeport.types import spark_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Changes"]
+__all__ = ["ChangeFeed"]
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Keys: TypeAlias = dict[int, Numbers]
@@ -46,7 +47,7 @@ _JOIN: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class Changes(ChangeFeed):
+class ChangeFeed(ChangePlan):
     """What happened to a table from one snapshot to another, both included.
 
     `insertions` and `deletions` are scans of their own; the methods here give both as one feed,
@@ -58,7 +59,7 @@ class Changes(ChangeFeed):
     deletions: Scan
 
     @classmethod
-    def of(cls, feed: ChangeFeed) -> Self:
+    def of(cls, feed: ChangePlan) -> Self:
         """A change feed of the format, ready to run."""
         return cls(feed.first, feed.last, Scan.of(feed.insertions), Scan.of(feed.deletions))
 
@@ -100,7 +101,9 @@ class Changes(ChangeFeed):
         spark = spark or session()
         names = self.schema.names
         inserted, deleted = self.insertions.to_spark(spark), self.deletions.to_spark(spark)
-        feed = _matched(inserted, deleted, _INSERT).unionAll(_matched(deleted, inserted, _DELETE))
+        feed = _with_change_types(inserted, deleted, _INSERT).unionAll(
+            _with_change_types(deleted, inserted, _DELETE)
+        )
         return feed.toDF(*names)
 
     def _updates(self, spark: SparkSession) -> tuple[dict[int, Keys], dict[int, Keys]]:
@@ -153,7 +156,7 @@ class _KeyTask:
         return self.task.estimated_bytes
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        for batch in narrowed(self.task, ("rowid", "snapshot_id")).read():
+        for batch in with_columns(self.task, ("rowid", "snapshot_id")).read():
             number = pa.array(np.full(batch.num_rows, self.number))
             yield pa.RecordBatch.from_arrays([number, *batch.columns[-2:]], schema=_KEYS)
 
@@ -173,7 +176,7 @@ def _common_keys(spark: SparkSession, smaller: Scan, larger: Scan) -> pa.Table:
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute("PRAGMA disable_optimizer")
         connection.register("smaller", _keys(spark, smaller).read_all())
-        connection.register("larger", _watched(_keys(spark, larger), failures))
+        connection.register("larger", _recording_errors(_keys(spark, larger), failures))
         try:
             return connection.sql(_JOIN).to_arrow_table()
         except duckdb.Error:
@@ -183,7 +186,9 @@ def _common_keys(spark: SparkSession, smaller: Scan, larger: Scan) -> pa.Table:
             raise
 
 
-def _watched(reader: pa.RecordBatchReader, failures: list[Exception]) -> pa.RecordBatchReader:
+def _recording_errors(
+    reader: pa.RecordBatchReader, failures: list[Exception]
+) -> pa.RecordBatchReader:
     """The same batches; an error on the way is kept."""
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -224,7 +229,7 @@ def _contains(keys: Keys, snapshots: Numbers, rowids: Numbers) -> np.ndarray[Any
     return found
 
 
-def _matched(rows: DataFrame, others: DataFrame, types: tuple[str, str]) -> DataFrame:
+def _with_change_types(rows: DataFrame, others: DataFrame, types: tuple[str, str]) -> DataFrame:
     """The rows with the types of their changes: the second where the other side has their key."""
     from pyspark.sql import functions as f
 
@@ -234,7 +239,7 @@ def _matched(rows: DataFrame, others: DataFrame, types: tuple[str, str]) -> Data
     ).distinct()
     both = (f.col("r.snapshot_id") == f.col("k._snapshot")) & (f.col("r.rowid") == f.col("k._row"))
     change_type = f.when(f.col("k._row").isNull(), types[0]).otherwise(types[1])
-    chosen = [f"r.{quoted(name)}" for name in columns]
+    chosen = [f"r.{spark_identifier(name)}" for name in columns]
     return (
         rows.alias("r")
         .join(keys.alias("k"), both, "left")

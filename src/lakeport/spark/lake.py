@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from lakeport.ducklake import TASK_BYTES
 from lakeport.ducklake import Lake as FormatLake
 from lakeport.ducklake import LakeTable as FormatTable
 from lakeport.ducklake.planning import FilterLike
-from lakeport.ducklake.table import TASK_BYTES
-from lakeport.spark.changes import Changes
+from lakeport.spark.changes import ChangeFeed
 from lakeport.spark.scan import Scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeport.spark.register import Registration
+    from lakeport.spark.sql.registration import Registration
 
 __all__ = ["Lake", "LakeTable"]
 
@@ -62,13 +62,13 @@ class LakeTable(FormatTable):
         """
         return self.scan(columns, filter).to_spark(spark)
 
-    def changes(self, first: int | datetime, last: int | datetime | None = None) -> Changes:
+    def changes(self, first: int | datetime, last: int | datetime | None = None) -> ChangeFeed:
         """What happened to the table from one snapshot to another, both included.
 
         A moment stands for the first snapshot at or after it as the lower bound, and for the last
         one at or before it as the upper bound. Without an upper bound: up to the table's snapshot.
         """
-        return Changes.of(super().changes(first, last))
+        return ChangeFeed.of(super().changes(first, last))
 
 
 class Lake(FormatLake):
@@ -110,6 +110,6 @@ class Lake(FormatLake):
         A table of the schema `main` is called `events`, one of another schema `sales_events`; with
         a `name` for the lake, `lake_events` and `lake_sales_events`. All are read at one snapshot.
         """
-        from lakeport.spark.register import register
+        from lakeport.spark.sql.registration import register
 
         return register(self, spark, name, version=version, timestamp=timestamp)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.ducklake import ScanPlan, ScanTask
-from lakeport.ducklake.plan import InlinedTask
+from lakeport.ducklake.planning import ScanPlan
+from lakeport.ducklake.reading import InlinedTask, ScanTask
 from lakeport.errors import UnavailableError
 from lakeport.spark.session import session
-from lakeport.spark.stream import MAX_BYTES, stream
+from lakeport.spark.transport.stream import MAX_BYTES, stream
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Scan", "narrowed"]
+__all__ = ["Scan", "with_columns"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -65,7 +65,7 @@ class Scan(ScanPlan):
 
     def to_spark(self, spark: SparkSession | None = None) -> DataFrame:
         """The rows as a DataFrame: read by Spark itself wherever it can."""
-        from lakeport.spark.frames import to_dataframe
+        from lakeport.spark.frames.dataframes import to_dataframe
 
         return to_dataframe(spark or session(), self)
 
@@ -91,12 +91,12 @@ class _Count:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         # The filter needs no answer columns, so whatever it reads is the answer.
-        needed = narrowed(self.task, self.task.context.filter.columns)
+        needed = with_columns(self.task, self.task.context.filter.columns)
         rows = sum(batch.num_rows for batch in needed.read())
         yield pa.record_batch([[rows]], schema=_COUNT)
 
 
-def narrowed(task: ScanTask, names: Collection[str]) -> ScanTask:
+def with_columns(task: ScanTask, names: Collection[str]) -> ScanTask:
     """A task that reads only some columns; one that brings its rows along stays as it is."""
     if isinstance(task, InlinedTask):
         return task

@@ -9,16 +9,16 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import InvalidArgumentError, UnavailableError
-from lakeport.spark.cores import write_pools
+from lakeport.spark.compat import is_connect
 from lakeport.spark.java import java_home
-from lakeport.spark.queries import is_connect
 from lakeport.spark.security import private_folder, protection, settings_file
+from lakeport.spark.transport.cores import write_pools
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["check_running", "is_running", "session"]
+__all__ = ["check_running", "is_running", "register_data_source", "session"]
 
 # All cores, and four attempts for each task, as on a cluster.
 _LOCAL: Final = "local[*,4]"
@@ -265,3 +265,13 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def register_data_source(spark: SparkSession) -> None:
+    """Make `ducklake` a format of a session.
+
+    Spark finds the format by itself where Lakeport is installed.
+    """
+    from lakeport.spark.source.data_source import DuckLakeSource
+
+    spark.dataSource.register(DuckLakeSource)

@@ -25,7 +25,7 @@ from lakeport import Lake
 from lakeport.catalog import Arguments, ScanOptions
 from lakeport.lakehouse import LakeCatalog
 from lakeport.spark import SparkTable, session, spark_sql_function, stream
-from lakeport.spark.receiver import receiver_of
+from lakeport.spark.transport.receiver import get_receiver
 
 Try = Callable[[Any, str, Path], Any]
 
@@ -127,7 +127,7 @@ def closing(spark: Any, lake: str, folder: Path) -> Any:
 
 
 def another_session(spark: Any, lake: str, folder: Path) -> Any:
-    old = receiver_of(spark.sparkContext).location
+    old = get_receiver(spark.sparkContext).location
     held = list(stream(spark, [Rows(0, rows=100_000)], SCHEMA))
     segments_before = segments()
     del held[1:]

@@ -4,29 +4,7 @@ What it shares with the server is the wire: how messages are encoded (`lakeport.
 large they may be (`limits`), and how the list of databases is addressed (`addresses`).
 """
 
-from lakeport.airport.client.client import Client, connect
-from lakeport.airport.client.entries import (
-    Column,
-    FunctionKind,
-    FunctionOverload,
-    RemoteFunction,
-    RemoteSchema,
-)
-from lakeport.airport.client.scan import Scan
-from lakeport.airport.client.statements import Transaction
-from lakeport.airport.client.table import RemoteTable
-from lakeport.airport.client.writes import WriteResult
+from lakeport._lazy import attach
 
-__all__ = [
-    "Client",
-    "Column",
-    "FunctionKind",
-    "FunctionOverload",
-    "RemoteFunction",
-    "RemoteSchema",
-    "RemoteTable",
-    "Scan",
-    "Transaction",
-    "WriteResult",
-    "connect",
-]
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -22,17 +22,24 @@ from typing import Any, Self
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.airport.addresses import DATABASES
-from lakeport.airport.client import ddl, functions
-from lakeport.airport.client.attached import AttachedCatalog
+from lakeport.airport.client.catalog import AttachedCatalog
 from lakeport.airport.client.connection import Connection, Security
 from lakeport.airport.client.entries import RemoteFunction, RemoteSchema
 from lakeport.airport.client.replies import described
-from lakeport.airport.client.rows import RowSource, reader_of
 from lakeport.airport.client.scan import Bound, Scan
-from lakeport.airport.client.statements import Statement, Transaction
+from lakeport.airport.client.statements.ddl import (
+    conflict_mode,
+    create_schema,
+    create_table,
+    drop_schema,
+    drop_table,
+)
+from lakeport.airport.client.statements.functions import call_in_out, call_scalar, call_table
+from lakeport.airport.client.statements.statement import Statement, Transaction
+from lakeport.airport.client.statements.writes import insert_rows
 from lakeport.airport.client.table import RemoteTable
-from lakeport.airport.client.writes import insert_rows
+from lakeport.airport.protocol.addresses import DATABASES
+from lakeport.arrow import RowSource, reader_of
 from lakeport.catalog import CatalogVersion, OnConflict
 from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError
 
@@ -152,19 +159,19 @@ class Client:
         `num_rows` tells how many results are wanted.
         """
         function = self._catalog.function(name)
-        return functions.call_scalar(self._catalog, function, arguments, num_rows)
+        return call_scalar(self._catalog, function, arguments, num_rows)
 
     def call_table(self, name: str, /, *positional: Any, **named: Any) -> Scan:
         """Call a table function; the scan can be narrowed with `select`, `filter` and `limit`."""
         function = self._catalog.function(name)
-        return functions.call_table(self._catalog, function, positional, named)
+        return call_table(self._catalog, function, positional, named)
 
     def call_in_out(
         self, name: str, rows: RowSource, /, *positional: Any, **named: Any
     ) -> pa.RecordBatchReader:
         """Call a function that takes rows and returns rows, which come as they are computed."""
         function = self._catalog.function(name)
-        return functions.call_in_out(self._catalog, function, rows, positional, named)
+        return call_in_out(self._catalog, function, rows, positional, named)
 
     def take_flight(
         self,
@@ -217,13 +224,13 @@ class Client:
         if_not_exists: bool = False,
     ) -> RemoteSchema:
         """Create a schema."""
-        return ddl.create_schema(
+        return create_schema(
             self._catalog, name, comment=comment, tags=tags or {}, if_not_exists=if_not_exists
         )
 
     def drop_schema(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> None:
         """Drop a schema; `cascade` drops its tables, too."""
-        ddl.drop_schema(self._catalog, name, if_exists=if_exists, cascade=cascade)
+        drop_schema(self._catalog, name, if_exists=if_exists, cascade=cascade)
 
     def create_table(
         self,
@@ -249,7 +256,7 @@ class Client:
             primary_key: The column or columns of the primary key.
             check: SQL expressions that every row must satisfy.
         """
-        entry = ddl.create_table(
+        entry = create_table(
             self._catalog,
             self._catalog.begin(),
             schema,
@@ -274,12 +281,12 @@ class Client:
         """Create a table of rows. With `on_conflict="ignore"` an existing table is left alone."""
         reader = reader_of(rows)
         exists = False
-        if ddl.conflict_mode(on_conflict) is OnConflict.IGNORE:
+        if conflict_mode(on_conflict) is OnConflict.IGNORE:
             # The server does not say whether it created a table, and others may have done so.
             self.refresh()
             exists = self._knows(schema, name)
         statement = self._catalog.begin()
-        entry = ddl.create_table(
+        entry = create_table(
             self._catalog, statement, schema, name, reader.schema, on_conflict=on_conflict
         )
         if not exists:
@@ -294,7 +301,7 @@ class Client:
             if if_exists:
                 return
             raise
-        ddl.drop_table(self._catalog, entry, if_exists=if_exists)
+        drop_table(self._catalog, entry, if_exists=if_exists)
 
     def _knows(self, schema: str, name: str) -> bool:
         try:

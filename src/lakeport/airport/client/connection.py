@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyarrow import flight, ipc
 
 from lakeport._version import __version__
-from lakeport.airport.client.failures import calling
 from lakeport.airport.client.replies import REPLY_LIMITS
+from lakeport.airport.protocol.errors import translating_errors
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,
@@ -27,7 +27,7 @@ from lakeport.errors import (
     UnavailableError,
 )
 
-__all__ = ["Connection", "Headers", "Security", "flight_path", "pack"]
+__all__ = ["USER_AGENT", "Connection", "Headers", "Security", "flight_path", "pack"]
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
@@ -84,7 +84,7 @@ class Connection:
         options = self._options([*headers, ("airport-action-name", name)])
         results: list[bytes] = []
         size = 0
-        with calling(name):
+        with translating_errors(name):
             for result in self._client().do_action(flight.Action(name, body), options):
                 size += len(result.body)
                 REPLY_LIMITS.check(size, REPLY_LIMITS.action_bytes, f"the reply to {name}")
@@ -101,14 +101,14 @@ class Connection:
 
     def list_actions(self) -> list[tuple[str, str]]:
         """The names and descriptions of the server's actions."""
-        with calling("ListActions"):
+        with translating_errors("ListActions"):
             actions = self._client().list_actions(self._options(()))
             return [(action.type, action.description) for action in actions]
 
     def list_flights(self, headers: Headers) -> list[flight.FlightInfo]:
         """Everything that the server lists."""
         flights: list[flight.FlightInfo] = []
-        with calling("ListFlights"):
+        with translating_errors("ListFlights"):
             for info in self._client().list_flights(b"", self._options(headers)):
                 REPLY_LIMITS.check(len(flights), _MAX_FLIGHTS, "the number of flights")
                 flights.append(info)
@@ -118,7 +118,7 @@ class Connection:
         self, descriptor: flight.FlightDescriptor, headers: Headers
     ) -> flight.FlightInfo:
         """The answer to GetFlightInfo."""
-        with calling("GetFlightInfo"):
+        with translating_errors("GetFlightInfo"):
             return self._client().get_flight_info(descriptor, self._options(headers))
 
     def do_get(
@@ -126,12 +126,12 @@ class Connection:
     ) -> flight.FlightStreamReader:
         """The stream behind a ticket, from this server or from the one at the location."""
         elsewhere = None if location.startswith(REUSE_CONNECTION) else location
-        with calling("DoGet"):
+        with translating_errors("DoGet"):
             return self._client(elsewhere).do_get(ticket, self._options(headers, elsewhere))
 
     def do_exchange(self, descriptor: flight.FlightDescriptor, headers: Headers) -> tuple[Any, Any]:
         """The writer and the reader of an exchange."""
-        with calling("DoExchange"):
+        with translating_errors("DoExchange"):
             pair: tuple[Any, Any] = self._client().do_exchange(descriptor, self._options(headers))
             return pair
 
@@ -167,7 +167,7 @@ class Connection:
                 "private_key": security.private_key,
                 "disable_server_verification": security.disable_server_verification,
             }
-        with calling(f"connecting to {location}"):
+        with translating_errors(f"connecting to {location}"):
             return flight.FlightClient(
                 location,
                 generic_options=[("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES)],

@@ -9,10 +9,9 @@ from enum import Enum
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.airport.client.replies import REPLY_LIMITS, Described, Reply, read_map, understanding
-from lakeport.airport.codec import read_schema
-from lakeport.catalog import ANY, Parameter, ParameterKind, Stability
-from lakeport.catalog.schemas import field_is_rowid
+from lakeport.airport.client.replies import REPLY_LIMITS, Described, Reply, decoding_reply, read_map
+from lakeport.airport.protocol.codec import read_schema
+from lakeport.catalog import ANY, Parameter, ParameterKind, Stability, field_is_rowid
 from lakeport.errors import InvalidArgumentError
 
 __all__ = [
@@ -22,6 +21,7 @@ __all__ = [
     "RemoteFunction",
     "RemoteSchema",
     "TableEntry",
+    "columns_of",
     "read_entry",
 ]
 
@@ -115,7 +115,7 @@ def read_entry(info: Described, *, catalog: str, schema: str) -> TableEntry | Fu
     """The table or function behind a FlightInfo of a schema; None for one that is neither."""
     if not info.app_metadata:
         return None
-    with understanding(f"description of an object in schema {schema!r}"):
+    with decoding_reply(f"description of an object in schema {schema!r}"):
         metadata = read_map(info.app_metadata, "app_metadata")
         for name, expected in (("schema", schema), ("catalog", catalog)):
             if metadata.text(name, "") != expected:

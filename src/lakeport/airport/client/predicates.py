@@ -16,9 +16,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.catalog.schemas import field_is_rowid
-from lakeport.ducklake.model import Column
-from lakeport.ducklake.types import arrow_type, normalize
+from lakeport.catalog import field_is_rowid
 from lakeport.errors import (
     InvalidArgumentError,
     InvalidInputError,
@@ -26,30 +24,19 @@ from lakeport.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from lakeport.filters import (
-    ArrowEncoder,
-    ColumnRef,
-    Constant,
-    DuckDBEncoder,
-    Expression,
-    Filter,
-    LogicalType,
-    Term,
-    Unsupported,
-    bind,
-    from_arrow_type,
-    walk,
-)
+from lakeport.filters import ColumnRef, Constant, Expression, Filter, Term, Unsupported, bind, walk
+from lakeport.filters.encoders import ArrowEncoder, DuckDBEncoder
+from lakeport.types import Column, LogicalType, arrow_type, from_arrow_type, normalize
 
 __all__ = [
     "ROWID",
-    "SAFE_DUCKDB",
+    "SANDBOX",
     "FilterLike",
     "Predicate",
     "as_condition",
     "bound_filter",
     "column_positions",
-    "taken",
+    "take_rows",
 ]
 
 FilterLike: TypeAlias = Filter | Expression | Term | str
@@ -58,7 +45,7 @@ FilterLike: TypeAlias = Filter | Expression | Term | str
 ROWID = "rowid"
 """The name of the row identifier in queries, whatever the field is called."""
 
-SAFE_DUCKDB: Final = {"threads": "1", "enable_external_access": "false"}
+SANDBOX: Final = {"threads": "1", "enable_external_access": "false"}
 """A DuckDB that computes and touches nothing else: expressions may come from a server."""
 
 _ROW_NUMBER = "__row_number"
@@ -86,7 +73,7 @@ def bound_filter(conditions: Iterable[Filter | str], schema: pa.Schema) -> Filte
 
 def _parsed(text: str, schema: pa.Schema) -> Filter:
     """Return the condition exactly: what cannot be expressed is an error, not more rows."""
-    from lakeport.ducklake.sql_filter import parse_sql_filter
+    from lakeport.filters import parse_sql_filter
 
     columns = [
         Column(id=number, name=_query_name(field), type=_column_type(field))
@@ -156,7 +143,7 @@ class Predicate:
         return None if len(numbers) == batch.num_rows else numbers
 
 
-def taken(array: pa.Array, numbers: pa.Array) -> pa.Array:
+def take_rows(array: pa.Array, numbers: pa.Array) -> pa.Array:
     """The rows of these numbers, which grow."""
     try:
         return array.take(numbers)
@@ -186,7 +173,7 @@ def _duckdb_evaluator(filter: Filter) -> Evaluator:
     condition = " AND ".join(part for part in parts if part is not None)
     if None in parts:
         raise UnsupportedError("a part of the filter cannot be applied to the received rows")
-    connection = duckdb.connect(config=SAFE_DUCKDB)
+    connection = duckdb.connect(config=SANDBOX)
 
     def evaluate(tested: pa.RecordBatch) -> pa.Array:
         connection.register("tested", pa.Table.from_batches([tested]))

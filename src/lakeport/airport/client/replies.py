@@ -11,8 +11,8 @@ import msgpack
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.airport.codec import Struct, decompress_container
-from lakeport.airport.limits import MIB, Limits
+from lakeport.airport.protocol.codec import Struct, decompress_container
+from lakeport.airport.protocol.limits import MIB, Limits
 from lakeport.catalog import CatalogVersion
 from lakeport.errors import InternalError, InvalidArgumentError
 
@@ -23,6 +23,7 @@ __all__ = [
     "Described",
     "Reply",
     "SchemaRef",
+    "decoding_reply",
     "described",
     "read_bundle",
     "read_catalog_root",
@@ -33,7 +34,6 @@ __all__ = [
     "read_map",
     "read_transaction",
     "read_version",
-    "understanding",
 ]
 
 REPLY_LIMITS: Final = Limits(action_bytes=256 * MIB, decompressed_bytes=1024 * MIB)
@@ -120,7 +120,7 @@ class Reply(Struct):
 
 
 @contextmanager
-def understanding(what: str) -> Iterator[None]:
+def decoding_reply(what: str) -> Iterator[None]:
     """Blame the server for whatever cannot be decoded in the block; also a decorator."""
     try:
         yield
@@ -140,19 +140,19 @@ def understanding(what: str) -> Iterator[None]:
         raise InternalError(f"the server's {what} cannot be understood: {reason}") from None
 
 
-@understanding("reply to create_transaction")
+@decoding_reply("reply to create_transaction")
 def read_transaction(body: bytes) -> str | None:
     """The identifier of a new transaction; None when the server has none."""
     return read_map(body, "transaction").optional_text("identifier") or None
 
 
-@understanding("catalog version")
+@decoding_reply("catalog version")
 def read_version(body: bytes) -> CatalogVersion:
     """The reply to `catalog_version`."""
     return _version(read_map(body, "version"))
 
 
-@understanding("list of schemas")
+@decoding_reply("list of schemas")
 def read_catalog_root(body: bytes) -> CatalogRoot:
     """The reply to `list_schemas`."""
     root = read_map(decompress_container(body, limits=REPLY_LIMITS), "catalog")
@@ -172,13 +172,13 @@ def read_catalog_root(body: bytes) -> CatalogRoot:
     )
 
 
-@understanding("reply to create_schema")
+@decoding_reply("reply to create_schema")
 def read_contents_ref(body: bytes) -> ContentsRef:
     """The contents of a new schema."""
     return _contents_ref(read_map(body, "contents"))
 
 
-@understanding("bundle of schemas")
+@decoding_reply("bundle of schemas")
 def read_bundle(blob: bytes) -> list[tuple[str, bytes]]:
     """The digests and contents of a whole-catalog bundle."""
     pairs = [(digest.decode(), content) for digest, content in _unpack(blob)]
@@ -187,7 +187,7 @@ def read_bundle(blob: bytes) -> list[tuple[str, bytes]]:
     return pairs
 
 
-@understanding("contents of a schema")
+@decoding_reply("contents of a schema")
 def read_contents(blob: bytes) -> list[Described]:
     """The FlightInfos of everything in a schema."""
     infos = _unpack(decompress_container(blob, limits=REPLY_LIMITS))
@@ -196,13 +196,13 @@ def read_contents(blob: bytes) -> list[Described]:
     return [_described(info) for info in infos]
 
 
-@understanding("description of a flight")
+@decoding_reply("description of a flight")
 def read_described(body: bytes) -> Described:
     """A FlightInfo that came as the reply to an action."""
     return _described(body)
 
 
-@understanding("description of a flight")
+@decoding_reply("description of a flight")
 def described(info: flight.FlightInfo) -> Described:
     """A FlightInfo that came by a verb of Flight."""
     schema = info.schema
@@ -210,7 +210,7 @@ def described(info: flight.FlightInfo) -> Described:
     return Described(info.descriptor, schema, info.app_metadata)
 
 
-@understanding("list of endpoints")
+@decoding_reply("list of endpoints")
 def read_endpoints(body: bytes) -> list[flight.FlightEndpoint]:
     """The reply to `endpoints`."""
     blobs = _unpack(body)

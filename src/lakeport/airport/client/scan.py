@@ -17,14 +17,16 @@ from lakeport.airport.client.predicates import (
     as_condition,
     bound_filter,
     column_positions,
-    taken,
+    take_rows,
 )
 from lakeport.airport.client.replies import read_endpoints as decode_endpoints
 from lakeport.airport.client.streams import ScanSource, read_endpoints
-from lakeport.airport.headers import LIMIT_HEADER
-from lakeport.catalog.schemas import field_is_rowid
+from lakeport.airport.protocol.constants import LIMIT_HEADER
+from lakeport.catalog import field_is_rowid
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
-from lakeport.filters import Filter, to_duckdb_sql, to_json
+from lakeport.filters import Filter
+from lakeport.filters.encoders import to_duckdb_sql
+from lakeport.filters.json import to_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,7 +168,7 @@ class _Rows:
 
     def column(self, index: int) -> pa.Array:
         array = self.batch.column(index)
-        return array if self.numbers is None else taken(array, self.numbers)
+        return array if self.numbers is None else take_rows(array, self.numbers)
 
 
 class _Projection:

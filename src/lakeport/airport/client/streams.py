@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
-from pyarrow import flight
+from pyarrow import flight, fs
 
 from lakeport._wording import counted
 from lakeport.airport.client.connection import Connection, Headers
-from lakeport.airport.client.failures import calling
-from lakeport.airport.client.references import DATA_SCHEME, open_reference
-from lakeport.airport.client.replies import understanding
-from lakeport.errors import InternalError
+from lakeport.airport.client.replies import REPLY_LIMITS, Reply, decoding_reply, read_map
+from lakeport.airport.protocol.codec import read_one_row
+from lakeport.airport.protocol.errors import translating_errors
+from lakeport.arrow import convert
+from lakeport.ducklake.storage import check_regular
+from lakeport.errors import (
+    InternalError,
+    InvalidArgumentError,
+    LakeportError,
+    UnavailableError,
+    UnsupportedError,
+)
+from lakeport.types import duckdb_identifier, from_arrow_type
 
-__all__ = ["ScanSource", "read_endpoints"]
+__all__ = ["DATA_SCHEME", "ScanSource", "open_reference", "read_endpoints"]
 
 _MAX_THREADS = 8
 _QUEUED_PER_THREAD = 2
@@ -43,7 +54,7 @@ def read_endpoints(
     source: ScanSource, endpoints: Sequence[flight.FlightEndpoint]
 ) -> Iterator[pa.RecordBatch]:
     """The batches of all endpoints, in no order; closing the iterator cancels the rest."""
-    crew = _Crew(source, endpoints)
+    crew = _EndpointReaders(source, endpoints)
     try:
         crew.start()
         while (batch := crew.take()) is not None:
@@ -52,7 +63,7 @@ def read_endpoints(
         crew.stop()
 
 
-class _Crew:
+class _EndpointReaders:
     """Threads that take endpoint after endpoint, and the queue that they fill."""
 
     def __init__(self, source: ScanSource, endpoints: Sequence[flight.FlightEndpoint]) -> None:
@@ -164,7 +175,7 @@ def _read(stream: flight.FlightStreamReader, schema: pa.Schema) -> Iterator[pa.R
     _check_types(stream.schema, schema)
     while True:
         try:
-            with calling("the scan"):
+            with translating_errors("the scan"):
                 chunk = stream.read_chunk()
         except StopIteration:
             return
@@ -174,7 +185,7 @@ def _read(stream: flight.FlightStreamReader, schema: pa.Schema) -> Iterator[pa.R
 
 
 def _relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    with understanding("rows"):
+    with decoding_reply("rows"):
         batch.validate()
     if not schema.names:
         return batch
@@ -197,8 +208,152 @@ def _check_types(found: pa.Schema, bound: pa.Schema) -> None:
 
 
 def _location(endpoint: flight.FlightEndpoint) -> str:
-    with understanding("endpoint"):
+    with decoding_reply("endpoint"):
         locations = endpoint.locations
         if not locations:
             raise InternalError("the server gave an endpoint without a location")
         return str(locations[0].uri.decode())
+
+
+DATA_SCHEME: Final = "data:"
+
+_FUNCTION_CALL = "application/x-msgpack-duckdb-function-call;base64"
+_FILE = "application/msgpack;base64"
+_FUNCTIONS: Final = frozenset(
+    {
+        "read_parquet", "parquet_scan", "read_csv", "read_csv_auto", "read_json", "read_json_auto",
+        "read_ndjson", "read_ndjson_auto", "read_ndjson_objects", "read_json_objects", "read_xlsx",
+        "delta_scan", "iceberg_scan", "ducklake_scan", "st_read", "range", "generate_series",
+    }
+)  # fmt: skip
+
+
+def open_reference(
+    uri: str, schema: pa.Schema, wanted: Collection[int]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a `data:` URI in the bound schema; columns that are not wanted are null."""
+    media_type, payload = _decode(uri)
+    if media_type == _FUNCTION_CALL:
+        function, positional, named = _function_call(payload)
+        return _run(function, positional, named, schema, wanted)
+    if media_type != _FILE:
+        raise UnsupportedError(f"this client cannot read {media_type[:80]!r}")
+    with decoding_reply("file reference"):
+        kind, location = payload.text("format"), payload.text("uri")
+    match kind:
+        case "parquet":
+            return _run("parquet_scan", [location], {}, schema, wanted)
+        case "ipc-stream" | "ipc-file":
+            return _read_ipc(kind, location, schema)
+    raise UnsupportedError(f"this client cannot read files of format {kind[:80]!r}")
+
+
+@decoding_reply("data: endpoint")
+def _decode(uri: str) -> tuple[str, Reply]:
+    REPLY_LIMITS.check(len(uri), REPLY_LIMITS.ticket_bytes, "the data: URI")
+    media_type, _, text = uri.removeprefix(DATA_SCHEME).partition(",")
+    try:
+        content = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise InvalidArgumentError("it is not base64") from None
+    return media_type, read_map(content, "content")
+
+
+@decoding_reply("function call")
+def _function_call(payload: Reply) -> tuple[str, list[Any], dict[str, Any]]:
+    function = payload.text("function_name").lower()
+    row = read_one_row(payload.blob("data"), "arguments", limits=REPLY_LIMITS)
+    values = {name: row.column(i)[0].as_py() for i, name in enumerate(row.schema.names)}
+    positional = [values.pop(f"arg_{i}") for i in range(len(values)) if f"arg_{i}" in values]
+    if any(name.startswith("arg_") for name in values):
+        raise InvalidArgumentError("its positional arguments are not contiguous")
+    return function, positional, values
+
+
+def _run(
+    function: str,
+    positional: list[Any],
+    named: dict[str, Any],
+    schema: pa.Schema,
+    wanted: Collection[int],
+) -> Iterator[pa.RecordBatch]:
+    if function not in _FUNCTIONS:
+        raise UnsupportedError(f"the server asks to run {function[:80]!r}, which reads no files")
+    try:
+        import duckdb
+    except ImportError:
+        raise UnsupportedError(
+            f"the rows are to be read with DuckDB's {function}; install the duckdb package"
+        ) from None
+    marks = [*("?" for _ in positional), *(f"{duckdb_identifier(name)} := ?" for name in named)]
+    query = f"SELECT * FROM {function}({', '.join(marks)})"  # noqa: S608
+    lossless = any(isinstance(field.type, pa.BaseExtensionType) for field in schema)
+    try:
+        with duckdb.connect(config={"arrow_lossless_conversion": str(lossless)}) as connection:
+            relation = connection.sql(query, params=[*positional, *named.values()])
+            columns = ", ".join(
+                duckdb_identifier(name) for name in _names(schema, wanted, relation)
+            )
+            rows = relation.project(columns).to_arrow_reader()
+            yield from _aligned(rows, schema, wanted, function)
+    except duckdb.Error as error:
+        raise UnavailableError(f"{function} failed: {str(error).partition(chr(10))[0]}") from None
+
+
+def _names(schema: pa.Schema, wanted: Collection[int], relation: Any) -> list[str]:
+    names = [schema.field(index).name for index in sorted(wanted)]
+    missing = [name for name in names if name not in relation.columns]
+    if missing:
+        raise InternalError(f"the referenced rows have no column {missing[0]!r}")
+    return names
+
+
+def _aligned(
+    rows: pa.RecordBatchReader, schema: pa.Schema, wanted: Collection[int], function: str
+) -> Iterator[pa.RecordBatch]:
+    for name in rows.schema.names:
+        found, expected = rows.schema.field(name).type, schema.field(name).type
+        if from_arrow_type(found) != from_arrow_type(expected):
+            raise InternalError(
+                f"{function} gives {found} for column {name!r}, which the table declares {expected}"
+            )
+    for batch in rows:
+        arrays = [
+            convert(batch.column(field.name), field.type, f"column {field.name!r}")
+            if index in wanted
+            else pa.nulls(batch.num_rows, field.type)
+            for index, field in enumerate(schema)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=schema.names)
+
+
+def _read_ipc(kind: str, location: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    try:
+        filesystem, path = _filesystem(location)
+        if isinstance(filesystem, fs.LocalFileSystem):
+            check_regular(path, what="the referenced file")
+        if kind == "ipc-stream":
+            with filesystem.open_input_stream(path) as file, pa.ipc.open_stream(file) as stream:
+                _check_same(stream.schema, schema, location)
+                yield from stream
+            return
+        with filesystem.open_input_file(path) as file, pa.ipc.open_file(file) as reader:
+            _check_same(reader.schema, schema, location)
+            for index in range(reader.num_record_batches):
+                yield reader.get_batch(index)
+    except LakeportError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise UnavailableError(f"{location[:200]} cannot be read: {error}") from None
+
+
+def _filesystem(location: str) -> tuple[fs.FileSystem, str]:
+    if "://" in location or location.startswith("file:"):
+        pair: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(location)
+        return pair
+    return fs.LocalFileSystem(), location
+
+
+def _check_same(found: pa.Schema, expected: pa.Schema, location: str) -> None:
+    if not found.equals(expected, check_metadata=False):
+        raise InternalError(f"the columns of {location[:200]} are not those of the table")

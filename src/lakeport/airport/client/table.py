@@ -8,22 +8,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.airport.client.attached import AttachedCatalog
-from lakeport.airport.client.ddl import alter, one_field
+from lakeport.airport.client.catalog import AttachedCatalog
 from lakeport.airport.client.entries import Column, TableEntry, columns_of
 from lakeport.airport.client.predicates import FilterLike
-from lakeport.airport.client.replies import Described, read_described, understanding
-from lakeport.airport.client.rows import RowSource
+from lakeport.airport.client.replies import REPLY_LIMITS, Described, decoding_reply, read_described
 from lakeport.airport.client.scan import Bound, Scan
-from lakeport.airport.client.statements import Statement
-from lakeport.airport.client.statistics import CAN_PRODUCE_STATISTICS, column_statistics
-from lakeport.airport.client.writes import WriteResult, delete_rows, insert_rows, update_rows
+from lakeport.airport.client.statements.ddl import alter, one_field
+from lakeport.airport.client.statements.statement import Statement
+from lakeport.airport.client.statements.writes import (
+    WriteResult,
+    delete_rows,
+    insert_rows,
+    update_rows,
+)
+from lakeport.airport.protocol.codec import read_one_row
+from lakeport.arrow import RowSource
 from lakeport.catalog import ColumnStats, check_constraints, without_rowid
-from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError
-from lakeport.filters import from_arrow_type
-from lakeport.filters.types import quote_identifier
+from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
+from lakeport.types import duckdb_identifier, from_arrow_type
 
-__all__ = ["RemoteTable"]
+__all__ = ["CAN_PRODUCE_STATISTICS", "RemoteTable", "column_statistics"]
 
 
 class RemoteTable:
@@ -71,7 +75,7 @@ class RemoteTable:
     @property
     def check_constraints(self) -> tuple[str, ...]:
         """SQL expressions that every row satisfies."""
-        with understanding("check constraints"):
+        with decoding_reply("check constraints"):
             return check_constraints(self._entry.schema)
 
     @property
@@ -156,7 +160,7 @@ class RemoteTable:
 
     def change_type(self, column: str, type: pa.DataType, *, using: str | None = None) -> None:
         """Give a column another type; `using` is the SQL that converts a value, else a cast."""
-        cast = f"CAST({quote_identifier(column)} AS {from_arrow_type(type).sql()})"
+        cast = f"CAST({duckdb_identifier(column)} AS {from_arrow_type(type).sql()})"
         self._alter(
             "change_column_type", column_schema=one_field(column, type), expression=using or cast
         )
@@ -255,3 +259,48 @@ def _time_point(
             return "TIMESTAMP", timestamp.isoformat(" ")
         case _:
             return "TIMESTAMP", str(timestamp)
+
+
+CAN_PRODUCE_STATISTICS = b"can_produce_statistics"
+
+
+def column_statistics(catalog: AttachedCatalog, entry: TableEntry, column: pa.Field) -> ColumnStats:
+    """What the server knows of a column."""
+    if not (entry.schema.metadata or {}).get(CAN_PRODUCE_STATISTICS):
+        raise UnsupportedError(f"table {entry} has no statistics")
+    statement = catalog.begin()
+    request = {
+        "flight_descriptor": entry.descriptor.serialize(),
+        "column_name": column.name,
+        "type": from_arrow_type(column.type).sql(),
+    }
+    # DuckDB sends the name of this action twice.
+    headers = [*statement.statistics_headers(), ("airport-action-name", "column_statistics")]
+    body = catalog.connection.request("column_statistics", request, headers)
+    return _decode(body)
+
+
+@decoding_reply("statistics of a column")
+def _decode(body: bytes) -> ColumnStats:
+    row = read_one_row(body, "statistics", limits=REPLY_LIMITS)
+    values = {name: _value(row.column(i)[0]) for i, name in enumerate(row.schema.names)}
+    missing = {"min", "max", "has_not_null", "has_null", "distinct_count"} - values.keys()
+    if missing:
+        raise InvalidArgumentError(f"there is no {sorted(missing)[0]}")
+    return ColumnStats(
+        has_not_null=values["has_not_null"],
+        has_null=values["has_null"],
+        distinct_count=values["distinct_count"] or None,
+        min=values["min"],
+        max=values["max"],
+        max_string_length=values.get("max_string_length"),
+        contains_unicode=values.get("contains_unicode"),
+    )
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except ValueError:
+        # Beyond what Python's own dates can say.
+        return scalar

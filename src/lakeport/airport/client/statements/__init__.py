@@ -1,0 +1,1 @@
+"""What a client sends besides scans: DDL, writes and function calls."""

@@ -1,0 +1,3 @@
+from .limits import Limits
+
+__all__ = ["Limits"]

@@ -1,0 +1,237 @@
+"""The encodings of the wire: msgpack structs, compressed containers, Arrow blobs, JSON.
+
+The client packs every string, raw bytes included, as msgpack `str`; so requests are decoded to
+bytes, and each field is decoded to text where it is text. Nothing is decoded beyond a bound.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+
+from lakeport.airport.protocol.limits import DEFAULT_LIMITS, Limits
+from lakeport.airport.protocol.msgpack_bounds import check_elements
+from lakeport.airport.protocol.validation import ContentCheck, check_layout, is_compressed
+from lakeport.errors import InvalidArgumentError
+
+__all__ = [
+    "Struct",
+    "compress_container",
+    "decode_json",
+    "decode_struct",
+    "decompress_container",
+    "encode",
+    "read_one_row",
+    "read_schema",
+    "write_schema",
+]
+
+# The array, its length and its content.
+_CONTAINER_ELEMENTS = 3
+
+
+def encode(value: Any) -> bytes:
+    """Pack a value with str keys, as the client reads it."""
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+class Struct:
+    """A decoded msgpack map, with typed access that fails with a clear sentence."""
+
+    __slots__ = ("_fields", "_what")
+
+    def __init__(self, fields: Mapping[str, Any], what: str) -> None:
+        self._fields = fields
+        self._what = what
+
+    def __contains__(self, name: str) -> bool:
+        return self._fields.get(name) is not None
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A field of text."""
+        value = self._get(name, bytes, default)
+        if not isinstance(value, bytes):
+            return value  # type: ignore[no-any-return]
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise InvalidArgumentError(f"{self._what}: field {name!r} is not UTF-8 text") from None
+
+    def blob(self, name: str, default: bytes | None = None) -> bytes:
+        """A field of raw bytes."""
+        value: bytes = self._get(name, bytes, default)
+        return value
+
+    def flag(self, name: str, *, default: bool | None = None) -> bool:
+        """A boolean field."""
+        value: bool = self._get(name, bool, default)
+        return value
+
+    def texts(self, name: str, default: list[str] | None = None) -> list[str]:
+        """A field that is an array of texts."""
+        values = self._get(name, list, default)
+        try:
+            return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
+        except UnicodeDecodeError:
+            raise InvalidArgumentError(f"{self._what}: field {name!r} is not UTF-8 text") from None
+
+    def integers(self, name: str, default: list[int] | None = None) -> list[int]:
+        """A field that is an array of integers."""
+        values: list[int] = self._get(name, list, default)
+        if not all(type(value) is int for value in values):
+            raise InvalidArgumentError(f"{self._what}: field {name!r} must hold integers")
+        return values
+
+    def text_map(self, name: str) -> dict[str, str]:
+        """A field that maps texts to texts; empty when it is missing."""
+        fields = _text_keys(self._get(name, dict, {}), self._what)
+        return {key: Struct(fields, self._what).text(key) for key in fields}
+
+    def struct(self, name: str) -> Struct:
+        """A field that is itself a map."""
+        return Struct(_text_keys(self._get(name, dict, None), self._what), f"{self._what}.{name}")
+
+    def _get(self, name: str, kind: type, default: Any) -> Any:
+        value = self._fields.get(name)
+        if value is None:
+            if default is None:
+                raise InvalidArgumentError(f"{self._what}: field {name!r} is missing")
+            return default
+        if not isinstance(value, kind):
+            raise InvalidArgumentError(f"{self._what}: field {name!r} has the wrong type")
+        return value
+
+
+def decode_struct(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> Struct:
+    """The msgpack map of a request; an empty body is an empty map."""
+    limits.check(len(body), limits.action_bytes, what)
+    if not body:
+        return Struct({}, what)
+    try:
+        check_elements(body, limits.elements, what)
+        unpacker = msgpack.Unpacker(
+            raw=True,
+            strict_map_key=False,
+            max_buffer_size=max(len(body), 1),
+            unicode_errors="strict",
+        )
+        unpacker.feed(body)
+        value = unpacker.unpack()
+    except (ValueError, msgpack.UnpackException, TypeError, RecursionError, MemoryError):
+        raise InvalidArgumentError(f"{what}: the body is not valid msgpack") from None
+    if not isinstance(value, dict):
+        raise InvalidArgumentError(f"{what}: the body is not a msgpack map")
+    return Struct(_text_keys(value, what), what)
+
+
+def decode_json(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
+    """The JSON object of a discovery request; an empty text is an empty object."""
+    limits.check(len(body), limits.json_bytes, what)
+    if not body.strip():
+        return {}
+    _check_depth(body, what, limits)
+    _check_count(body, what, limits)
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        raise InvalidArgumentError(f"{what}: not valid JSON") from None
+    if not isinstance(value, dict):
+        raise InvalidArgumentError(f"{what}: expected a JSON object")
+    return value
+
+
+def compress_container(raw: bytes) -> bytes:
+    """`[length, data]` with one ZStandard frame, as the client reads catalogs."""
+    return encode([len(raw), pa.compress(raw, codec="zstd", asbytes=True)])
+
+
+def decompress_container(blob: bytes, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """The content of a compressed container."""
+    try:
+        check_elements(blob, _CONTAINER_ELEMENTS, "the compressed container")
+        length, data = msgpack.unpackb(blob, raw=True)
+    except (ValueError, TypeError, msgpack.UnpackException):
+        raise InvalidArgumentError("not a compressed container") from None
+    if type(length) is not int or not isinstance(data, bytes) or length < 0:
+        raise InvalidArgumentError("not a compressed container")
+    limits.check(length, limits.decompressed_bytes, "the decompressed content")
+    try:
+        return pa.decompress(data, decompressed_size=length, codec="zstd", asbytes=True)  # type: ignore[no-any-return]
+    except (pa.ArrowException, OSError):
+        raise InvalidArgumentError("the compressed content is damaged") from None
+
+
+def write_schema(schema: pa.Schema) -> bytes:
+    """One encapsulated IPC schema message."""
+    return schema.serialize().to_pybytes()  # type: ignore[no-any-return]
+
+
+def read_schema(blob: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> pa.Schema:
+    """The schema of one IPC message."""
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(blob))
+    except (pa.ArrowException, OSError, ValueError):
+        raise InvalidArgumentError(f"{what} is not an Arrow schema") from None
+    limits.check(len(schema), limits.columns, f"the number of columns of {what}")
+    return schema
+
+
+def read_one_row(blob: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> pa.RecordBatch:
+    """The batch of an IPC stream that holds at most one row: the arguments of a call."""
+    source = pa.py_buffer(blob)
+    try:
+        # What is not compressed is no larger than the blob, which has a bound.
+        if is_compressed(source):
+            raise InvalidArgumentError(f"{what}: a compressed Arrow stream is not taken")
+        with pa.ipc.open_stream(source) as stream:
+            limits.check(len(stream.schema), limits.columns, f"the number of {what}")
+            batch = stream.read_next_batch()
+            check_layout(batch)
+            ContentCheck(batch.schema)(batch)
+    except StopIteration:
+        raise InvalidArgumentError(f"{what}: no row") from None
+    except (pa.ArrowException, OSError, ValueError, struct.error):
+        raise InvalidArgumentError(f"{what}: not an Arrow stream") from None
+    if batch.num_columns and batch.num_rows != 1:
+        raise InvalidArgumentError(f"{what}: expected one row, not {batch.num_rows}")
+    return batch
+
+
+def _text_keys(fields: Mapping[Any, Any], what: str) -> dict[str, Any]:
+    try:
+        return {key.decode(): value for key, value in fields.items()}
+    except (AttributeError, UnicodeDecodeError):
+        raise InvalidArgumentError(f"{what}: the keys of a map must be text") from None
+
+
+_JSON_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+
+
+def _check_depth(raw: bytes, what: str, limits: Limits) -> None:
+    """Refuse deep nesting before the parser recurses into it."""
+    if raw.count(b"[") + raw.count(b"{") <= limits.json_depth:
+        return
+    depth = 0
+    for byte in _JSON_TEXT.sub(b"", raw):
+        if byte in b"[{":
+            depth += 1
+            if depth > limits.json_depth:
+                raise InvalidArgumentError(f"{what}: the JSON is nested too deeply")
+        elif byte in b"]}":
+            depth -= 1
+
+
+def _check_count(raw: bytes, what: str, limits: Limits) -> None:
+    """Refuse many values before the parser makes an object of each."""
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") <= limits.elements:
+        return
+    bare = _JSON_TEXT.sub(b"", raw)
+    count = bare.count(b",") + bare.count(b"[") + bare.count(b"{")
+    limits.check(count, limits.elements, f"{what}: the number of values")

@@ -1,0 +1,127 @@
+"""Functions on the wire: their parameters as an Arrow schema, their arguments as one row."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from lakeport.airport.protocol.addresses import function_tag
+from lakeport.airport.protocol.codec import read_one_row
+from lakeport.airport.protocol.limits import DEFAULT_LIMITS, Limits
+from lakeport.arrow import convert
+from lakeport.catalog import (
+    AnyType,
+    Arguments,
+    FunctionSignature,
+    Parameter,
+    ParameterKind,
+    ScalarFunction,
+    TableFunction,
+    TableFunctionInOut,
+    check_columns,
+    default_scalar,
+)
+from lakeport.errors import InvalidArgumentError, InvalidInputError
+
+__all__ = ["decode_arguments", "input_schema", "output_schema", "result_schema", "tag_of"]
+
+RESULT: Final = "result"
+"""The name of the one column that a scalar function returns."""
+
+
+def input_schema(signature: FunctionSignature) -> pa.Schema:
+    """The parameters as the client reads them: one field each, kinds in the metadata."""
+    return pa.schema([_field(parameter) for parameter in signature.parameters])
+
+
+def output_schema(function: ScalarFunction) -> pa.Schema:
+    """The one column that a scalar function returns."""
+    return _decoded(pa.schema([pa.field(RESULT, function.signature.returns)]))
+
+
+def tag_of(function: ScalarFunction | TableFunction | TableFunctionInOut) -> str:
+    """The digest that tells a function from its overloads."""
+    kind = "scalar" if isinstance(function, ScalarFunction) else "table"
+    return function_tag(kind, input_schema(function.signature))
+
+
+def result_schema(columns: pa.Schema, what: str) -> pa.Schema:
+    """The columns of a table function's result on the wire; `what` names it in errors."""
+    check_columns(columns, what)
+    return _decoded(columns)
+
+
+def _decoded(columns: pa.Schema) -> pa.Schema:
+    """The columns without dictionaries, which the client misreads in the results of functions."""
+    return pa.schema([_decoded_field(field) for field in columns], metadata=columns.metadata)
+
+
+def _decoded_field(field: pa.Field) -> pa.Field:
+    type = field.type
+    if pt.is_dictionary(type):
+        return _decoded_field(field.with_type(type.value_type))
+    if pt.is_struct(type):
+        return field.with_type(pa.struct([_decoded_field(child) for child in type]))
+    if pt.is_map(type):
+        key, item = _decoded_field(type.key_field), _decoded_field(type.item_field)
+        return field.with_type(pa.map_(key, item, keys_sorted=type.keys_sorted))
+    if pt.is_list(type):
+        return field.with_type(pa.list_(_decoded_field(type.value_field)))
+    if pt.is_large_list(type):
+        return field.with_type(pa.large_list(_decoded_field(type.value_field)))
+    if pt.is_fixed_size_list(type):
+        return field.with_type(pa.list_(_decoded_field(type.value_field), type.list_size))
+    return field
+
+
+def decode_arguments(
+    function: TableFunction | TableFunctionInOut, row: bytes, *, limits: Limits = DEFAULT_LIMITS
+) -> Arguments:
+    """The arguments of a call: one row of Arrow, with the defaults of what was left out."""
+    what = f"arguments of {function.name}"
+    batch = read_one_row(row, what, limits=limits)
+    return Arguments(
+        {
+            parameter.name: _argument(parameter, batch, position, what)
+            for position, parameter in enumerate(function.signature.parameters)
+            if parameter.kind is not ParameterKind.TABLE
+        }
+    )
+
+
+def _field(parameter: Parameter) -> pa.Field:
+    metadata = {}
+    if parameter.kind is ParameterKind.NAMED:
+        metadata["is_named_parameter"] = "1"
+    if parameter.kind is ParameterKind.TABLE:
+        metadata["is_table_type"] = "1"
+        return pa.field(parameter.name, pa.string(), metadata=metadata)
+    if isinstance(parameter.type, AnyType):
+        metadata["is_any_type"] = "1"
+        return pa.field(parameter.name, pa.string(), metadata=metadata)
+    return pa.field(parameter.name, parameter.type, metadata=metadata or None)
+
+
+def _argument(parameter: Parameter, batch: pa.RecordBatch, position: int, what: str) -> pa.Scalar:
+    index = batch.schema.get_field_index(parameter.name)
+    if index < 0 and position < batch.num_columns and parameter.kind is ParameterKind.POSITIONAL:
+        index = position
+    value = batch.column(index)[0] if index >= 0 else None
+    if value is None or not value.is_valid:
+        if not parameter.is_required:
+            return default_scalar(parameter)
+        if value is None and parameter.kind is ParameterKind.POSITIONAL:
+            raise InvalidArgumentError(f"{what}: {parameter.name!r} is missing")
+        if isinstance(parameter.type, AnyType):
+            return pa.scalar(None) if value is None else value
+        return pa.scalar(None, type=parameter.type)
+    if isinstance(parameter.type, AnyType):
+        return value
+    try:
+        return convert(batch.column(index), parameter.type, what)[0]
+    except InvalidInputError:
+        raise InvalidInputError(
+            f"{what}: {parameter.name!r} must be {parameter.type}, not {value.type}"
+        ) from None

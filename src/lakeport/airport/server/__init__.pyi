@@ -1,0 +1,15 @@
+from .calls import CallEnded, Observer
+from .lifetime import check_listening, check_location, exit_immediately, serve_until_signalled
+from .server import Server, attach_statement, serve
+
+__all__ = [
+    "CallEnded",
+    "Observer",
+    "Server",
+    "attach_statement",
+    "check_listening",
+    "check_location",
+    "exit_immediately",
+    "serve",
+    "serve_until_signalled",
+]

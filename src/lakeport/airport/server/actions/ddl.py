@@ -1,0 +1,382 @@
+"""DDL: what CREATE, DROP and ALTER become. One table of actions that share everything else."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from lakeport.airport.protocol.addresses import Address
+from lakeport.airport.protocol.codec import Struct, decode_struct, encode, read_schema
+from lakeport.airport.server.actions.action_table import ActionTable
+from lakeport.airport.server.headers import Call
+from lakeport.airport.server.listing import (
+    catalog_version,
+    schema_contents,
+    schema_infos,
+    table_info,
+)
+from lakeport.airport.server.routing import CatalogRoute
+from lakeport.airport.server.state import ServerState
+from lakeport.auth import Operation
+from lakeport.catalog import (
+    AddColumnOptions,
+    AddFieldOptions,
+    ChangeColumnTypeOptions,
+    CreateSchemaOptions,
+    CreateTableOptions,
+    DropNotNullOptions,
+    DropSchemaOptions,
+    DropTableOptions,
+    DynamicCatalog,
+    DynamicSchema,
+    DynamicTable,
+    OnConflict,
+    RemoveColumnOptions,
+    RemoveFieldOptions,
+    RenameColumnOptions,
+    RenameFieldOptions,
+    RenameTableOptions,
+    Schema,
+    SetDefaultOptions,
+    SetNotNullOptions,
+    check_columns,
+    check_name,
+    current_request,
+)
+from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+
+__all__ = [
+    "DDL_ACTIONS",
+    "change",
+    "create_schema",
+    "create_table",
+    "drop_table",
+    "dynamic_catalog",
+    "dynamic_schema",
+    "dynamic_table",
+]
+
+_log = logging.getLogger("lakeport.airport")
+
+DDL_ACTIONS: Final = ActionTable(decode_struct)
+
+
+@DDL_ACTIONS.add("create_schema", "Create a schema")
+def create_schema_action(host: ServerState, call: Call, request: Struct) -> bytes:
+    routed = host.route(call, request.text("catalog_name", ""))
+    options = CreateSchemaOptions(
+        comment=request.text("comment", ""),
+        tags=request.text_map("tags"),
+        if_not_exists=request.flag("if_not_exists", default=False),
+    )
+    schema = create_schema(host, routed, request.text("schema"), options)
+    is_fixed = catalog_version(routed).is_fixed
+    return encode(schema_contents(list(schema_infos(routed, schema, is_fixed=is_fixed))))
+
+
+@DDL_ACTIONS.add("drop_schema", "Drop a schema")
+def drop_schema(host: ServerState, call: Call, request: Struct) -> None:
+    routed = host.route(call, request.text("catalog_name", ""))
+    name = request.text("name")
+    options = DropSchemaOptions(
+        ignore_not_found=request.flag("ignore_not_found", default=False),
+        # DuckDB does not say whether CASCADE was written; refusing would make it impossible.
+        cascade=request.flag("cascade", default=True),
+    )
+    with change(host, routed, name):
+        dynamic_catalog(routed).drop_schema(name, options)
+
+
+@DDL_ACTIONS.add("create_table", "Create a table")
+def create_table_action(host: ServerState, call: Call, request: Struct) -> bytes:
+    routed = host.route(call, request.text("catalog_name", ""))
+    schema = read_schema(request.blob("arrow_schema"), "the table", limits=host.limits)
+    return create_table(
+        host,
+        routed,
+        Address(request.text("schema_name"), request.text("table_name")),
+        schema,
+        _create_options(request, schema),
+    )
+
+
+@DDL_ACTIONS.add("drop_table", "Drop a table")
+def drop_table_action(host: ServerState, call: Call, request: Struct) -> None:
+    routed = host.route(call, request.text("catalog_name", ""))
+    address = Address(request.text("schema_name"), request.text("name"))
+    options = DropTableOptions(ignore_not_found=request.flag("ignore_not_found", default=False))
+    drop_table(host, routed, address, options)
+
+
+@DDL_ACTIONS.add("rename_table", "Rename a table")
+def rename_table(host: ServerState, call: Call, request: Struct) -> bytes | None:
+    routed = host.route(call, request.text("catalog", ""))
+    address = Address(request.text("schema"), request.text("name"))
+    new_name = check_name(request.text("new_table_name"), "table")
+    options = RenameTableOptions(ignore_not_found=request.flag("ignore_not_found", default=False))
+    with change(host, routed, address.schema, address.name):
+        renamed = Address(address.schema, new_name)
+        routed.require_table(Operation.ALTER, renamed)
+        dynamic_schema(routed, address.schema).rename_table(address.name, new_name, options)
+        return _table_reply(routed, renamed, missing_ok=options.ignore_not_found)
+
+
+Alteration: TypeAlias = Callable[[DynamicTable, Struct, bool], None]
+"""Changes a table as a request says; the flag is the request's `ignore_not_found`."""
+
+
+def _alteration(name: str, description: str) -> Callable[[Alteration], Alteration]:
+    """Register an ALTER TABLE action: it finds the table, changes it, and replies with it."""
+
+    def register(alter: Alteration) -> Alteration:
+        @DDL_ACTIONS.add(name, description)
+        def handle(host: ServerState, call: Call, request: Struct) -> bytes | None:
+            routed = host.route(call, request.text("catalog", ""))
+            address = Address(request.text("schema"), request.text("name"))
+            missing_ok = request.flag("ignore_not_found", default=False)
+            with change(host, routed, address.schema, address.name):
+                table = dynamic_table(routed, address, missing_ok=missing_ok)
+                if table is not None:
+                    alter(table, request, missing_ok)
+                return _table_reply(routed, address, missing_ok=missing_ok)
+
+        return alter
+
+    return register
+
+
+@_alteration("add_column", "Add a column to a table")
+def _add_column(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
+    column = _one_field(request)
+    exists_ok = request.flag("if_column_not_exists", default=False)
+    table.add_column(
+        column, AddColumnOptions(if_column_not_exists=exists_ok, ignore_not_found=missing_ok)
+    )
+
+
+@_alteration("remove_column", "Remove a column from a table")
+def _remove_column(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
+    options = RemoveColumnOptions(
+        if_column_exists=request.flag("if_column_exists", default=False),
+        ignore_not_found=missing_ok,
+        cascade=request.flag("cascade", default=False),
+    )
+    table.remove_column(request.text("removed_column"), options)
+
+
+@_alteration("rename_column", "Rename a column")
+def _rename_column(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
+    new_name = check_name(request.text("new_name"), "column")
+    table.rename_column(request.text("old_name"), new_name, RenameColumnOptions(missing_ok))
+
+
+@_alteration("change_column_type", "Change the type of a column")
+def _change_column_type(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
+    expression = request.text("expression", "")
+    table.change_column_type(_one_field(request), expression, ChangeColumnTypeOptions(missing_ok))
+
+
+@_alteration("set_default", "Set the default of a column")
+def _set_default(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
+    column, expression = request.text("column_name"), request.text("expression")
+    table.set_default(column, expression, SetDefaultOptions(missing_ok))
+
+
+@_alteration("set_not_null", "Make a column reject nulls")
+def _set_not_null(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
+    table.set_not_null(request.text("column_name"), SetNotNullOptions(missing_ok))
+
+
+@_alteration("drop_not_null", "Make a column accept nulls")
+def _drop_not_null(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
+    table.drop_not_null(request.text("column_name"), DropNotNullOptions(missing_ok))
+
+
+@_alteration("add_field", "Add a field to a struct column")
+def _add_field(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
+    path, field = request.texts("column_path"), _one_field(request)
+    # DuckDB's client names the field after the column, since it has no place for the real name.
+    if path and field.names[0] == path[0]:
+        raise UnsupportedError(
+            "DuckDB's airport client does not transmit the name of a new struct field; "
+            "add a column with the new struct type, or use Lakeport's Python client"
+        )
+    options = AddFieldOptions(
+        if_field_not_exists=request.flag("if_field_not_exists", default=False),
+        ignore_not_found=missing_ok,
+    )
+    table.add_field(path, field, options)
+
+
+@_alteration("rename_field", "Rename a field of a struct column")
+def _rename_field(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
+    new_name = check_name(request.text("new_name"), "field")
+    table.rename_field(request.texts("column_path"), new_name, RenameFieldOptions(missing_ok))
+
+
+@_alteration("remove_field", "Remove a field from a struct column")
+def _remove_field(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
+    options = RemoveFieldOptions(
+        if_field_exists=request.flag("if_column_exists", default=False),
+        ignore_not_found=missing_ok,
+        cascade=request.flag("cascade", default=False),
+    )
+    table.remove_field(request.texts("column_path"), options)
+
+
+def create_schema(
+    host: ServerState, routed: CatalogRoute, name: str, options: CreateSchemaOptions
+) -> Schema:
+    """Create a schema."""
+    check_name(name, "schema")
+    with change(host, routed, name):
+        schema = dynamic_catalog(routed).create_schema(name, options)
+    if name.casefold() == "main":
+        _log.warning("a schema 'main' was created, which DuckDB's client lists but cannot use")
+    return schema
+
+
+def create_table(
+    host: ServerState,
+    routed: CatalogRoute,
+    address: Address,
+    schema: pa.Schema,
+    options: CreateTableOptions,
+) -> bytes:
+    """Create a table and reply with what was created."""
+    check_name(address.name, "table")
+    check_columns(schema, f"table {address}")
+    with change(host, routed, address.schema, address.name):
+        dynamic_schema(routed, address.schema).create_table(address.name, schema, options)
+        return _required_reply(routed, address)
+
+
+def drop_table(
+    host: ServerState, routed: CatalogRoute, address: Address, options: DropTableOptions
+) -> None:
+    """Drop a table."""
+    with change(host, routed, address.schema, address.name):
+        dynamic_schema(routed, address.schema).drop_table(address.name, options)
+
+
+def dynamic_catalog(routed: CatalogRoute) -> DynamicCatalog:
+    """The catalog, if its schemas can change."""
+    if not isinstance(routed.catalog, DynamicCatalog):
+        raise UnsupportedError("the schemas of this catalog cannot be changed")
+    return routed.catalog
+
+
+def dynamic_schema(routed: CatalogRoute, name: str) -> DynamicSchema:
+    """A schema, if its tables can change."""
+    schema = routed.schema(name)
+    if not isinstance(schema, DynamicSchema):
+        raise UnsupportedError(f"the tables of schema {name!r} cannot be changed")
+    return schema
+
+
+def dynamic_table(
+    routed: CatalogRoute, address: Address, *, missing_ok: bool = False
+) -> DynamicTable | None:
+    """A table, if its columns can change; None for a missing one that may be missing."""
+    table = routed.schema(address.schema).table(address.name)
+    if table is None:
+        if missing_ok:
+            return None
+        raise NotFoundError(f"there is no table {address}")
+    if not isinstance(table, DynamicTable):
+        raise UnsupportedError(f"the columns of table {address} cannot be changed")
+    return table
+
+
+@contextmanager
+def change(
+    host: ServerState, routed: CatalogRoute, schema: str, name: str | None = None
+) -> Iterator[None]:
+    """Change a catalog, if the caller may; as part of the caller's transaction, if there is one."""
+    if name is None:
+        routed.require_schema(Operation.ALTER, schema)
+    else:
+        routed.require_table(Operation.ALTER, Address(schema, name))
+    if current_request().transaction_id is None:
+        yield
+        return
+    with host.transactions.statement(routed.catalog, routed.served_as):
+        yield
+
+
+def _table_reply(routed: CatalogRoute, address: Address, *, missing_ok: bool) -> bytes | None:
+    table = routed.schema(address.schema).table(address.name)
+    if table is None:
+        if missing_ok:
+            return None
+        raise NotFoundError(f"there is no table {address}")
+    return table_info(routed, address.schema, table).serialize()  # type: ignore[no-any-return]
+
+
+def _required_reply(routed: CatalogRoute, address: Address) -> bytes:
+    reply = _table_reply(routed, address, missing_ok=False)
+    assert reply is not None  # noqa: S101
+    return reply
+
+
+def _create_options(request: Struct, schema: pa.Schema) -> CreateTableOptions:
+    try:
+        on_conflict = OnConflict(request.text("on_conflict", "error"))
+    except ValueError:
+        raise InvalidArgumentError("on_conflict must be error, ignore or replace") from None
+    primary_key = [
+        *request.texts("primary_key_columns", []),
+        *request.texts("multi_key_primary_keys", []),
+    ]
+    unique: list[tuple[str, ...]] = [(column,) for column in request.texts("unique_columns", [])]
+    unique += [(_column_at(schema, p),) for p in request.integers("unique_constraints", [])]
+    unique += [_unique_columns(text) for text in request.texts("extra_constraints", [])]
+    return CreateTableOptions(
+        on_conflict=on_conflict,
+        not_null_columns=tuple(
+            _column_at(schema, position)
+            for position in request.integers("not_null_constraints", [])
+        ),
+        unique_constraints=tuple(unique),
+        check_constraints=tuple(request.texts("check_constraints", [])),
+        primary_key=tuple(primary_key),
+    )
+
+
+def _column_at(schema: pa.Schema, position: int) -> str:
+    if not 0 <= position < len(schema):
+        raise InvalidArgumentError(f"there is no column number {position}")
+    name: str = schema.field(position).name
+    return name
+
+
+_UNIQUE = re.compile(r"\s*UNIQUE\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
+_IDENTIFIER = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\s",]+))\s*(,|$)')
+
+
+def _unique_columns(text: str) -> tuple[str, ...]:
+    """The columns of a constraint that came as SQL text: `UNIQUE(a, "b c")`."""
+    match = _UNIQUE.fullmatch(text)
+    if match is None:
+        raise UnsupportedError(f"the constraint {text[:200]!r} is not supported")
+    rest, columns, position = match.group(1), [], 0
+    while position < len(rest):
+        item = _IDENTIFIER.match(rest, position)
+        if item is None:
+            raise InvalidArgumentError(f"the constraint {text[:200]!r} cannot be read")
+        columns.append(item.group(1).replace('""', '"') if item.group(1) else item.group(2))
+        position = item.end()
+    return tuple(columns)
+
+
+def _one_field(request: Struct) -> pa.Schema:
+    schema = read_schema(request.blob("column_schema"), "the column")
+    if len(schema) != 1:
+        raise InvalidArgumentError(f"expected one column, not {len(schema)}")
+    check_columns(schema, f"{request.text('schema')}.{request.text('name')}")
+    return schema

@@ -1,0 +1,84 @@
+"""The actions that begin, end and ask about transactions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakeport.airport.protocol.codec import Struct, decode_struct, encode
+from lakeport.airport.protocol.limits import DEFAULT_LIMITS, Limits
+from lakeport.airport.server.actions.action_table import ActionTable
+from lakeport.airport.server.headers import Call
+from lakeport.airport.server.state import ServerState
+from lakeport.auth import Operation
+from lakeport.catalog import TransactionManager, TransactionState
+from lakeport.errors import InvalidArgumentError
+
+__all__ = ["TRANSACTION_ACTIONS"]
+
+
+def _decode(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> Struct:
+    """A msgpack map, or the plain text that `airport_action` sends: the name of a catalog."""
+    is_map = body[:1] and (body[0] & 0xF0 == 0x80 or body[0] in (0xDE, 0xDF))
+    if is_map or not body:
+        return decode_struct(body, what, limits=limits)
+    return Struct({"catalog_name": body}, what)
+
+
+TRANSACTION_ACTIONS: Final = ActionTable(_decode)
+
+
+@TRANSACTION_ACTIONS.add("create_transaction", "Start a transaction")
+def create_transaction(host: ServerState, call: Call, request: Struct) -> bytes:
+    routed = host.route(call, request.text("catalog_name", ""))
+    routed.require(Operation.LIST)
+    explicit = request.flag("explicit", default=False)
+    identifier = host.transactions.begin(routed.catalog, routed.served_as, explicit=explicit)
+    return encode({"identifier": identifier})
+
+
+@TRANSACTION_ACTIONS.add("get_transaction_status", "Tell the state of a transaction")
+def get_transaction_status(host: ServerState, call: Call, request: Struct) -> bytes:
+    routed = host.route(call, request.text("catalog_name", ""))
+    routed.require(Operation.LIST)
+    state: TransactionState | None = None
+    if isinstance(routed.catalog, TransactionManager):
+        identifier = request.text("transaction_id")
+        host.transactions.check_identity(routed.served_as, identifier)
+        state = routed.catalog.transaction_status(identifier)
+    return encode({"status": state.value if state else "", "exists": state is not None})
+
+
+@TRANSACTION_ACTIONS.add(
+    "begin_transaction",
+    "Make all later calls of this DuckDB process on a catalog one transaction",
+)
+def begin_transaction(host: ServerState, call: Call, request: Struct) -> bytes:
+    routed = host.route(call, request.text("catalog_name", ""))
+    routed.require(Operation.LIST)
+    if call.owner is None:
+        raise InvalidArgumentError("begin_transaction needs the airport-client-session-id header")
+    identifier = host.transactions.begin(
+        routed.catalog, routed.served_as, explicit=True, owner=call.owner
+    )
+    return (identifier or "").encode()
+
+
+@TRANSACTION_ACTIONS.add("commit_transaction", "Make the changes of a transaction durable")
+def commit_transaction(host: ServerState, call: Call, request: Struct) -> bytes:
+    host.transactions.commit(*_named(host, call, request))
+    return b"committed"
+
+
+@TRANSACTION_ACTIONS.add("rollback_transaction", "Drop the changes of a transaction")
+def rollback_transaction(host: ServerState, call: Call, request: Struct) -> bytes:
+    host.transactions.rollback(*_named(host, call, request))
+    return b"rolled back"
+
+
+def _named(host: ServerState, call: Call, request: Struct) -> tuple[str, str | None]:
+    """The transaction that a request names, or the one that its DuckDB process began."""
+    name = request.text("catalog_name", "") or call.catalog
+    catalog = host.registry.served_name(name) if name else None
+    if "transaction_id" in request:
+        return request.text("transaction_id"), catalog
+    return host.transactions.bound_to(call.owner, catalog)

@@ -1,0 +1,169 @@
+"""The Flight verbs: each finds the call behind a request and hands it to its room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pyarrow import flight
+
+from lakeport.airport.protocol.addresses import ACTIONS, check_not_flight_sql, refusal
+from lakeport.airport.protocol.errors import translate_errors
+from lakeport.airport.server.actions.action_table import BoundAction
+from lakeport.airport.server.actions.ddl import DDL_ACTIONS
+from lakeport.airport.server.actions.discovery import DISCOVERY_ACTIONS
+from lakeport.airport.server.actions.discovery_writes import DISCOVERY_WRITES
+from lakeport.airport.server.actions.metadata import METADATA_ACTIONS
+from lakeport.airport.server.actions.transactions import TRANSACTION_ACTIONS
+from lakeport.airport.server.headers import Call, current_call
+from lakeport.airport.server.state import ServerState
+from lakeport.airport.server.verbs.do_exchange import OperationHandler, run_exchange
+from lakeport.airport.server.verbs.do_get import open_stream
+from lakeport.airport.server.verbs.exchange_dml import delete, insert, update
+from lakeport.airport.server.verbs.exchange_functions import (
+    call_in_out_function,
+    call_scalar_function,
+)
+from lakeport.airport.server.verbs.flight_info import flight_info, flight_schema, list_flights
+from lakeport.auth import Operation
+from lakeport.catalog import Action, ActionCatalog, request_scope
+from lakeport.errors import NotFoundError, PermissionDeniedError, UnsupportedError
+
+__all__ = ["FlightService"]
+
+_ACTIONS: Final[dict[str, BoundAction]] = {
+    action.name: action
+    for table in (
+        METADATA_ACTIONS,
+        DDL_ACTIONS,
+        TRANSACTION_ACTIONS,
+        DISCOVERY_ACTIONS,
+        DISCOVERY_WRITES,
+    )
+    for action in table
+}
+
+_OPERATIONS: Final[dict[str, OperationHandler]] = {
+    "insert": insert,
+    "update": update,
+    "delete": delete,
+    "scalar_function": call_scalar_function,
+    "table_function_in_out": call_in_out_function,
+}
+
+
+class FlightService(flight.FlightServerBase):  # type: ignore[misc]
+    """A Flight server whose answers come from the catalogs of a host."""
+
+    def __init__(self, host: ServerState, location: str, **options: Any) -> None:
+        self._host = host
+        super().__init__(location, **options)
+
+    def list_flights(self, context: Any, criteria: bytes) -> list[flight.FlightInfo]:  # noqa: ARG002
+        """List everything that can be read."""
+        with self._answer(context, "ListFlights", typed=True) as call:
+            return list(list_flights(self._host, call))
+
+    def get_flight_info(
+        self, context: Any, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        """Describe a table, a function or the whole catalog."""
+        with self._answer(context, "GetFlightInfo", typed=True) as call:
+            return flight_info(self._host, call, descriptor)
+
+    def get_schema(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
+        """Tell the columns of a table."""
+        with self._answer(context, "GetSchema", typed=False, flight_errors=False) as call:
+            return flight_schema(self._host, call, descriptor)
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
+        """Stream the rows that a ticket asks for."""
+        with self._answer(context, "DoGet", typed=True) as call:
+            return open_stream(self._host, call, ticket.ticket)
+
+    def do_put(self, context: Any, descriptor: flight.FlightDescriptor, *_: Any) -> None:
+        """Refused: rows are written by DoExchange."""
+        with self._answer(context, "DoPut", typed=False):
+            check_not_flight_sql(bytes(descriptor.command or b""))
+            raise UnsupportedError("rows are written by DoExchange, not by DoPut")
+
+    def do_exchange(
+        self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any
+    ) -> None:
+        """Call a function, or change rows."""
+        with self._answer(context, "DoExchange", typed=True) as call:
+            run_exchange(self._host, call, context, descriptor, reader, writer, _OPERATIONS)
+
+    def list_actions(self, context: Any) -> list[tuple[str, str]]:
+        """Name every action with a line on what it does."""
+        with self._answer(context, "ListActions", typed=False) as call:
+            builtin = [(action.name, action.description) for action in _ACTIONS.values()]
+            custom = [(a.name, a.description) for a in self._custom_actions(call)]
+            return builtin + custom
+
+    def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
+        """Run an action."""
+        with self._answer(context, action.type, typed=False) as call:
+            call.notes.operation = action.type[:80]
+            body = action.body.to_pybytes() if action.body is not None else b""
+            self._host.limits.check(len(body), self._host.limits.action_bytes, action.type)
+            builtin = _ACTIONS.get(action.type)
+            if builtin is not None:
+                return self._run(builtin, call, body)
+            for custom in self._custom_actions(call):
+                if custom.name == action.type:
+                    return _results(custom.handler(body))
+            if action.type in ACTIONS:
+                raise refusal()
+            raise UnsupportedError(f"there is no action {action.type[:80]!r}")
+
+    def _run(self, action: BoundAction, call: Call, body: bytes) -> list[bytes]:
+        reply = action.call(self._host, call, body)
+        return [] if reply is None else [reply]
+
+    def _custom_actions(self, call: Call) -> Iterator[Action]:
+        # Where no catalog has to be named, an action of the server is part of its transaction.
+        is_denied = False
+        try:
+            self._host.route(call)
+        except NotFoundError:
+            pass
+        except PermissionDeniedError:
+            is_denied = True
+        for action in self._host.actions.values():
+            if self._host.registry.allows_action(action.name):
+                yield action
+        if is_denied:  # as if the catalog existed, and the caller might not call its actions
+            return
+        for catalog in self._host.catalogs(call):
+            if isinstance(catalog.catalog, ActionCatalog):
+                for action in catalog.catalog.actions():
+                    if catalog.allows(Operation.CALL, None, action.name):
+                        yield action
+
+    @contextmanager
+    def _answer(
+        self, context: Any, what: str, *, typed: bool, flight_errors: bool = True
+    ) -> Iterator[Call]:
+        call = current_call(context)
+        stopping = self._host.stopping.is_set
+        peer = context.peer()
+        if call.presence.end is None:
+            call.presence.end = self._host.connections.begin(peer)
+        # Until a catalog is found, what is asked about is of none.
+        may = self._host.registry.permissions(call.identity)
+        request = call.request(peer=peer, may=may, stopping=stopping)
+        errors = translate_errors(what, typed=typed, flight_errors=flight_errors, stopping=stopping)
+        with errors, request_scope(request):
+            self._host.check_running()
+            yield call
+
+
+def _results(reply: bytes | str | Iterable[bytes | str] | None) -> list[bytes]:
+    if reply is None:
+        return []
+    is_one = isinstance(reply, bytes | bytearray | memoryview | str)
+    parts: Iterable[Any] = [reply] if is_one else reply
+    # The view refuses a number, of which bytes() would make as many zeros.
+    return [part.encode() if isinstance(part, str) else bytes(memoryview(part)) for part in parts]

@@ -1,0 +1,188 @@
+"""The headers of a call: who calls, for which catalog, in which transaction.
+
+A Flight middleware reads them once per call, authenticates the caller, and keeps both for the
+handler. It also tells when a call begins and ends.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyarrow import flight
+
+from lakeport.airport.protocol.constants import LIMIT_HEADER
+from lakeport.airport.protocol.errors import translate_errors
+from lakeport.airport.server.calls import Calls, RunningCall
+from lakeport.airport.server.transactions import Transactions
+from lakeport.auth import Authenticator, MayDo, authenticate, bearer_token
+from lakeport.catalog import RequestContext, RequestNotes
+from lakeport.errors import InvalidArgumentError, UnauthenticatedError
+
+__all__ = ["MIDDLEWARE", "Call", "HeaderMiddlewareFactory", "current_call"]
+
+MIDDLEWARE = "lakeport"
+
+_MAX_HEADER = 16 * 1024
+_LIMIT = re.compile(r"[0-9]{1,18}")
+
+# https://www.w3.org/TR/trace-context/: version, trace, span, flags. A trace of zeros is invalid.
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
+_PLAIN_TRACE = re.compile(r"([\w.:-]{1,128})", re.ASCII)
+
+
+class ClientConnection:
+    """Whether the client of a call has gone away."""
+
+    def __init__(self) -> None:
+        self.context: flight.ServerCallContext | None = None
+        """Flight's own context; None once the call has ended, when nobody may touch it."""
+        self.end: Callable[[], None] | None = None
+        """Is called when the call has ended."""
+
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        context = self.context
+        return context is not None and bool(context.is_cancelled())
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The headers of one call, and the identity behind its token."""
+
+    headers: Mapping[str, Sequence[str]]
+    identity: str
+    presence: ClientConnection = field(default_factory=ClientConnection, compare=False)
+    trace_id: str | None = None
+    notes: RequestNotes = field(default_factory=RequestNotes, compare=False)
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header, or None; an empty value counts as none."""
+        values = self.headers.get(name)
+        return values[0] or None if values else None
+
+    @property
+    def catalog(self) -> str:
+        """The catalog that the client attached, or an empty string."""
+        return self.header("airport-catalog") or ""
+
+    @property
+    def limit(self) -> int | None:
+        """The most rows of a scan that the client will look at; None means all."""
+        text = self.header(LIMIT_HEADER)
+        if text is None:
+            return None
+        if not _LIMIT.fullmatch(text):
+            raise InvalidArgumentError(f"header {LIMIT_HEADER} is not a number of rows")
+        return int(text)
+
+    @property
+    def owner(self) -> str | None:
+        """Whose transactions a call may join: one DuckDB process of one identity."""
+        session = self.header("airport-client-session-id")
+        return f"{self.identity}\0{session}" if session else None
+
+    def transaction(self, transactions: Transactions, catalog: str) -> str | None:
+        """The transaction that the call belongs to on a catalog, by the server's name of it."""
+        given = self.header("airport-transaction-id")
+        return transactions.current(self.owner, catalog, given, identity=self.identity)
+
+    def request(self, *, peer: str, may: MayDo, stopping: Callable[[], bool]) -> RequestContext:
+        """The context that catalog methods see; transaction and `may` depend on the catalog."""
+        self.notes.peer = peer
+        return RequestContext(
+            identity=self.identity,
+            catalog=self.catalog,
+            session_id=self.header("airport-client-session-id"),
+            trace_id=self.trace_id,
+            notes=self.notes,
+            peer=peer,
+            is_cancelled=lambda: stopping() or self.presence.is_cancelled(),
+            may=may,
+        )
+
+
+class _HeaderMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
+    def __init__(self, call: Call, running: RunningCall) -> None:
+        self.call = call
+        self._running = running
+
+    def call_completed(self, exception: BaseException | None) -> None:
+        presence = self.call.presence
+        presence.context = None
+        if presence.end is not None:
+            presence.end()
+        self._running.end(exception)
+
+
+class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Reads and checks the headers of every call before its handler runs."""
+
+    def __init__(self, authenticator: Authenticator | None, calls: Calls) -> None:
+        self._authenticator = authenticator
+        self._calls = calls
+
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[Any]]) -> _HeaderMiddleware:
+        """Let the call in, authenticate the caller and keep the headers."""
+        running = self._calls.start(info.method, trace_id=_trace_id(headers))
+        try:
+            with translate_errors("authentication", typed=False):
+                running.admit()
+                running.identity = self._identity(headers)
+                call = Call(
+                    _texts(headers),
+                    running.identity,
+                    trace_id=running.trace_id,
+                    notes=running.notes,
+                )
+        except BaseException as error:
+            # Flight does not complete a call that its middleware refused.
+            running.end(error)
+            raise
+        return _HeaderMiddleware(call, running)
+
+    def _identity(self, headers: Mapping[str, Sequence[Any]]) -> str:
+        if self._authenticator is None:
+            return ""
+        token = bearer_token(next(iter(headers.get("authorization", ())), None))
+        if token is None:
+            raise UnauthenticatedError(
+                "this server needs a bearer token: CREATE SECRET (TYPE airport, AUTH_TOKEN '…', "
+                "SCOPE '<location>') makes DuckDB send one on every call"
+            )
+        return authenticate(self._authenticator.authenticate, token)
+
+
+def current_call(context: flight.ServerCallContext) -> Call:
+    """The call that a handler is answering."""
+    middleware = context.get_middleware(MIDDLEWARE)
+    if middleware is None:
+        return Call({}, "")
+    call: Call = middleware.call
+    call.presence.context = context
+    return call
+
+
+def _trace_id(headers: Mapping[str, Sequence[Any]]) -> str:
+    """The trace that a call belongs to, as its client names it; a new one without a usable name."""
+    for name, form in (("traceparent", _TRACEPARENT), ("airport-trace-id", _PLAIN_TRACE)):
+        for value in headers.get(name, ()):
+            match = form.fullmatch(value) if isinstance(value, str) else None
+            if match is not None:
+                return str(match[1])
+    return uuid.uuid4().hex
+
+
+def _texts(headers: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+    kept = {
+        name: [value for value in values if isinstance(value, str)]
+        for name, values in headers.items()
+        if name != "authorization"
+    }
+    for name, values in kept.items():
+        if any(len(value) > _MAX_HEADER for value in values):
+            raise InvalidArgumentError(f"header {name[:80]!r} is too long")
+    return kept

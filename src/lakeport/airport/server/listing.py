@@ -1,0 +1,280 @@
+"""Catalogs as the client reads them: FlightInfos of tables and functions, and whole listings.
+
+A listing of a catalog that tells its version is made once per version, caller and name; the cache
+holds a bounded number of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyarrow import flight
+
+from lakeport.airport.protocol.addresses import Address, table_tag
+from lakeport.airport.protocol.codec import compress_container, encode, write_schema
+from lakeport.airport.protocol.signatures import input_schema, output_schema, tag_of
+from lakeport.airport.server.routing import CatalogRoute
+from lakeport.auth import Operation
+from lakeport.catalog import (
+    CatalogVersion,
+    DynamicCatalog,
+    ScalarFunction,
+    Schema,
+    StatisticsTable,
+    Table,
+    TableFunction,
+    TableFunctionInOut,
+    VersionedCatalog,
+    current_request,
+    field_is_rowid,
+    is_geometry,
+)
+
+__all__ = [
+    "ListingCache",
+    "catalog_version",
+    "function_infos",
+    "schema_contents",
+    "schema_infos",
+    "table_info",
+    "wire_schema",
+]
+
+_CAN_PRODUCE_STATISTICS = b"can_produce_statistics"
+
+# The client takes statistics of these types only; of nested ones it ignores them.
+_KINDS_WITH_STATISTICS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
+    pt.is_boolean,
+    pt.is_integer,
+    pt.is_floating,
+    pt.is_decimal,
+    pt.is_string,
+    pt.is_large_string,
+    pt.is_string_view,
+    pt.is_binary,
+    pt.is_large_binary,
+    pt.is_binary_view,
+    pt.is_fixed_size_binary,
+    pt.is_date,
+    pt.is_time,
+    pt.is_timestamp,
+    pt.is_list,
+    pt.is_large_list,
+    pt.is_list_view,
+    pt.is_large_list_view,
+    pt.is_fixed_size_list,
+    pt.is_map,
+    pt.is_struct,
+)
+_EXTENSIONS_WITH_STATISTICS: Final = frozenset(
+    {"arrow.uuid", "arrow.json", "arrow.bool8", "hugeint", "uhugeint", "time_tz"}
+)
+
+
+class ListingCache:
+    """Replies to `list_schemas`, kept while the catalog's version stands."""
+
+    def __init__(self, *, keep: int = 64) -> None:
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._replies: OrderedDict[tuple[Any, ...], tuple[object, bytes]] = OrderedDict()
+
+    def list_schemas(self, routed: CatalogRoute) -> bytes:
+        """The compressed listing of a catalog."""
+        version = catalog_version(routed)
+        request = current_request()
+        # A transaction may see changes of its own, which are in no version yet; and what an
+        # authorizer allows may change without the catalog changing.
+        if (
+            not isinstance(routed.catalog, VersionedCatalog)
+            or request.transaction_id is not None
+            or routed.authorizer is not None
+        ):
+            return _list_schemas(routed, version)
+        key = (id(routed.catalog), routed.name, request.identity, version.version)
+        with self._lock:
+            known = self._replies.get(key)
+            if known is not None:
+                self._replies.move_to_end(key)
+                return known[1]
+        reply = _list_schemas(routed, version)
+        with self._lock:
+            # Keeping the catalog alive keeps its id from being given to another one.
+            self._replies[key] = (routed.catalog, reply)
+            while len(self._replies) > self._keep:
+                self._replies.popitem(last=False)
+        return reply
+
+    def forget(self, catalog: object) -> None:
+        """Drop what is kept of a catalog that is no longer served."""
+        with self._lock:
+            for key in [key for key, (owner, _) in self._replies.items() if owner is catalog]:
+                del self._replies[key]
+
+
+def catalog_version(routed: CatalogRoute) -> CatalogVersion:
+    """The version of a catalog; one that cannot change and does not say has a fixed one."""
+    if isinstance(routed.catalog, VersionedCatalog):
+        return routed.catalog.catalog_version()
+    return CatalogVersion(version=1, is_fixed=not isinstance(routed.catalog, DynamicCatalog))
+
+
+def table_info(
+    routed: CatalogRoute,
+    schema_name: str,
+    table: Table,
+    *,
+    schema: pa.Schema | None = None,
+    descriptor: flight.FlightDescriptor | None = None,
+    endpoints: Sequence[flight.FlightEndpoint] = (),
+    total_records: int = -1,
+    total_bytes: int = -1,
+    is_fixed: bool | None = None,
+) -> flight.FlightInfo:
+    """The FlightInfo of a table; `schema` and `descriptor` replace those of the present table.
+
+    `is_fixed` tells whether the catalog's version is fixed, where the caller has asked already.
+    """
+    columns = schema if schema is not None else table.arrow_schema()
+    if descriptor is None:
+        if is_fixed is None:
+            is_fixed = catalog_version(routed).is_fixed
+        tag = "" if is_fixed else table_tag(columns)
+        descriptor = Address(schema_name, table.name, catalog=routed.name, tag=tag).descriptor()
+    metadata = {
+        "type": "table",
+        "schema": schema_name,
+        "catalog": routed.name,
+        "name": table.name,
+        "comment": table.comment or None,
+        "input_schema": None,
+        "action_name": None,
+        "description": None,
+        "extra_data": None,
+    }
+    return flight.FlightInfo(
+        wire_schema(table, columns),
+        descriptor,
+        list(endpoints),
+        total_records,
+        total_bytes,
+        ordered=False,
+        app_metadata=encode(metadata),
+    )
+
+
+def wire_schema(table: Table, columns: pa.Schema) -> pa.Schema:
+    """The schema to publish for a table: its columns, and whether it answers statistics."""
+    metadata = {k: v for k, v in (columns.metadata or {}).items() if k != _CAN_PRODUCE_STATISTICS}
+    if isinstance(table, StatisticsTable) and _can_produce_statistics(columns):
+        metadata[_CAN_PRODUCE_STATISTICS] = b"1"
+    return columns.with_metadata(metadata or None)
+
+
+def schema_infos(
+    routed: CatalogRoute, schema: Schema, *, is_fixed: bool
+) -> Iterator[flight.FlightInfo]:
+    """FlightInfos of everything in a schema that the caller may see; `is_fixed` as above."""
+    for table in schema.tables():
+        if routed.allows(Operation.LIST, schema.name, table.name):
+            yield table_info(routed, schema.name, table, is_fixed=is_fixed)
+    yield from function_infos(routed, schema)
+
+
+def function_infos(routed: CatalogRoute, schema: Schema) -> Iterator[flight.FlightInfo]:
+    """FlightInfos of the functions in a schema that the caller may call."""
+    functions: list[ScalarFunction | TableFunction | TableFunctionInOut] = [
+        *schema.scalar_functions(),
+        *schema.table_functions(),
+        *schema.table_functions_in_out(),
+    ]
+    for function in functions:
+        if routed.allows(Operation.LIST, schema.name, function.name):
+            yield function_info(routed, schema.name, function)
+
+
+def function_info(
+    routed: CatalogRoute,
+    schema_name: str,
+    function: ScalarFunction | TableFunction | TableFunctionInOut,
+) -> flight.FlightInfo:
+    """The FlightInfo of a function."""
+    is_scalar = isinstance(function, ScalarFunction)
+    address = Address(schema_name, function.name, catalog=routed.name, tag=tag_of(function))
+    metadata = {
+        "type": "scalar_function" if is_scalar else "table_function",
+        "schema": schema_name,
+        "catalog": routed.name,
+        "name": function.name,
+        "comment": function.comment or None,
+        "input_schema": write_schema(input_schema(function.signature)),
+        "action_name": None,
+        "description": function.comment or None,
+        "extra_data": encode({"stability": function.stability.value})
+        if isinstance(function, ScalarFunction)
+        else None,
+    }
+    return flight.FlightInfo(
+        output_schema(function) if isinstance(function, ScalarFunction) else pa.schema([]),
+        address.descriptor(),
+        [],
+        -1,
+        -1,
+        ordered=False,
+        app_metadata=encode(metadata),
+    )
+
+
+def schema_contents(infos: Sequence[flight.FlightInfo]) -> dict[str, Any]:
+    """The contents of one schema, inline with their digest."""
+    blob = compress_container(encode([info.serialize() for info in infos]))
+    return {"sha256": hashlib.sha256(blob).hexdigest(), "url": None, "serialized": blob}
+
+
+def _list_schemas(routed: CatalogRoute, version: CatalogVersion) -> bytes:
+    root = {
+        "contents": {"sha256": "", "url": None, "serialized": None},
+        "schemas": [
+            {
+                "name": schema.name,
+                "description": schema.comment or "",
+                "tags": {str(k): str(v) for k, v in getattr(schema, "tags", {}).items()},
+                "contents": schema_contents(
+                    list(schema_infos(routed, schema, is_fixed=version.is_fixed))
+                ),
+                "is_default": position == 0,
+            }
+            for position, schema in enumerate(routed.schemas())
+        ],
+        "version_info": {
+            "catalog_version": int(version.version),
+            "is_fixed": bool(version.is_fixed),
+        },
+    }
+    return compress_container(encode(root))
+
+
+def _can_produce_statistics(schema: pa.Schema) -> bool:
+    # The client fails a query over types it has no statistics for, and asks for the wrong column
+    # when the rowid is not the last one.
+    rowids = [index for index, field in enumerate(schema) if field_is_rowid(field)]
+    if rowids and rowids != [len(schema) - 1]:
+        return False
+    return all(_has_statistics(field) for field in schema if not field_is_rowid(field))
+
+
+def _has_statistics(field: pa.Field) -> bool:
+    """Whether the client takes statistics of this type; it fails the query over any other."""
+    type = field.type
+    if is_geometry(field):
+        return False
+    if isinstance(type, pa.BaseExtensionType):
+        name = getattr(type, "type_name", "") or type.extension_name
+        return name in _EXTENSIONS_WITH_STATISTICS
+    return any(is_kind(type) for is_kind in _KINDS_WITH_STATISTICS)

@@ -1,0 +1,292 @@
+"""The catalogs of a server, and how a call finds its catalog, schema, table and function.
+
+The set of catalogs may change while the server runs: it is an immutable mapping that is replaced
+under a lock, so that readers never wait.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, TypeAlias, TypeVar
+
+from lakeport.airport.protocol.addresses import Address
+from lakeport.airport.protocol.signatures import tag_of
+from lakeport.auth import AccessRequest, Authorizer, MayDo, Operation, allow_everything
+from lakeport.catalog import (
+    Catalog,
+    HistoricSchema,
+    ScalarFunction,
+    Schema,
+    Table,
+    TableFunction,
+    TableFunctionInOut,
+    current_request,
+)
+from lakeport.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+)
+
+__all__ = ["NO_CATALOG", "AnyFunction", "CatalogRegistry", "CatalogRoute", "CatalogSource"]
+
+AnyFunction: TypeAlias = ScalarFunction | TableFunction | TableFunctionInOut
+F = TypeVar("F", bound=AnyFunction)
+
+CatalogSource: TypeAlias = Catalog | Mapping[str, Catalog] | Iterable[Catalog]
+"""One catalog, several by name, or several that have a `name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRoute:
+    """A catalog, and the name that the client calls it by."""
+
+    name: str
+    catalog: Catalog
+    authorizer: Authorizer | None = None
+    served_as: str = ""
+    """The name that the server knows it by, whatever the client wrote: permissions go by it."""
+
+    def allows(
+        self, operation: Operation, schema: str | None = None, name: str | None = None, /
+    ) -> bool:
+        """Whether the caller may do this."""
+        return self.permissions(current_request().identity)(operation, schema, name)
+
+    def permissions(self, identity: str) -> MayDo:
+        """Return the function that asks what an identity may do here, in any thread."""
+        return _permissions(self.authorizer, identity, self.served_as)
+
+    def require(self, operation: Operation) -> None:
+        """Refuse what the caller may not do with the catalog itself."""
+        if not self.allows(operation):
+            raise self.denied(operation)
+
+    def require_schema(self, operation: Operation, name: str) -> Schema | None:
+        """Refuse what the caller may not do with a schema; the schema, or None if there is none."""
+        current_request().notes.table = name
+        schema = self.catalog.schema(name)
+        # A catalog finds an object in any spelling; permissions go by the object's own name.
+        if not self.allows(operation, name if schema is None else schema.name):
+            raise self.denied(operation, name)
+        return schema
+
+    def require_table(self, operation: Operation, address: Address) -> Table | None:
+        """Refuse what the caller may not do with a table; the table, or None if there is none."""
+        current_request().notes.table = str(address)
+        schema = self.catalog.schema(address.schema)
+        table = None if schema is None else schema.table(address.name)
+        if not self.allows(
+            operation,
+            address.schema if schema is None else schema.name,
+            address.name if table is None else table.name,
+        ):
+            # The spelling of the request: that of the object would tell that it exists.
+            raise self.denied(operation, address.schema, address.name)
+        return table
+
+    def schemas(self) -> Sequence[Schema]:
+        """The schemas that the caller may see."""
+        return [s for s in self.catalog.schemas() if self.allows(Operation.LIST, s.name)]
+
+    def schema(self, name: str) -> Schema:
+        """A schema by name."""
+        return _found_schema(self.catalog.schema(name), name)
+
+    def visible_schema(self, name: str) -> Schema:
+        """A schema by name, if the caller may see it."""
+        return _found_schema(self.require_schema(Operation.LIST, name), name)
+
+    def table(self, address: Address, operation: Operation) -> Table:
+        """A table by address, if the caller may do this with it."""
+        table = self.require_table(operation, address)
+        if table is None:
+            schema = self.schema(address.schema)
+            reason = (
+                schema.why_missing(address.name) if isinstance(schema, HistoricSchema) else None
+            )
+            raise NotFoundError(reason or f"there is no table {address}")
+        return table
+
+    def scalar_function(self, address: Address) -> ScalarFunction:
+        """A scalar function by address."""
+        schema = self.catalog.schema(address.schema)
+        return self._choose(schema, schema.scalar_functions() if schema else (), address)
+
+    def table_function(self, address: Address) -> TableFunction | TableFunctionInOut:
+        """A table function, in-out or not, by address."""
+        schema = self.catalog.schema(address.schema)
+        functions: list[TableFunction | TableFunctionInOut] = (
+            [*schema.table_functions(), *schema.table_functions_in_out()] if schema else []
+        )
+        return self._choose(schema, functions, address)
+
+    def require_calls(self, schema: Schema | None, address: Address, names: Iterable[str]) -> None:
+        """Refuse what the caller may not call; `names` are the functions that an address found."""
+        current_request().notes.table = str(address)
+        schema_name = address.schema if schema is None else schema.name
+        for name in set(names) or {address.name}:
+            if not self.allows(Operation.CALL, schema_name, name):
+                raise self.denied(Operation.CALL, address.schema, address.name)
+
+    def _choose(self, schema: Schema | None, functions: Iterable[F], address: Address) -> F:
+        wanted = address.name.casefold()
+        named = [function for function in functions if function.name.casefold() == wanted]
+        if address.tag:
+            named = [function for function in named if tag_of(function) == address.tag]
+        self.require_calls(schema, address, (function.name for function in named))
+        if not named:
+            _found_schema(schema, address.schema)
+            raise NotFoundError(f"there is no function {address}")
+        if len(named) > 1:
+            raise InvalidArgumentError(
+                f"there are several functions {address}; use the descriptor in the listing"
+            )
+        return named[0]
+
+    def denied(self, operation: Operation, *names: str) -> PermissionDeniedError:
+        """Return the error about what the caller may not do here.
+
+        To a caller who may not even see the catalog, it is the one about a catalog that there is
+        not: what else was asked for makes no difference.
+        """
+        if not self.allows(Operation.LIST):
+            operation, names = Operation.LIST, ()
+        what = ".".join(part for part in (self.served_as, *names) if part) or "this catalog"
+        return PermissionDeniedError(f"you may not {operation.value} {what}")
+
+
+class _NoCatalog:
+    """What a name that is not served leads to."""
+
+    def schemas(self) -> Sequence[Schema]:
+        return ()
+
+    def schema(self, name: str) -> None:  # noqa: ARG002
+        return None
+
+
+NO_CATALOG: Final = _NoCatalog()
+
+
+class CatalogRegistry:
+    """The catalogs of a server by name."""
+
+    def __init__(self, source: CatalogSource, *, authorizer: Authorizer | None = None) -> None:
+        self._authorizer = authorizer
+        self._lock = threading.Lock()
+        self._catalogs: Mapping[str, Catalog] = MappingProxyType(_named(source))
+
+    def names(self) -> list[str]:
+        """The names of all catalogs."""
+        return list(self._catalogs)
+
+    def items(self) -> list[CatalogRoute]:
+        """All catalogs that the caller may see."""
+        routed = [self._routed(n, c, served_as=n) for n, c in self._catalogs.items()]
+        return [catalog for catalog in routed if catalog.allows(Operation.LIST)]
+
+    def allows_action(self, name: str) -> bool:
+        """Whether the caller may call an action of the server itself, which is of no catalog."""
+        return self.permissions(current_request().identity)(Operation.CALL, None, name)
+
+    def permissions(self, identity: str) -> MayDo:
+        """Return the function that asks what an identity may do with what is of no catalog."""
+        return _permissions(self._authorizer, identity, "")
+
+    def add(self, name: str, catalog: Catalog) -> None:
+        """Serve one more catalog from now on."""
+        with self._lock:
+            if name in self._catalogs:
+                raise AlreadyExistsError(f"there is a catalog {name!r} already")
+            self._catalogs = MappingProxyType({**self._catalogs, name: catalog})
+
+    def remove(self, name: str) -> Catalog:
+        """Stop serving a catalog, and return it. Scans that run already go on."""
+        with self._lock:
+            if name not in self._catalogs:
+                raise NotFoundError(f"there is no catalog {name!r}")
+            removed = self._catalogs[name]
+            rest = {n: c for n, c in self._catalogs.items() if n != name}
+            self._catalogs = MappingProxyType(rest)
+            return removed
+
+    def replace(self, catalogs: Mapping[str, Catalog]) -> list[Catalog]:
+        """Serve these catalogs instead of the present ones, from one moment to the next."""
+        with self._lock:
+            before = self._catalogs
+            self._catalogs = MappingProxyType(dict(catalogs))
+            kept = {id(catalog) for catalog in catalogs.values()}
+            return [catalog for catalog in before.values() if id(catalog) not in kept]
+
+    def route(self, *names: str) -> CatalogRoute:
+        """The catalog that a request names, in a field, a header or a path; all that do must agree.
+
+        An unnamed catalog that stands alone answers to every name, and no name is enough to reach
+        a catalog that stands alone.
+        """
+        given = {name for name in names if name}
+        if len(given) > 1:
+            raise InvalidArgumentError(f"the request names several catalogs: {sorted(given)}")
+        name = next(iter(given), "")
+        catalogs = self._catalogs
+        served_as = _served_name(catalogs, name)
+        if served_as in catalogs:
+            return self._routed(name, catalogs[served_as], served_as=served_as)
+        missing = self._routed(name, NO_CATALOG, served_as=name)
+        if name and not missing.allows(Operation.LIST):
+            raise missing.denied(Operation.LIST)
+        seen = sorted(repr(routed.served_as) for routed in self.items())
+        known = ", ".join(seen) or "none"
+        if not name:
+            raise NotFoundError(f"name the catalog to use; this server has: {known}")
+        raise NotFoundError(f"there is no catalog {name!r}; this server has: {known}")
+
+    def served_name(self, name: str) -> str:
+        """The name that the catalog a client means is served by; an unknown one stays."""
+        return _served_name(self._catalogs, name)
+
+    def _routed(self, name: str, catalog: Catalog, *, served_as: str) -> CatalogRoute:
+        return CatalogRoute(name, catalog, self._authorizer, served_as)
+
+
+def _permissions(authorizer: Authorizer | None, identity: str, catalog: str) -> MayDo:
+    if authorizer is None:
+        return allow_everything
+
+    def may(operation: Operation, schema: str | None = None, name: str | None = None, /) -> bool:
+        return bool(authorizer(AccessRequest(identity, operation, catalog, schema, name)))
+
+    return may
+
+
+def _found_schema(schema: Schema | None, name: str) -> Schema:
+    if schema is None:
+        raise NotFoundError(f"there is no schema {name!r}")
+    return schema
+
+
+def _served_name(catalogs: Mapping[str, Catalog], name: str) -> str:
+    if name not in catalogs and len(catalogs) == 1:
+        (only,) = catalogs
+        if not only or not name:
+            return only
+    return name
+
+
+def _named(source: CatalogSource) -> dict[str, Catalog]:
+    if isinstance(source, Mapping):
+        return dict(source)
+    if isinstance(source, Catalog):
+        return {str(getattr(source, "name", "")): source}
+    named: dict[str, Catalog] = {}
+    for catalog in source:
+        name = str(getattr(catalog, "name", ""))
+        if name in named:
+            raise AlreadyExistsError(f"two catalogs are named {name!r}")
+        named[name] = catalog
+    return named

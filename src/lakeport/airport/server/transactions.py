@@ -1,0 +1,304 @@
+"""Transactions: which one a call belongs to, and when it is committed or rolled back.
+
+DuckDB never tells a server that a transaction ended. So a statement that succeeds is committed and
+one that fails is rolled back, whatever BEGIN and ROLLBACK say on the client. A client that wants
+several statements to be one transaction says so:
+
+* with the actions `begin_transaction`, `commit_transaction` and `rollback_transaction`, which
+  DuckDB users call with `airport_action`: between them, all calls of that DuckDB process on that
+  catalog belong to the transaction;
+* or with `explicit` in `create_transaction`, as our Python client does: then the calls that carry
+  the identifier belong to it.
+
+Transactions that nobody uses for a while are rolled back. One of several statements is remembered
+then, so that its later statements are refused and not committed one by one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeAlias
+
+from lakeport.catalog import TransactionManager, TransactionState, current_request, request_scope
+from lakeport.errors import (
+    InternalError,
+    InvalidArgumentError,
+    InvalidInputError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnsupportedError,
+)
+
+__all__ = ["Transactions"]
+
+_log = logging.getLogger("lakeport.airport")
+
+_Key: TypeAlias = tuple[str, str]
+"""Catalog and identifier: two catalogs may give the same identifier."""
+
+
+@dataclass(slots=True)
+class _Open:
+    manager: TransactionManager
+    explicit: bool
+    owner: str | None
+    identity: str
+    used: float
+    running: int = 0
+    """How many statements of it are running."""
+
+
+class Transactions:
+    """The transactions of a server that are open or were used lately.
+
+    DuckDB begins one for every statement and never ends it: of those, and of the ones that were
+    rolled back for idling, the newest `keep` are known.
+    """
+
+    def __init__(
+        self,
+        *,
+        idle_seconds: float = 600.0,
+        keep: int = 10_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._idle = idle_seconds
+        self._max = keep
+        self._clock = clock
+        # Guards the tables below; no catalog is called while it is held.
+        self._lock = threading.Lock()
+        # The least recently used come first.
+        self._explicit: OrderedDict[_Key, _Open] = OrderedDict()
+        self._implicit: OrderedDict[_Key, _Open] = OrderedDict()
+        # Explicit ones that were rolled back for idling.
+        self._expired: OrderedDict[_Key, _Open] = OrderedDict()
+        # The identifiers that an owner has bound, by catalog.
+        self._bound: dict[str, dict[str, str]] = {}
+
+    def begin(
+        self,
+        catalog: object,
+        name: str,
+        *,
+        explicit: bool = False,
+        owner: str | None = None,
+    ) -> str | None:
+        """Start a transaction; None where the catalog has none. All calls of an owner join it."""
+        self.expire()
+        if not isinstance(catalog, TransactionManager):
+            if explicit:
+                raise UnsupportedError(f"catalog {name!r} has no transactions")
+            return None
+        identifier = catalog.begin_transaction()
+        identity = current_request().identity
+        opened = _Open(catalog, explicit, owner, identity, self._clock())
+        if not self._keep((name, identifier), opened):
+            catalog.rollback_transaction(identifier)
+            raise InvalidArgumentError(
+                f"a transaction is open on catalog {name!r}: commit it or roll it back first"
+            )
+        return identifier
+
+    def current(
+        self, owner: str | None, catalog: str, given: str | None, *, identity: str
+    ) -> str | None:
+        """The transaction of a call: the one its owner began, else the one it names."""
+        self.expire()
+        with self._lock:
+            identifier = self._bound.get(owner or "", {}).get(catalog) or given
+            if identifier is not None:
+                self._check_identity((catalog, identifier), identity)
+                self._touch((catalog, identifier))
+        return identifier
+
+    def check_identity(self, catalog: str, identifier: str) -> None:
+        """Refuse a caller who asks about somebody else's transaction."""
+        with self._lock:
+            self._check_identity((catalog, identifier), current_request().identity)
+
+    @contextmanager
+    def statement(self, catalog: object, name: str) -> Iterator[None]:
+        """Run one statement: commit it when it succeeds, roll it back when it fails."""
+        if not isinstance(catalog, TransactionManager):
+            yield
+            return
+        request = current_request()
+        identifier = request.transaction_id
+        if identifier is None:
+            identifier = catalog.begin_transaction()
+            request = replace(request, transaction_id=identifier)
+        with self._running((name, identifier)), request_scope(request):
+            try:
+                yield
+                if not self._is_explicit((name, identifier)):
+                    catalog.commit_transaction(identifier)
+            except BaseException:
+                # The reason that the statement failed matters more than a failing rollback.
+                with suppress(Exception):
+                    catalog.rollback_transaction(identifier)
+                raise
+
+    def commit(self, identifier: str, catalog: str | None = None) -> None:
+        """Commit an explicit transaction; name the catalog where several know the identifier."""
+        self.expire()
+        with self._lock:
+            key = self._find(identifier, catalog)
+            if key in self._expired:
+                raise InvalidInputError(self._idled())
+            opened = self._forget(key)
+        opened.manager.commit_transaction(identifier)
+
+    def rollback(self, identifier: str, catalog: str | None = None) -> None:
+        """Roll an explicit transaction back; the catalog as in `commit`."""
+        self.expire()
+        with self._lock:
+            key = self._find(identifier, catalog)
+            is_over = key in self._expired
+            opened = self._forget(key)
+        if is_over:
+            _roll_back({key: opened})
+        else:
+            opened.manager.rollback_transaction(identifier)
+
+    def bound_to(self, owner: str | None, catalog: str | None = None) -> tuple[str, str]:
+        """The one transaction that an owner began: its identifier and catalog."""
+        with self._lock:
+            bound = self._bound.get(owner or "", {})
+            found = [(i, name) for name, i in bound.items() if catalog in (None, name)]
+        if len(found) != 1:
+            raise NotFoundError(
+                "there is no open transaction"
+                if not found
+                else "there are several open transactions: name the catalog"
+            )
+        return found[0]
+
+    def expire(self) -> None:
+        """Roll back what nobody has used for a while."""
+        limit = self._clock() - self._idle
+        with self._lock:
+            over = {key: self._implicit.pop(key) for key in _idle(self._implicit, limit)}
+            for key in _idle(self._explicit, limit):
+                over[key] = self._expired[key] = self._explicit.pop(key)
+            while len(self._expired) > self._max:
+                self._forget(next(iter(self._expired)))
+        _roll_back(over)
+
+    def _keep(self, key: _Key, opened: _Open) -> bool:
+        """Remember a transaction; False when its owner has one on the same catalog."""
+        catalog, identifier = key
+        with self._lock:
+            if self._known(key) is not None:
+                raise InternalError(
+                    f"catalog {catalog!r} gave a transaction the identifier of another one"
+                )
+            if opened.owner is not None:
+                bound = self._bound.get(opened.owner, {}).get(catalog)
+                if bound is not None:
+                    if (catalog, bound) not in self._expired:
+                        return False
+                    self._forget((catalog, bound))
+                self._bound.setdefault(opened.owner, {})[catalog] = identifier
+            (self._explicit if opened.explicit else self._implicit)[key] = opened
+            surplus = self._surplus()
+        _roll_back(surplus)
+        return True
+
+    def _surplus(self) -> dict[_Key, _Open]:
+        """Forget the oldest implicit transactions beyond the bound, but none that is running."""
+        count = max(0, len(self._implicit) - self._max)
+        idle = (key for key, opened in self._implicit.items() if not opened.running)
+        return {key: self._implicit.pop(key) for key in list(islice(idle, count))}
+
+    @contextmanager
+    def _running(self, key: _Key) -> Iterator[None]:
+        with self._lock:
+            if key in self._expired:
+                raise InvalidInputError(self._idled())
+            opened = self._known(key)
+            if opened is not None:
+                opened.running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                if opened is not None:
+                    opened.running -= 1
+                    self._touch(key)
+
+    def _idled(self) -> str:
+        return (
+            f"the transaction was rolled back after {self._idle:g} seconds without a call: "
+            "end it with rollback_transaction and begin again"
+        )
+
+    def _is_explicit(self, key: _Key) -> bool:
+        with self._lock:
+            return key in self._explicit
+
+    def _find(self, identifier: str, catalog: str | None) -> _Key:
+        """The explicit transaction that a caller names."""
+        tables = (self._explicit, self._expired)
+        found = (
+            [key for table in tables for key in table if key[1] == identifier]
+            if catalog is None
+            else [key for key in [(catalog, identifier)] if any(key in table for table in tables)]
+        )
+        if len(found) != 1:
+            raise NotFoundError(f"there is no open transaction {identifier[:80]!r}")
+        self._check_identity(found[0], current_request().identity)
+        return found[0]
+
+    def _forget(self, key: _Key) -> _Open:
+        opened = self._expired.pop(key, None) or self._explicit.pop(key)
+        if opened.owner is not None:
+            bound = self._bound[opened.owner]
+            del bound[key[0]]
+            if not bound:
+                del self._bound[opened.owner]
+        return opened
+
+    def _known(self, key: _Key) -> _Open | None:
+        return self._explicit.get(key) or self._implicit.get(key) or self._expired.get(key)
+
+    def _touch(self, key: _Key) -> None:
+        for table in (self._explicit, self._implicit):
+            opened = table.get(key)
+            if opened is not None:
+                opened.used = self._clock()
+                table.move_to_end(key)
+
+    def _check_identity(self, key: _Key, identity: str) -> None:
+        opened = self._known(key)
+        if opened is not None and opened.identity != identity:
+            raise PermissionDeniedError("the transaction belongs to somebody else")
+
+
+def _idle(table: OrderedDict[_Key, _Open], limit: float) -> list[_Key]:
+    """What was last used before a moment, and is not running."""
+    keys: list[_Key] = []
+    for key, opened in table.items():
+        if opened.used > limit:
+            break
+        if not opened.running:
+            keys.append(key)
+    return keys
+
+
+def _roll_back(transactions: dict[_Key, _Open]) -> None:
+    """Roll back what is still active; one that fails is the affair of no caller."""
+    for (catalog, identifier), opened in transactions.items():
+        try:
+            if opened.manager.transaction_status(identifier) is TransactionState.ACTIVE:
+                opened.manager.rollback_transaction(identifier)
+        except Exception:  # noqa: BLE001
+            _log.exception(
+                "a transaction of catalog %r that nobody uses cannot be rolled back", catalog
+            )

@@ -1,0 +1,1 @@
+"""One module for each Flight verb that moves rows or describes them."""

@@ -1,0 +1,236 @@
+"""INSERT, UPDATE and DELETE over DoExchange.
+
+A table sees one reader of batches in its own types, and never the protocol: answers to RETURNING
+are sent when it asks for the next batch, the statement is committed before the client hears of its
+success, and an error is told after the rest of the input was read, because the client would meet
+it while writing and lose its type. For the same reason nothing is refused before the client has
+sent its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pyarrow as pa
+
+from lakeport._wording import counted
+from lakeport.airport.protocol.batch_bounds import row_width
+from lakeport.airport.protocol.codec import encode
+from lakeport.airport.server.verbs.do_exchange import Exchange
+from lakeport.airport.server.verbs.scans import check_schema_tag
+from lakeport.arrow import SchemaAdapter, no_rows
+from lakeport.auth import Operation
+from lakeport.catalog import (
+    DeletableBatchTable,
+    DeletableTable,
+    DMLOptions,
+    DMLResult,
+    InsertableTable,
+    Table,
+    UpdatableBatchTable,
+    UpdatableTable,
+    field_is_rowid,
+    rowid_field,
+    without_rowid,
+)
+from lakeport.errors import InternalError, InvalidArgumentError, NullRowIdError, UnsupportedError
+
+__all__ = ["delete", "insert", "update"]
+
+_ROWID = "rowid"
+_MAX_REPLY_ROWS = 2048
+
+
+def insert(exchange: Exchange) -> None:
+    """INSERT: all columns but the rowid come in."""
+    received = exchange.input_schema()
+    table = _table(exchange)
+    if not isinstance(table, InsertableTable):
+        raise UnsupportedError(f"table {exchange.address} does not take new rows")
+    columns = without_rowid(table.arrow_schema()).remove_metadata()
+    _check_columns(received, columns, exchange)
+    statement = _Statement(exchange, received, into=columns, reply=columns)
+    statement.run(table.insert)
+
+
+def update(exchange: Exchange) -> None:
+    """UPDATE: changed columns and the rowid come in; RETURNING echoes what came."""
+    received = exchange.input_schema()
+    table = _table(exchange)
+    if not isinstance(table, UpdatableTable | UpdatableBatchTable):
+        raise UnsupportedError(f"the rows of table {exchange.address} cannot be updated")
+    statement = _Statement(
+        exchange, received, into=_with_rowid(table, received, exchange), reply=received
+    )
+    if isinstance(table, UpdatableBatchTable):
+        statement.run(table.update_rows)
+    else:
+        statement.run(_each_batch(table.update))
+
+
+def delete(exchange: Exchange) -> None:
+    """DELETE: the rowid comes in; RETURNING gives the deleted rows."""
+    received = exchange.input_schema()
+    table = _table(exchange)
+    if not isinstance(table, DeletableTable | DeletableBatchTable):
+        raise UnsupportedError(f"the rows of table {exchange.address} cannot be deleted")
+    statement = _Statement(
+        exchange,
+        received,
+        into=_with_rowid(table, received, exchange),
+        reply=without_rowid(table.arrow_schema()).remove_metadata(),
+    )
+    if isinstance(table, DeletableBatchTable):
+        statement.run(table.delete_rows)
+    else:
+        delete = table.delete
+        statement.run(_each_batch(lambda row_ids, _rows, options: delete(row_ids, options)))
+
+
+class _Statement:
+    """One statement: its input as a reader, its RETURNING rows as answers, its end as a commit."""
+
+    def __init__(
+        self, exchange: Exchange, received: pa.Schema, *, into: pa.Schema, reply: pa.Schema
+    ) -> None:
+        self._exchange = exchange
+        self._into = into
+        self._reply = reply
+        self._width = row_width(into)
+        self._cast = SchemaAdapter(received, into, f"table {exchange.address}")
+        # Every batch of a statement with RETURNING has to be answered before the next one comes.
+        self._batches = exchange.batches() if exchange.returns_rows else exchange.large_batches()
+        self._rowid = [index for index, field in enumerate(into) if field_is_rowid(field)]
+        self._unanswered: pa.RecordBatch | None = None
+        self._emitted: list[pa.RecordBatch] = []
+        self._returned_rows = 0
+
+    def run(self, change: Callable[[pa.RecordBatchReader, DMLOptions], DMLResult]) -> None:
+        """Run the change in a transaction and tell the client how many rows it touched."""
+        exchange = self._exchange
+        exchange.begin(self._reply)
+        try:
+            with exchange.statement():
+                reader = pa.RecordBatchReader.from_batches(self._into, self._rows())
+                result = change(reader, self._options())
+                for _ in reader:
+                    pass
+                self._check_all_sent()
+                self._check_returned(result)
+        except Exception:
+            # With RETURNING the client waits for an answer and sends nothing more.
+            if not exchange.returns_rows:
+                with suppress(Exception):
+                    exchange.drain()
+            raise
+        exchange.write_metadata(encode({"total_changed": int(result.affected_rows)}))
+
+    def _options(self) -> DMLOptions:
+        if not self._exchange.returns_rows:
+            return DMLOptions()
+        return DMLOptions(
+            returning=True,
+            returning_columns=tuple(name for name in self._reply.names if name != _ROWID),
+            emit=self._emitted.append,
+        )
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self._unanswered = batch
+            self._exchange.bounds().check_rows(batch.num_rows, self._width)
+            rows = self._cast(batch)
+            if any(rows.column(position).null_count for position in self._rowid):
+                raise NullRowIdError
+            yield rows
+            self._answer()
+
+    def _check_all_sent(self) -> None:
+        if self._emitted:
+            raise InternalError(
+                f"table {self._exchange.address} returned rows of a batch after asking for the next"
+            )
+
+    def _check_returned(self, result: DMLResult) -> None:
+        """Refuse a RETURNING that would show no rows although there are some."""
+        if self._exchange.returns_rows and result.affected_rows > 0 and not self._returned_rows:
+            raise UnsupportedError(
+                f"table {self._exchange.address} does not support RETURNING: it changed "
+                f"{counted(result.affected_rows, 'row')} and returned none"
+            )
+
+    def _answer(self) -> None:
+        """Send what the table emitted for the last batch: exactly one batch, possibly empty."""
+        batch, self._unanswered = self._unanswered, None
+        if not self._exchange.returns_rows or batch is None:
+            return
+        emitted, self._emitted[:] = list(self._emitted), []
+        self._returned_rows += sum(rows.num_rows for rows in emitted)
+        self._exchange.write(self._reply_batch(batch, emitted))
+
+    def _reply_batch(self, batch: pa.RecordBatch, emitted: list[pa.RecordBatch]) -> pa.RecordBatch:
+        if not emitted:
+            return no_rows(self._reply)
+        rows = pa.concat_batches(emitted) if len(emitted) > 1 else emitted[0]
+        if rows.num_rows > _MAX_REPLY_ROWS:
+            raise InternalError(
+                f"table {self._exchange.address} returned {counted(rows.num_rows, 'row')} for "
+                "one batch"
+            )
+        if _ROWID in self._reply.names and _ROWID not in rows.schema.names:
+            if rows.num_rows != batch.num_rows:
+                returned = counted(rows.num_rows, "row")
+                raise InternalError(
+                    f"table {self._exchange.address} returned {returned} without a rowid for "
+                    f"{batch.num_rows} updated ones"
+                )
+            rows = rows.append_column(_ROWID, batch.column(_ROWID))
+        return SchemaAdapter(rows.schema, self._reply, f"table {self._exchange.address}")(rows)
+
+
+def _each_batch(
+    change: Callable[[pa.Array, pa.RecordBatch, DMLOptions], DMLResult],
+) -> Callable[[pa.RecordBatchReader, DMLOptions], DMLResult]:
+    """A change that wants row ids apart from the rows, batch by batch."""
+
+    def run(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
+        affected = 0
+        for batch in rows:
+            position = next(i for i, f in enumerate(batch.schema) if field_is_rowid(f))
+            row_ids = batch.column(position)
+            affected += change(row_ids, batch.remove_column(position), options).affected_rows
+        return DMLResult(affected)
+
+    return run
+
+
+def _table(exchange: Exchange) -> Table:
+    table = exchange.routed().table(exchange.address, Operation.WRITE)
+    check_schema_tag(exchange.address, table.arrow_schema())
+    return table
+
+
+def _with_rowid(table: Table, received: pa.Schema, exchange: Exchange) -> pa.Schema:
+    """The received columns in the table's types, with the rowid marked."""
+    columns = table.arrow_schema()
+    marked = next((field for field in columns if field_is_rowid(field)), None)
+    if marked is None or received.get_field_index(_ROWID) < 0:
+        raise UnsupportedError(f"table {exchange.address} has no row identifier")
+    visible = without_rowid(columns).remove_metadata()
+    _check_columns(
+        pa.schema([field for field in received if field.name != _ROWID]), visible, exchange
+    )
+    return pa.schema(
+        [
+            rowid_field(_ROWID, marked.type)
+            if field.name == _ROWID
+            else visible.field(field.name).with_nullable(nullable=True)
+            for field in received
+        ]
+    )
+
+
+def _check_columns(received: pa.Schema, columns: pa.Schema, exchange: Exchange) -> None:
+    for name in received.names:
+        if columns.get_field_index(name) < 0:
+            raise InvalidArgumentError(f"table {exchange.address} has no column {name!r}")

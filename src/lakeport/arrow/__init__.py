@@ -1,0 +1,6 @@
+"""Arrow helpers that belong to no subject: fit batches to a schema, make readers, write IPC."""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

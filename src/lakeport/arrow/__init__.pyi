@@ -1,0 +1,31 @@
+from .batches import arrays_of, combine, concat, no_rows, null_count, split, write_batch
+from .conversion import Alignment, SchemaAdapter, convert
+from .duckdb_connection import give_back_cursor, take_cursor, thread_connection
+from .nested import rebuild_list, rebuild_map, rebuild_struct, relabel, stored_type
+from .readers import RowsLike, RowSource, arrow_table, as_reader, reader_of
+
+__all__ = [
+    "Alignment",
+    "RowSource",
+    "RowsLike",
+    "SchemaAdapter",
+    "arrays_of",
+    "arrow_table",
+    "as_reader",
+    "combine",
+    "concat",
+    "convert",
+    "give_back_cursor",
+    "no_rows",
+    "null_count",
+    "reader_of",
+    "rebuild_list",
+    "rebuild_map",
+    "rebuild_struct",
+    "relabel",
+    "split",
+    "stored_type",
+    "take_cursor",
+    "thread_connection",
+    "write_batch",
+]

@@ -1,0 +1,77 @@
+"""DoGet: the rows of a scan as a stream of batches that the client can read by position.
+
+Every batch has exactly the columns the client has bound, in their order and physical layout, and
+no more rows and bytes than the server allows. Columns that nobody asked for are nulls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+__all__ = ["arrays_of", "combine", "concat", "no_rows", "null_count", "split", "write_batch"]
+
+
+def split(batch: pa.RecordBatch, *, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """Slices of a batch with at most so many rows and bytes; a row beyond that goes alone."""
+    # Whole buffers are counted much faster than the bytes of a slice, and are never fewer.
+    if 0 < batch.num_rows <= rows and batch.get_total_buffer_size() <= size:
+        yield batch
+        return
+    for start in range(0, batch.num_rows, rows):
+        yield from _halve(batch.slice(start, rows), size)
+
+
+def _halve(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    total = batch.nbytes
+    if total <= size or batch.num_rows == 1:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    halves = batch.slice(0, middle), batch.slice(middle)
+    # What the halves share, a large dictionary, does not become smaller by cutting.
+    if sum(half.nbytes for half in halves) > 1.5 * total:
+        yield batch
+        return
+    for half in halves:
+        yield from _halve(half, size)
+
+
+def write_batch(batch: pa.RecordBatch) -> bytes:
+    """An IPC stream of one batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows; Arrow's own ways fail where extension types are nested."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
+def combine(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    if column.num_chunks == 0:
+        return pa.nulls(0, column.type)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def concat(arrays: Sequence[pa.Array]) -> pa.Array:
+    """One array of several of the same type."""
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def arrays_of(column: pa.ChunkedArray) -> pa.Array:
+    """A chunked array in one piece."""
+    return concat(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def null_count(values: pa.Array | pa.ChunkedArray) -> int:
+    """How many values are null, also where the nulls are in the children or the dictionary."""
+    if pt.is_union(values.type) or pt.is_dictionary(values.type):
+        return int(pc.sum(pc.is_null(values)).as_py() or 0)
+    return int(values.null_count)

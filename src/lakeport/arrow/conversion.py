@@ -1,0 +1,305 @@
+"""The Arrow layouts of one DuckDB type, and how to get from one to another.
+
+What a client sends depends on its settings: a UUID is text or 16 bytes, a text is `utf8`,
+`large_utf8` or `string_view`, a boolean is a bit or a byte, a list may be a list view. Tables keep
+one layout, and clients get back the one they sent. Arrow converts what it can without changing the
+meaning; the rest is put together here, or converted by DuckDB itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from lakeport.errors import InternalError, InvalidInputError
+
+__all__ = ["Alignment", "SchemaAdapter", "convert"]
+
+Converter: TypeAlias = Callable[[pa.Array], pa.Array]
+
+# Extension types whose storage is the plain layout of the same values.
+_PLAIN_STORAGE = {"arrow.json", "arrow.bool8", "bit", "bignum"}
+_FAULTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowIndexError)
+
+
+class SchemaAdapter:
+    """Fits batches to a schema by name; columns that are missing become nulls."""
+
+    def __init__(self, source: pa.Schema, target: pa.Schema, what: str) -> None:
+        self._target = target
+        self._what = what
+        self._sources = [source.get_field_index(field.name) for field in target]
+        self._is_identity = source.equals(target, check_metadata=True)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in the target schema."""
+        if self._is_identity:
+            return batch
+        arrays = [
+            pa.nulls(batch.num_rows, field.type)
+            if position < 0
+            else convert(batch.column(position), field.type, f"{self._what}: column {field.name!r}")
+            for field, position in zip(self._target, self._sources, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+
+
+def convert(values: pa.Array, type: pa.DataType, what: str) -> pa.Array:
+    """The same values in another layout; `what` names their column in errors."""
+    if values.type == type:
+        return values
+    try:
+        return _converter(values.type, type)(values)
+    except _FAULTS as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidInputError(f"{what} cannot take these values: {reason}") from None
+
+
+@lru_cache(maxsize=1024)
+def _converter(source: pa.DataType, target: pa.DataType) -> Converter:
+    if source == target:
+        return lambda values: values
+    if pt.is_null(source):
+        return lambda values: pa.nulls(len(values), target)
+    if isinstance(target, pa.BaseExtensionType) and target.storage_type == source:
+        return lambda values: _wrap(values, target)
+    if isinstance(source, pa.BaseExtensionType) and source.storage_type == target:
+        return _storage
+    if pt.is_dictionary(source):
+        decoded = _converter(source.value_type, target)
+        return lambda values: decoded(values.dictionary_decode())
+    if pt.is_dictionary(target):
+        return _to_dictionary(source, target)
+    if _is_list(source) and _is_list(target):
+        return _to_list(source, target)
+    if pt.is_struct(source) and pt.is_struct(target) and _same_names(source, target):
+        return _to_struct(source, target)
+    if pt.is_map(source) and pt.is_map(target):
+        return _to_map(source, target)
+    if pt.is_fixed_size_list(source) and pt.is_fixed_size_list(target):
+        return _to_array(source, target)
+    plain_source, plain_target = _plain(source), _plain(target)
+    if _arrow_casts(plain_source, plain_target):
+        return lambda values: _wrap(_storage(values).cast(plain_target), target)
+    return lambda values: _by_duckdb(values, target)
+
+
+def _to_dictionary(source: pa.DataType, target: pa.DictionaryType) -> Converter:
+    to_values = _converter(source, target.value_type)
+
+    def convert(values: pa.Array) -> pa.Array:
+        encoded = to_values(values).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(
+            encoded.indices.cast(target.index_type), encoded.dictionary, ordered=target.ordered
+        )
+
+    return convert
+
+
+def _to_list(source: pa.DataType, target: pa.DataType) -> Converter:
+    """Lists and list views of any width. Arrow's own cast of a view gives an invalid array."""
+    to_items = _converter(source.value_type, target.value_type)
+    is_large = pt.is_large_list(target) or pt.is_large_list_view(target)
+    offset_type = pa.int64() if is_large else pa.int32()
+    is_view = pt.is_list_view(target) or pt.is_large_list_view(target)
+
+    def convert(values: pa.Array) -> pa.Array:
+        lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int64())
+        ends = pc.cumulative_sum(lengths)
+        offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends]).cast(offset_type)
+        items = to_items(values.flatten())
+        mask = values.is_null()
+        if is_view:
+            kind = pa.LargeListViewArray if is_large else pa.ListViewArray
+            starts, sizes = offsets[:-1], lengths.cast(offset_type)
+            return kind.from_arrays(starts, sizes, items, type=target, mask=mask)
+        kind = pa.LargeListArray if is_large else pa.ListArray
+        return kind.from_arrays(offsets, items, type=target, mask=mask)
+
+    return convert
+
+
+def _to_struct(source: pa.DataType, target: pa.DataType) -> Converter:
+    converters = [
+        _converter(source.field(index).type, target.field(index).type)
+        for index in range(target.num_fields)
+    ]
+
+    def convert(values: pa.Array) -> pa.Array:
+        mask = values.is_null()
+        children = [
+            to_child(_masked(values.field(index), mask))
+            for index, to_child in enumerate(converters)
+        ]
+        fields = [target.field(index) for index in range(target.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+    return convert
+
+
+def _to_map(source: pa.DataType, target: pa.DataType) -> Converter:
+    to_keys = _converter(source.key_type, target.key_type)
+    to_items = _converter(source.item_type, target.item_type)
+
+    def convert(values: pa.Array) -> pa.Array:
+        start, stop = values.offsets[0].as_py(), values.offsets[-1].as_py()
+        return pa.MapArray.from_arrays(
+            pc.subtract(values.offsets, start),
+            to_keys(values.keys.slice(start, stop - start)),
+            to_items(values.items.slice(start, stop - start)),
+            type=target,
+            mask=values.is_null(),
+        )
+
+    return convert
+
+
+def _to_array(source: pa.DataType, target: pa.DataType) -> Converter:
+    to_items = _converter(source.value_type, target.value_type)
+    size = source.list_size
+
+    def convert(values: pa.Array) -> pa.Array:
+        if size != target.list_size:
+            raise pa.ArrowInvalid(f"lists of {size} values where {target.list_size} are expected")
+        mask = values.is_null()
+        items = values.values.slice(values.offset * size, len(values) * size)
+        hidden = pa.array(np.repeat(mask.to_numpy(zero_copy_only=False), size))
+        items = to_items(_masked(items, hidden))
+        return pa.FixedSizeListArray.from_arrays(items, type=target, mask=mask)
+
+    return convert
+
+
+def _masked(values: pa.Array, mask: pa.BooleanArray) -> pa.Array:
+    """Null where the mask is true: what is below a null may be anything, and not convertible."""
+    if mask.true_count == 0 or _has_no_nulls(values.type):
+        return values
+    return pa.StructArray.from_arrays([values], names=[""], mask=mask).flatten()[0]
+
+
+def _by_duckdb(values: pa.Array, type: pa.DataType) -> pa.Array:
+    import duckdb
+
+    lossless = "true" if _has_extension(type) else "false"
+    with duckdb.connect(config={"arrow_lossless_conversion": lossless}) as connection:
+        sql_type = connection.from_arrow(pa.table({"c": pa.nulls(0, type)})).types[0]
+        rows = connection.from_arrow(pa.table({"c": values}))
+        try:
+            converted = rows.project(f"c::{sql_type} AS c").to_arrow_table()
+        except duckdb.Error as error:
+            raise pa.ArrowInvalid(str(error)) from None
+    column = converted.column(0).combine_chunks()
+    if column.type == type:
+        return column
+    # What is left differs in width or in the names of children only.
+    if _has_extension(type):
+        return pa.array(column.to_pylist(), type)
+    return _converter(column.type, type)(column)
+
+
+def _has_no_nulls(type: pa.DataType) -> bool:
+    """Whether the nulls are in the children alone; Arrow aborts when asked to add some."""
+    if isinstance(type, pa.BaseExtensionType):
+        return _has_no_nulls(type.storage_type)
+    return bool(pt.is_union(type) or pt.is_run_end_encoded(type) or pt.is_null(type))
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return bool(
+        pt.is_list(type)
+        or pt.is_large_list(type)
+        or pt.is_list_view(type)
+        or pt.is_large_list_view(type)
+    )
+
+
+def _same_names(source: pa.DataType, target: pa.DataType) -> bool:
+    return [f.name for f in source] == [f.name for f in target]
+
+
+def _arrow_casts(source: pa.DataType | None, target: pa.DataType | None) -> bool:
+    if source is None or target is None:
+        return False
+    try:
+        pa.nulls(0, source).cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True
+
+
+def _has_extension(type: pa.DataType) -> bool:
+    if isinstance(type, pa.BaseExtensionType):
+        return True
+    return any(_has_extension(type.field(index).type) for index in range(type.num_fields))
+
+
+def _plain(type: pa.DataType) -> pa.DataType | None:
+    """The type whose values have the same meaning without an extension; None if there is none."""
+    if isinstance(type, pa.BaseExtensionType):
+        name = getattr(type, "type_name", "") or type.extension_name
+        return type.storage_type if name in _PLAIN_STORAGE else None
+    return None if _has_extension(type) else type
+
+
+def _storage(values: pa.Array) -> pa.Array:
+    return values.storage if isinstance(values, pa.ExtensionArray) else values
+
+
+def _wrap(values: pa.Array, type: pa.DataType) -> pa.Array:
+    if isinstance(type, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type, values)
+    return values
+
+
+class Alignment:
+    """Fits the batches of a reader to the schema that the client has bound."""
+
+    def __init__(
+        self, target: pa.Schema, source: pa.Schema, columns: tuple[str, ...] | None, what: str
+    ) -> None:
+        self._target = target
+        self._what = what
+        self._nulls: dict[pa.DataType, pa.Array] = {}
+        wanted = set(target.names if columns is None else columns)
+        self._sources: list[int | None] = []
+        for field in target:
+            position = source.get_field_index(field.name)
+            if position < 0 and field.name in wanted:
+                raise InternalError(f"the scan of {what} has no column {field.name!r}")
+            self._sources.append(position if field.name in wanted else None)
+        self._is_identity = source.equals(target) and None not in self._sources
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in the target schema."""
+        if self._is_identity:
+            return batch
+        arrays = [
+            self._null_array(field.type, batch.num_rows)
+            if position is None
+            else self._cast(batch.column(position), field)
+            for field, position in zip(self._target, self._sources, strict=True)
+        ]
+        if not arrays:
+            return batch
+        return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+
+    def _null_array(self, type: pa.DataType, rows: int) -> pa.Array:
+        known = self._nulls.get(type)
+        if known is None or len(known) < rows:
+            known = self._nulls[type] = pa.nulls(rows, type)
+        return known.slice(0, rows)
+
+    def _cast(self, array: pa.Array, field: pa.Field) -> pa.Array:
+        try:
+            return convert(array, field.type, f"column {field.name!r}")
+        except InvalidInputError as error:
+            raise InternalError(
+                f"the scan of {self._what} gives {array.type} for column {field.name!r}, "
+                f"which is declared {field.type}: {error}"
+            ) from None

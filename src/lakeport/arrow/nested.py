@@ -1,0 +1,91 @@
+"""The Arrow layout in which a table keeps its values."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+__all__ = ["rebuild_list", "rebuild_map", "rebuild_struct", "relabel", "stored_type"]
+
+
+def stored_type(type: pa.DataType) -> pa.DataType:
+    """The layout in which a table keeps a type: Arrow cannot pick rows out of string views."""
+    if isinstance(type, pa.BaseExtensionType):
+        return type
+    if pt.is_string_view(type):
+        return pa.string()
+    if pt.is_binary_view(type):
+        return pa.binary()
+    if pt.is_run_end_encoded(type):
+        return stored_type(type.value_type)
+    if pt.is_struct(type):
+        return pa.struct([_stored_field(type.field(i)) for i in range(type.num_fields)])
+    if pt.is_list(type) or pt.is_list_view(type):
+        return pa.list_(_stored_field(type.value_field))
+    if pt.is_large_list(type) or pt.is_large_list_view(type):
+        return pa.large_list(_stored_field(type.value_field))
+    if pt.is_fixed_size_list(type):
+        return pa.list_(_stored_field(type.value_field), type.list_size)
+    if pt.is_map(type):
+        return pa.map_(
+            _stored_field(type.key_field), _stored_field(type.item_field), type.keys_sorted
+        )
+    if pt.is_union(type):
+        fields = [_stored_field(type.field(i)) for i in range(type.num_fields)]
+        return pa.sparse_union(fields, type.type_codes)
+    return type
+
+
+def _stored_field(field: pa.Field) -> pa.Field:
+    return field.with_type(stored_type(field.type))
+
+
+def relabel(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The same values under another type of the same layout: names, zones, extensions."""
+    if array.type == target and not pa.types.is_nested(target):
+        return array
+    if isinstance(array, pa.ExtensionArray) and not isinstance(target, pa.BaseExtensionType):
+        return relabel(array.storage, target)
+    if isinstance(target, pa.BaseExtensionType):
+        storage = array.storage if isinstance(array, pa.ExtensionArray) else array
+        return pa.ExtensionArray.from_storage(target, relabel(storage, target.storage_type))
+    if pa.types.is_struct(target):
+        return rebuild_struct(
+            array, target, [relabel(array.field(i), f.type) for i, f in enumerate(target)]
+        )
+    if pa.types.is_map(target):
+        keys, items = relabel(array.keys, target.key_type), relabel(array.items, target.item_type)
+        return rebuild_map(array, target, keys, items)
+    if pa.types.is_list(target):
+        return rebuild_list(array, target, relabel(array.values, target.value_type))
+    if pa.types.is_boolean(target) and pa.types.is_int8(array.type):
+        return pc.not_equal(array, 0)
+    if pa.types.is_timestamp(target):
+        return array.view(target)
+    return array.cast(target)
+
+
+def rebuild_struct(array: pa.Array, target: pa.DataType, children: list[pa.Array]) -> pa.Array:
+    """A struct with other children and the same nulls."""
+    if not children:
+        return pa.array([{}] * len(array), target)
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def rebuild_list(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
+    """A list with other values under the same offsets and nulls."""
+    return pa.Array.from_buffers(
+        target, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
+    )
+
+
+def rebuild_map(array: pa.Array, target: pa.DataType, keys: pa.Array, items: pa.Array) -> pa.Array:
+    """A map with other keys and items under the same offsets and nulls."""
+    entries = pa.StructArray.from_arrays(
+        [keys, items], fields=[target.key_field, target.item_field]
+    )
+    return pa.Array.from_buffers(
+        target, len(array), array.buffers()[:2], array.null_count, array.offset, children=[entries]
+    )

@@ -1,0 +1,203 @@
+"""`lakeport demo`: a small lake, served and queried, to see what this is about."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Final
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+
+from lakeport._wording import counted
+from lakeport.airport.client import Client, connect
+from lakeport.airport.server import Server, check_listening, exit_immediately, serve_until_signalled
+from lakeport.cli.arguments import listening_location
+from lakeport.cli.banner import attach_sql, show_served, show_sql
+from lakeport.cli.catalogs import ServedCatalogs
+from lakeport.cli.config import LakeSettings, SparkSettings
+from lakeport.cli.output import make_console, show_rows
+from lakeport.errors import DefinitionError, UnavailableError
+
+__all__ = ["BEFORE_DELETE", "demo", "make_lake"]
+
+TRIPS: Final = 300_000
+_STATIONS: Final = (
+    ("Harbour", 40),
+    ("Old Mill", 24),
+    ("Observatory", 18),
+    ("Market Square", 60),
+    ("Botanic Garden", 30),
+    ("Lighthouse", 12),
+    ("Workshop", 8),
+)
+
+BEFORE_DELETE: Final = 3
+"""The snapshot that still has the trips of the workshop."""
+
+
+def make_lake(folder: Path) -> Path:
+    """Make a lake in a folder, snapshot by snapshot; gives the file of its catalog database."""
+    database = folder / "demo.ducklake"
+    if database.exists():
+        raise DefinitionError(f"there is a lake already: lakeport serve {database} serves it")
+    with closing(_duckdb_with_ducklake()) as duckdb:
+        data = str(folder / "files").replace("'", "''")
+        name = str(database).replace("'", "''")
+        duckdb.execute(f"ATTACH 'ducklake:{name}' AS lake (DATA_PATH '{data}/')")
+        for statement in _statements():
+            duckdb.execute(statement)
+    return database
+
+
+def _statements() -> list[str]:
+    """One snapshot each, except the comments, which share one."""
+    stations = ", ".join(f"('{name}', {docks})" for name, docks in _STATIONS)
+    half = TRIPS // 2
+    return [
+        f"CREATE TABLE lake.stations AS FROM (VALUES {stations}) AS s(name, docks)",
+        f"CREATE TABLE lake.trips AS {_trips(0, half)}",
+        f"INSERT INTO lake.trips {_trips(half, TRIPS)}",
+        # Rides of the workshop are no trips.
+        "DELETE FROM lake.trips WHERE station = 'Workshop'",
+        "ALTER TABLE lake.trips RENAME COLUMN duration TO minutes",
+        "BEGIN",
+        "COMMENT ON TABLE lake.trips IS 'Every trip of a year'",
+        "COMMENT ON COLUMN lake.trips.minutes IS 'How long the trip took'",
+        "COMMENT ON TABLE lake.stations IS 'Where bicycles stand'",
+        "COMMIT",
+    ]
+
+
+def _trips(first: int, last: int) -> str:
+    """Trips with numbers of a range; the same ones every time."""
+    return f"""
+        SELECT i AS id,
+            TIMESTAMPTZ '2025-01-01 00:00:00+00' + i * INTERVAL 105 SECOND AS started_at,
+            s.name AS station,
+            round(exp(2.8 + 0.6 * sqrt(-2 * ln((hash(i, 1) % 999983 + 1) / 1000000.0))
+                * cos(2 * pi() * (hash(i, 2) % 1000003) / 1000003.0)), 1) AS duration
+        FROM range({first}, {last}) AS r(i)
+        JOIN (SELECT name, row_number() OVER () - 1 AS number FROM lake.stations) AS s
+            ON s.number = hash(i, 3) % {len(_STATIONS)}
+        ORDER BY i
+    """  # noqa: S608
+
+
+def _duckdb_with_ducklake() -> Any:
+    import duckdb
+
+    connection = duckdb.connect()
+    try:
+        connection.execute(f"LOAD '{_packaged(duckdb.__version__)}'")
+    except (ImportError, duckdb.Error):
+        try:
+            connection.execute("INSTALL ducklake; LOAD ducklake")
+        except duckdb.Error:
+            connection.close()
+            raise UnavailableError(
+                "the demo writes its lake with DuckDB's extension 'ducklake', which is not "
+                f"installed for DuckDB {duckdb.__version__} and cannot be downloaded: "
+                'pip install "lakeport[demo]" installs a DuckDB and its extension'
+            ) from None
+    return connection
+
+
+def _packaged(version: str) -> Path:
+    """The extension of the package duckdb-extension-ducklake."""
+    package = importlib.import_module("duckdb_extension_ducklake")
+    folder = Path(next(iter(package.__path__)))
+    return folder / "extensions" / f"v{version}" / "ducklake.duckdb_extension"
+
+
+_ROWS_SHOWN = 7
+_SNAPSHOT = ("snapshot_id", "snapshot_time", "changes")
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="Exit after the queries.")] = False,
+    listen: Annotated[
+        str, typer.Option(help="Where to listen: host:port or grpc://host:port.")
+    ] = "127.0.0.1:8815",
+    folder: Annotated[
+        Path | None, typer.Option(help="Make the lake here, and keep it; else it is temporary.")
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="The Spark master; all cores of this machine by default.")
+    ] = None,
+) -> None:
+    """Make a small lake, serve it, run three queries, and show how to attach it from DuckDB.
+
+    For example:
+
+      lakeport demo
+
+      lakeport demo --once
+
+      lakeport demo --folder rental --listen 0.0.0.0:8815
+    """
+    console = make_console()
+    location = listening_location("127.0.0.1:0" if once else listen)
+    check_listening(location)
+    with ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="lakeport-demo-")))
+        else:
+            _make_folder(folder)
+        with console.status("Making a lake …"):
+            lakes = {"demo": LakeSettings(uri=str(make_lake(folder.resolve())), name="demo")}
+        catalogs = stack.enter_context(ServedCatalogs(SparkSettings(master=master)))
+        opened = catalogs.open(lakes)
+        server = stack.enter_context(Server(opened, location=location))
+        show_served(console, server, opened, lakes)
+        with connect(server.location, catalog="demo") as client:
+            with console.status("Starting the workers of Spark …"):
+                client.table("public.trips").scan(limit=1).to_arrow()
+            _show_queries(console, client)
+        show_sql(console, [*attach_sql(server.location, lakes), *_QUERY])
+        finished = once or serve_until_signalled(
+            server, ready=lambda: console.print("Serving; Ctrl-C ends it.", style="dim")
+        )
+    if not finished:
+        exit_immediately()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DefinitionError(f"{folder} cannot be made: {error.strerror}") from None
+
+
+def _show_queries(console: Console, client: Client) -> None:
+    trips = client.table("public.trips")
+    queries: dict[str, Callable[[], pa.Table]] = {
+        "SELECT station, minutes FROM public.trips WHERE minutes > 150": lambda: trips.scan(
+            ["station", "minutes"], filter="minutes > 150"
+        ).to_arrow(),
+        f"SELECT count(*) FROM public.trips AT (VERSION => {BEFORE_DELETE})": lambda: pa.table(  # noqa: S608
+            {"count": [trips.scan(version=BEFORE_DELETE).count()]}
+        ),
+        f"SELECT {', '.join(_SNAPSHOT)} FROM lakeport.snapshots()": lambda: (  # noqa: S608
+            client.call_table("lakeport.snapshots").select(*_SNAPSHOT).to_arrow()
+        ),
+    }
+    for sql, run in queries.items():
+        began = time.perf_counter()
+        result = run()
+        seconds = time.perf_counter() - began
+        told = f"[dim]{counted(result.num_rows, 'row')}, {seconds:.3f} s[/dim]"
+        console.print(f"\n[bold]{sql}[/bold]   {told}", highlight=False, soft_wrap=True)
+        show_rows(console, result.to_reader(), most=_ROWS_SHOWN, note="and so on")
+
+
+_QUERY = [
+    "SELECT station, count(*) AS trips, avg(minutes) AS minutes",
+    "FROM demo.public.trips GROUP BY station ORDER BY trips DESC;",
+    f"SELECT count(*) FROM demo.public.trips AT (VERSION => {BEFORE_DELETE});",  # noqa: S608
+]

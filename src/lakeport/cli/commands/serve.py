@@ -1,0 +1,262 @@
+"""`lakeport serve`: catalogs behind a port, until interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lakeport.airport.server import Server, check_listening, exit_immediately, serve_until_signalled
+from lakeport.auth import Authorizer, TlsConfig
+from lakeport.cli.arguments import (
+    by_name,
+    is_lake,
+    listening_location,
+    parse_argument,
+    resolve_uri,
+    storage_of,
+)
+from lakeport.cli.banner import attach_sql, show_served, show_sql
+from lakeport.cli.catalogs import ServedCatalogs
+from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_settings
+from lakeport.cli.health import Health
+from lakeport.cli.output import make_console
+from lakeport.cli.supervisor import add_spark_gauges
+from lakeport.cli.tokens import TokenPolicy, Tokens
+from lakeport.ducklake.metadata import parse_location
+from lakeport.ducklake.storage import keep_reserve
+from lakeport.errors import DefinitionError
+from lakeport.observability import CallLog, CompositeObserver, Metrics, log_to_stderr, serve_http
+
+__all__ = ["serve"]
+
+
+def serve(
+    lakes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="LAKE",
+            help="What to serve: 'ducklake:…', 'postgresql://…', the path of a .ducklake or "
+            ".sqlite file, 'memory:' for an empty catalog in memory, 'package.module:name' for a "
+            "catalog of your own, or '@file' with one of these in it. 'name=LAKE' chooses the "
+            "name that it is attached by.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The name that the only LAKE is attached by.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A configuration file (TOML); flags win over it.")
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            help="Where to listen: host:port or grpc://host:port, 127.0.0.1:8815 by default. "
+            "Port 0 picks a free one."
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with one 'token identity' pair a line. Without it all may call."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="The server's certificate chain (PEM).")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(help="Let in only clients with a certificate of this authority.")
+    ] = None,
+    advertise: Annotated[
+        str | None, typer.Option(help="The location to tell plain Flight clients.")
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="The Spark master; all cores of this machine by default.")
+    ] = None,
+    main_as: Annotated[
+        str | None,
+        typer.Option(help="What the schema 'main' of a lake is called; 'public' by default."),
+    ] = None,
+    direct_reads: Annotated[
+        bool | None,
+        typer.Option(
+            "--direct-reads", help="Let clients read the files of unchanged tables themselves."
+        ),
+    ] = None,
+    spark_sql: Annotated[
+        bool | None,
+        typer.Option(
+            "--spark-sql/--no-spark-sql",
+            help="Let clients run queries of Spark SQL over the lakes: spark_sql('SELECT …').",
+            show_default="no",
+        ),
+    ] = None,
+    metrics_listen: Annotated[
+        str | None, typer.Option(help="Where to answer /healthz and /metrics.")
+    ] = None,
+    drain: Annotated[
+        float | None,
+        typer.Option(help="Seconds for running queries to finish after SIGTERM; 30 by default."),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", show_default="INFO")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
+) -> None:
+    """Serve lakes and other catalogs to DuckDB and to every other Flight client.
+
+    SIGTERM lets running queries finish, a second one does not; SIGHUP reads the lakes of the
+    configuration file again.
+
+    For example:
+
+      lakeport serve meta.ducklake
+
+      lakeport serve sales=ducklake:postgres:dbname=lake scratch=memory: --listen 0.0.0.0:8815
+
+      lakeport serve --config lakeport.toml --metrics-listen 127.0.0.1:9815
+    """
+    flags: dict[str, dict[str, Any]] = {
+        "server": {
+            "listen": listen,
+            "advertise": advertise,
+            "token_file": token_file,
+            "tls_cert": tls_cert,
+            "tls_key": tls_key,
+            "tls_client_ca": tls_client_ca,
+            "metrics_listen": metrics_listen,
+            "drain": drain,
+        },
+        "spark": {"master": master},
+        "log": {"level": log_level and log_level.upper(), "format": log_format},
+    }
+    lake_flags = {"main_as": main_as, "direct_reads": direct_reads, "spark_sql": spark_sql}
+    if name is not None and len(lakes or []) != 1:
+        raise DefinitionError("--name names one LAKE: write name=LAKE for several")
+    arguments = [parse_argument(lake, name=name) for lake in lakes or []]
+
+    def load() -> Settings:
+        settings = load_settings(config, **flags)
+        told = {key: value for key, value in lake_flags.items() if value is not None}
+        every = [lake.model_copy(update=told) for lake in [*settings.lake, *arguments]]
+        return settings.model_copy(update={"lake": every})
+
+    run_server(load, reloads=config is not None)
+
+
+def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
+    """Serve what the settings name, until a signal ends it."""
+    settings = load()
+    secrets: set[str] = set()
+
+    def wanted(now: Settings) -> tuple[dict[str, LakeSettings], Tokens]:
+        found = by_name(now.lake)
+        tokens = Tokens.of(now, found)
+        # What was secret before stays so: these settings may yet be refused.
+        secrets.update(tokens.identities, _passwords(found.values()))
+        log_to_stderr(
+            level=settings.log.level, as_json=settings.log.format == "json", secrets=secrets
+        )
+        return found, tokens
+
+    lakes, tokens = wanted(settings)
+    policy = TokenPolicy(tokens) if tokens.identities else None
+    if not lakes:
+        raise DefinitionError("there is nothing to serve: name a LAKE, or a file with --config")
+    tls = _tls_config(settings.server)
+    location = listening_location(settings.server.listen, tls)
+    check_listening(location)
+    keep_reserve()
+    metrics = Metrics()
+    with ExitStack() as stack:
+        catalogs = stack.enter_context(ServedCatalogs(settings.spark))
+        opened = catalogs.open(lakes)
+        # An authorizer costs the cache of listings; without it every token reaches every lake.
+        authorize = policy.authorize if policy is not None and tokens.lakes else None
+        server = _server(settings.server, opened, location, tls, policy, authorize, metrics)
+        add_spark_gauges(metrics, catalogs)
+        stack.enter_context(server)
+        side = settings.server.metrics_listen
+        health = Health(server, catalogs)
+        url = None if side is None else stack.enter_context(serve_http(side, health, metrics))
+
+        def announce() -> None:
+            console = make_console()
+            show_served(console, server, opened, lakes)
+            if url is not None:
+                console.print(f"\n{url}/healthz and {url}/metrics", highlight=False)
+            show_sql(console, attach_sql(server.location, lakes, needs_token=policy is not None))
+
+        def reload() -> None:
+            catalogs.reload(server, reread)
+
+        def reread() -> tuple[dict[str, LakeSettings], Callable[[], None]]:
+            found, now = wanted(load())
+            if policy is None:
+                if now.identities:
+                    raise DefinitionError(
+                        "the server runs without tokens: restart it to ask for some"
+                    )
+                return found, lambda: None
+            if not now.identities or (now.lakes and authorize is None):
+                raise DefinitionError(
+                    "restart the server to go without tokens, or to begin with [[token]]"
+                )
+            return found, lambda: policy.replace(now)
+
+        finished = serve_until_signalled(
+            server,
+            ready=announce,
+            drain=settings.server.drain,
+            on_hangup=reload if reloads else None,
+        )
+    if not finished:
+        exit_immediately()
+
+
+def _server(
+    settings: ServerSettings,
+    catalogs: Any,
+    location: str,
+    tls: TlsConfig | None,
+    policy: TokenPolicy | None,
+    authorize: Authorizer | None,
+    metrics: Metrics,
+) -> Server:
+    return Server(
+        catalogs,
+        location=location,
+        auth=policy,
+        authorize=authorize,
+        tls=tls,
+        advertise=settings.advertise,
+        batch_rows=settings.batch_rows,
+        max_message_size=settings.max_message_size,
+        compression=settings.compression,
+        transaction_timeout=settings.transaction_timeout,
+        stream_timeout=settings.stream_timeout,
+        max_connections=settings.max_connections,
+        observer=CompositeObserver(metrics, CallLog()),
+    )
+
+
+def _tls_config(settings: ServerSettings) -> TlsConfig | None:
+    certificate, key, client_ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
+    if certificate is None and key is None and client_ca is None:
+        return None
+    if certificate is None or key is None:
+        raise DefinitionError("TLS needs both --tls-cert and --tls-key")
+    return TlsConfig(certificate, key, client_ca)
+
+
+def _passwords(lakes: Iterable[LakeSettings]) -> list[str]:
+    found: list[str] = []
+    for lake in lakes:
+        place = resolve_uri(lake.uri)
+        if is_lake(place):
+            found += parse_location(place).secrets
+        for store in storage_of(lake).secrets:
+            found += filter(None, (store.secret, store.session_token))
+    return found

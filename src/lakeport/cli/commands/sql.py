@@ -1,0 +1,135 @@
+"""`lakeport sql`: a query on a lake, run by Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from lakeport._wording import counted
+from lakeport.cli.arguments import parse_at, parse_lake
+from lakeport.cli.output import ROWS_SHOWN, check_output, make_console, save_rows, show_rows
+from lakeport.cli.spark import spark_session
+from lakeport.spark import Lake, query_error
+from lakeport.spark.frames import arrow_schema, frame_columns, select
+from lakeport.spark.sql import check_is_query
+from lakeport.spark.sql import query as spark_query
+from lakeport.spark.transport import stream_dataframe
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["sql"]
+
+_REFRESH: Final = 0.2
+
+
+def sql(
+    lake: Annotated[
+        str,
+        typer.Argument(help="'ducklake:…', 'postgresql://…', a database file, or '@file'."),
+    ],
+    query: Annotated[
+        str,
+        typer.Argument(
+            help="Spark SQL. A table of 'main' goes by its name, one of another schema by "
+            "schema_name."
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="Save the result: a .parquet, .csv or .arrow file.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="How many rows to print.")] = ROWS_SHOWN,
+    at: Annotated[str | None, typer.Option(help="As of a snapshot: its number, or a time.")] = None,
+    master: Annotated[
+        str | None, typer.Option(help="The Spark master; all cores of this machine by default.")
+    ] = None,
+) -> None:
+    """Run a Spark SQL query on a lake, and print or save its result.
+
+    For example:
+
+      lakeport sql meta.ducklake "SELECT station, count(*) FROM trips GROUP BY station"
+
+      lakeport sql meta.ducklake "SELECT * FROM trips" --at 3 --output trips.parquet
+    """
+    check_output(output)
+    check_is_query(query)
+    place = parse_lake(lake)
+    console = make_console()
+    with Lake.open(place) as opened, spark_session(master) as spark:
+        registration = opened.register(spark, **parse_at(at))
+        for (schema, name), reason in registration.refused.items():
+            typer.echo(f"{schema}.{name} cannot be queried: {reason}", err=True)
+        try:
+            with _result(spark, query, limit if output is None else None) as rows:
+                if output is None:
+                    show_rows(console, rows, most=limit)
+                else:
+                    count = save_rows(rows, output)
+                    console.print(
+                        f"{counted(count, 'row')} in {output}", highlight=False, soft_wrap=True
+                    )
+        finally:
+            registration.unregister()
+
+
+@contextmanager
+def _result(spark: SparkSession, text: str, shown: int | None) -> Iterator[pa.RecordBatchReader]:
+    """The rows of a query as they come, with a bar that tells how far Spark is."""
+    from pyspark.errors import PySparkException
+
+    try:
+        frame = spark_query(spark, text)
+        columns = frame_columns(frame.schema)
+        # Columns of the same name can only be told apart by other names.
+        frame = select(frame.toDF(*(column.name for column in columns)), columns)
+        if shown is not None:
+            # One row more than is shown tells whether there are more.
+            frame = frame.limit(shown + 1)
+        with _progress(spark), stream_dataframe(frame, arrow_schema(columns)) as rows:
+            yield rows
+    except PySparkException as error:
+        raise query_error(error) from None
+
+
+@contextmanager
+def _progress(spark: SparkSession) -> Iterator[None]:
+    """A bar of the Spark tasks that are done, where somebody watches."""
+    console = Console(stderr=True)
+    context = getattr(spark, "sparkContext", None)
+    if not console.is_terminal or context is None:
+        yield
+        return
+    done = threading.Event()
+    columns = TextColumn("Spark"), BarColumn(), TextColumn("{task.fields[told]}")
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+        bar = progress.add_task("", total=None, told="")
+
+        def watch() -> None:
+            tracker = context.statusTracker()
+            while not done.wait(_REFRESH):
+                stages = [
+                    stage
+                    for number in tracker.getActiveStageIds()
+                    if (stage := tracker.getStageInfo(number)) is not None
+                ]
+                total = sum(stage.numTasks for stage in stages)
+                finished = sum(stage.numCompletedTasks for stage in stages)
+                told = f"{finished} of {counted(total, 'task')}" if total else ""
+                progress.update(bar, total=total or None, completed=finished, told=told)
+
+        watcher = threading.Thread(target=watch, name="lakeport-progress", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()

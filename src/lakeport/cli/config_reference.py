@@ -1,0 +1,137 @@
+"""The reference page of the configuration, made from its model.
+
+`python -m lakeport.cli.reference > docs/reference/configuration.md` writes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import cleandoc
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from lakeport.cli.config import (
+    LakeSettings,
+    LogSettings,
+    ServerSettings,
+    SparkSettings,
+    StorageSettings,
+    TokenSettings,
+)
+
+__all__ = ["reference"]
+
+_HEAD = """# Configuration
+
+Made from the model by `python -m lakeport.cli.config_reference`; what the commands do is told in
+[the command line](../guides/command-line.md).
+
+`lakeport serve --config lakeport.toml` reads a file like this:
+
+```toml
+[[lake]]
+name = "sales"
+uri = "ducklake:postgres:dbname=lake host=db"
+
+[[lake]]
+uri = "@/run/secrets/archive-lake"   # the location is in that file
+
+[[lake.storage]]                     # of the lake above it
+endpoint = "minio:9000"
+region = "eu-west-1"
+key_id = "lakeport"
+secret_file = "/run/secrets/minio"   # or secret_env = "MINIO_SECRET"
+
+[[token]]
+identity = "ada"
+file = "/run/secrets/token-of-ada"
+lakes = ["sales"]
+
+[server]
+listen = "0.0.0.0:8815"
+token_file = "/run/secrets/tokens"
+metrics_listen = "127.0.0.1:9815"
+
+[spark]
+master = "spark://spark:7077"
+conf = { "spark.executor.memory" = "4g" }
+
+[log]
+format = "json"
+```
+
+A flag wins over a variable of the environment, a variable over the file. An unknown key is an
+error. Secrets are never arguments of a command: tokens and keys are in files, and a location with a
+password is in a file, too, or in the environment. The secret of an object
+store is in the file or the variable that the configuration names. None of them is ever printed.
+"""
+
+_SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
+    ("[[lake]]", "", LakeSettings),
+    ("[[lake.storage]]", "", StorageSettings),
+    ("[[token]]", "", TokenSettings),
+    ("[server]", "LAKEPORT_SERVER__", ServerSettings),
+    ("[spark]", "LAKEPORT_SPARK__", SparkSettings),
+    ("[log]", "LAKEPORT_LOG__", LogSettings),
+)
+
+_REPEATED: Mapping[str, str] = {
+    "[[lake]]": "Repeated for every catalog. In the environment: `LAKEPORT_LAKE`, a JSON list of "
+    "objects.",
+    "[[lake.storage]]": "Repeated for every store of the `[[lake]]` above it. SIGHUP reads the "
+    "secrets again.",
+    "[[token]]": "Repeated for every token. Without any, and without `token_file`, everybody may "
+    "call.",
+}
+
+
+def reference() -> str:
+    """The page."""
+    return "\n".join([_HEAD, *(_section(*section) for section in _SECTIONS)])
+
+
+def _section(title: str, prefix: str, model: type[BaseModel]) -> str:
+    lines = [f"## `{title}`", "", cleandoc(model.__doc__ or ""), ""]
+    if prefix:
+        lines += ["| Key | Variable | Type | Default | |", "|---|---|---|---|---|"]
+    else:
+        lines += [_REPEATED[title], "", "| Key | Type | Default | |", "|---|---|---|---|"]
+    for name, field in model.model_fields.items():
+        variable = f" `{prefix}{name.upper()}` |" if prefix else ""
+        lines.append(
+            f"| `{name}` |{variable} {_type(field.annotation)} | {_default(field)} "
+            f"| {field.description} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def _type(annotation: Any) -> str:
+    options = [option for option in get_args(annotation) if option is not type(None)]
+    if options and all(isinstance(option, str) for option in options):
+        return ", ".join(f"`{option}`" for option in options)
+    name = getattr(annotation, "__name__", "")
+    if name == "list":
+        return "list of texts" if str in options else "sections"
+    if name == "dict":
+        return "table"
+    if options:
+        return _type(options[0])
+    return {"str": "text", "int": "number", "float": "number", "bool": "true or false"}.get(
+        name, name.lower()
+    )
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if field.default in (None, "", {}, []):
+        return "none"
+    if isinstance(field.default, bool):
+        return str(field.default).lower()
+    return f"`{field.default}`"
+
+
+if __name__ == "__main__":
+    print(reference(), end="")  # noqa: T201

@@ -1,0 +1,6 @@
+"""Facts about the state of a lake, for people who run it."""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -1,0 +1,6 @@
+"""From a table state and a filter to a scan plan: pruning, change feeds, inlined rows."""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

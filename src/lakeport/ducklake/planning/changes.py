@@ -1,0 +1,118 @@
+"""What happened to a table between two snapshots: rows inserted, rows deleted, as two scan plans.
+
+An update is a deletion and an insertion with the same row id at the same snapshot.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import sqlalchemy as sa
+
+from lakeport.ducklake.metadata.queries import Row
+from lakeport.ducklake.metadata.table_state import data_files
+from lakeport.ducklake.model import DataFile, Snapshot
+from lakeport.ducklake.planning.inlined_rows import InlinedRows
+from lakeport.ducklake.planning.plan import (
+    Planner,
+    PruningCounts,
+    ScanPlan,
+    inlined_table,
+    inlined_tasks,
+)
+from lakeport.ducklake.reading.tasks import DeletedRowsTask, FileTask, ScanContext, ScanTask
+from lakeport.filters import Filter
+
+__all__ = ["ChangePlan", "plan_changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlan:
+    """The changes from one snapshot to another, both included.
+
+    Both plans have the columns of the table at the last snapshot, then `rowid` and `snapshot_id`,
+    the snapshot that inserted or deleted the row.
+    """
+
+    first: Snapshot
+    last: Snapshot
+    insertions: ScanPlan
+    deletions: ScanPlan
+
+
+def plan_changes(planner: Planner, first: Snapshot) -> ChangePlan:
+    """The changes from `first` to the planner's snapshot."""
+    names = [column.name for column in planner.state.columns]
+    context = planner.context([*names, "rowid", "snapshot_id"], Filter.always())
+
+    def work(connection: sa.Connection) -> tuple[dict[str, list[Row]], list[InlinedRows]]:
+        rows = planner.file_rows(connection, (), since=first.id)
+        return rows, planner.inlined(connection, rows, context, since=first.id)
+
+    rows, inlined = planner.catalog.database.read(work)
+    files = data_files(planner.state, rows)
+    inserted = [task for file in files if (task := _inserted(planner, context, file, first.id))]
+    pairs: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for row in rows.get("inlined_delete", ()):
+        pairs[row["file_id"]].append((row["row_id"], row["begin_snapshot"]))
+    deleted: list[ScanTask] = [
+        DeletedRowsTask(
+            context=context,
+            estimated_rows=file.record_count or 0,
+            estimated_bytes=file.file_size_bytes or 0,
+            file=file,
+            first_snapshot=first.id,
+            names=planner.state.mapping_of(file),
+            inlined_deletes=np.array(pairs.get(file.id, []), np.int64).tobytes(),
+        )
+        for file in files
+        if file.deletes or file.id in pairs or file.end_snapshot is not None
+    ]
+    for part in inlined:
+        born = _between(part.begin_snapshots, first.id, planner.snapshot.id)
+        gone = _between(part.end_snapshots, first.id, planner.snapshot.id)
+        inserted += inlined_tasks(context, inlined_table(context, part.take(born)))
+        ended = part.take(gone)
+        deleted += inlined_tasks(context, inlined_table(context, ended, ended.end_snapshots))
+    return ChangePlan(
+        first,
+        planner.snapshot,
+        _plan(planner, context, inserted),
+        _plan(planner, context, deleted),
+    )
+
+
+def _inserted(
+    planner: Planner, context: ScanContext, file: DataFile, first: int
+) -> ScanTask | None:
+    if file.begin_snapshot < first and (file.partial_max or -1) < first:
+        return None
+    return FileTask(
+        context=context,
+        estimated_rows=file.record_count or 0,
+        estimated_bytes=file.file_size_bytes or 0,
+        file=file,
+        names=planner.state.mapping_of(file),
+        apply_deletes=False,
+        first_snapshot=first,
+    )
+
+
+def _plan(planner: Planner, context: ScanContext, tasks: list[ScanTask]) -> ScanPlan:
+    return ScanPlan(
+        table=f"{planner.state.schema}.{planner.state.name}",
+        snapshot=planner.snapshot,
+        schema=context.schema,
+        columns=context.columns,
+        filter=Filter.always(),
+        tasks=tuple(tasks),
+        pruning=PruningCounts(files=len(tasks)),
+    )
+
+
+def _between(snapshots: pa.Array, first: int, last: int) -> pa.Array:
+    values = snapshots.fill_null(-1).to_numpy(zero_copy_only=False)
+    return pa.array((values >= first) & (values <= last))

@@ -1,0 +1,344 @@
+"""What must be read: a scan plan and its tasks. Small, immutable, picklable, run anywhere.
+
+A plan is pinned to one snapshot. Its tasks share one `ScanContext`; each of them reads a range of
+row groups of one file, or brings inlined rows along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from lakeport._wording import counted
+from lakeport.ducklake.metadata.queries import CatalogReader, Row
+from lakeport.ducklake.metadata.table_state import data_files, inlined_deletes
+from lakeport.ducklake.model import DataFile, Snapshot, TableState
+from lakeport.ducklake.planning.inlined_rows import InlinedRows, read_inlined
+from lakeport.ducklake.planning.pruning import pruning_rules
+from lakeport.ducklake.reading.data_files import VIRTUAL_COLUMNS
+from lakeport.ducklake.reading.row_filter import RowFilter, row_filter
+from lakeport.ducklake.reading.tasks import (
+    BATCH_ROWS,
+    FileTask,
+    InlinedTask,
+    ScanContext,
+    ScanTask,
+    column_key,
+)
+from lakeport.ducklake.storage.filesystems import Storage
+from lakeport.errors import InvalidArgumentError, NotFoundError, SnapshotNotFoundError
+from lakeport.filters import Expression, Filter, Term, bind, parse_sql_filter
+from lakeport.types import Column, arrow_field, arrow_schema, fold_name
+
+__all__ = ["FilterLike", "Planner", "PruningCounts", "ScanPlan", "inlined_table", "inlined_tasks"]
+
+_NAMES_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruningCounts:
+    """How many files a plan left out, and why."""
+
+    files: int = 0
+    by_partition: int = 0
+    by_statistics: int = 0
+    inlined_rows: int = 0
+    inlined_by_filter: int = 0
+
+    @property
+    def kept(self) -> int:
+        """Files that are read."""
+        return self.files - self.by_partition - self.by_statistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ScanPlan:
+    """Everything that must be read for one query, at one snapshot."""
+
+    table: str
+    snapshot: Snapshot
+    schema: pa.Schema
+    columns: tuple[Column | str, ...]
+    """The table's columns and virtual columns of `schema`, in its order."""
+    filter: Filter
+    tasks: tuple[ScanTask, ...]
+    pruning: PruningCounts
+
+    @property
+    def estimated_rows(self) -> int:
+        """An upper bound of the rows, before the filter."""
+        return sum(task.estimated_rows for task in self.tasks)
+
+    @property
+    def estimated_bytes(self) -> int:
+        """Bytes of the files and inlined rows that are read."""
+        return sum(task.estimated_bytes for task in self.tasks)
+
+    def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """All rows, task after task."""
+        for task in self.tasks:
+            yield from task.read(batch_rows=batch_rows)
+
+    def to_reader(self, *, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
+        """All rows as an Arrow reader."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.read(batch_rows=batch_rows))
+
+    def to_table(self) -> pa.Table:
+        """All rows at once."""
+        return pa.Table.from_batches(list(self.read()), self.schema)
+
+    def __repr__(self) -> str:
+        return self.explain()
+
+    def explain(self) -> str:
+        """What is read and what was left out, for people."""
+        by, kept = self.pruning, self.pruning.inlined_rows - self.pruning.inlined_by_filter
+        pruned = f"{by.by_partition} pruned by partition values, {by.by_statistics} by statistics"
+        rows, size = counted(self.estimated_rows, "row"), counted(self.estimated_bytes, "byte")
+        lines = [
+            f"scan of {self.table} at snapshot {self.snapshot.id}",
+            f"  columns: {_some(self.schema.names)}",
+            f"  files: {by.kept} of {by.files} read ({pruned})",
+            f"  inlined rows: {kept} of {by.inlined_rows} read",
+            f"  tasks: {len(self.tasks)}, at most {rows}, {size}",
+        ]
+        return "\n".join(lines)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    if len(names) <= _NAMES_SHOWN:
+        return ", ".join(names)
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return f"{shown} and {len(names) - _NAMES_SHOWN} more"
+
+
+FilterLike = Filter | Expression | Term | str | None
+
+INLINED_TASK_ROWS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Plans scans of one table at one snapshot."""
+
+    catalog: CatalogReader
+    storage: Storage
+    snapshot: Snapshot
+    state: TableState
+
+    def scan(
+        self,
+        columns: Sequence[str] | None,
+        filter: FilterLike,
+        *,
+        task_bytes: int,
+        exact: bool,
+    ) -> ScanPlan:
+        """Files and inlined rows that may match, in one transaction."""
+        if task_bytes <= 0:
+            raise InvalidArgumentError("task_bytes must be positive")
+        wanted = self._filter(filter)
+        context = self.context(columns, wanted, exact=exact)
+        passing = row_filter(wanted, context.read_schema, exact=exact)
+        rules = pruning_rules(
+            wanted, self.state.columns, self.state.partition_specs, self.state.retyped
+        )
+
+        def work(connection: sa.Connection) -> tuple[dict[str, list[Row]], list[InlinedRows]]:
+            rows = self.file_rows(connection, rules.stats_of)
+            return rows, self.inlined(connection, rows, context)
+
+        rows, inlined = self.catalog.database.read(work)
+        by_partition, by_statistics = rules.keep(rows["data_file"])
+        total = len(rows["data_file"])
+        keep = by_partition & by_statistics
+        rows["data_file"] = [row for row, kept in zip(rows["data_file"], keep, strict=True) if kept]
+        deletes = inlined_deletes(rows)
+        tasks: list[ScanTask] = []
+        for file in data_files(self.state, rows):
+            tasks += self.file_tasks(context, file, deletes.get(file.id, b""), task_bytes)
+        found = sum(len(part.row_ids) for part in inlined)
+        tables = [_matching(inlined_table(context, part), passing) for part in inlined]
+        for table in tables:
+            tasks += inlined_tasks(context, table)
+        return ScanPlan(
+            table=f"{self.state.schema}.{self.state.name}",
+            snapshot=self.snapshot,
+            schema=context.schema,
+            columns=context.columns,
+            filter=wanted,
+            tasks=tuple(tasks),
+            pruning=PruningCounts(
+                files=total,
+                by_partition=int(total - by_partition.sum()),
+                by_statistics=int((by_partition & ~by_statistics).sum()),
+                inlined_rows=found,
+                inlined_by_filter=found - sum(table.num_rows for table in tables),
+            ),
+        )
+
+    def column(self, name: str) -> Column:
+        """A column by its name, in any case."""
+        for column in self.state.columns:
+            if fold_name(column.name) == fold_name(name):
+                return column
+        raise NotFoundError(
+            f"the table {self.state.schema}.{self.state.name} has no column {name!r}"
+        )
+
+    def context(
+        self, names: Sequence[str] | None, filter: Filter, *, exact: bool = True
+    ) -> ScanContext:
+        """What the tasks of a plan share: the columns of the answer, and those of the filter."""
+        chosen = (
+            [self._resolve(name) for name in names]
+            if names is not None
+            else list(self.state.columns)
+        )
+        extra = [self._resolve(name) for name in sorted(filter.columns)]
+        read = tuple({column_key(column): column for column in (*chosen, *extra)}.values())
+        return ScanContext(
+            snapshot=self.snapshot.id,
+            schema=pa.schema([_field(column) for column in chosen]),
+            columns=tuple(chosen),
+            filter=filter,
+            exact=exact,
+            storage=self.storage,
+            read_columns=read,
+            read_schema=pa.schema([_field(column) for column in read]),
+            lives=self.state.lives,
+        )
+
+    def file_rows(
+        self, connection: sa.Connection, stats_of: Sequence[int], *, since: int | None = None
+    ) -> dict[str, list[Row]]:
+        """The catalog's rows about the table's files."""
+        keys = max((len(spec.fields) for spec in self.state.partition_specs.values()), default=0)
+        rows = self.catalog.files(
+            connection,
+            self.state.id,
+            self.snapshot.id,
+            stats_of=stats_of,
+            partition_keys=keys,
+            inlined_delete_table=self.state.inlined_delete_table,
+            since=since,
+        )
+        if not rows["snapshot"]:
+            raise SnapshotNotFoundError(f"snapshot {self.snapshot.id} has been expired")
+        return rows
+
+    def inlined(
+        self,
+        connection: sa.Connection,
+        rows: dict[str, list[Row]],
+        context: ScanContext,
+        *,
+        since: int | None = None,
+    ) -> list[InlinedRows]:
+        """The inlined rows, in the columns of the context."""
+        present = {row["table_name"] for row in rows["inlined_data_tables"]}
+        tables = [table for table in self.state.inlined_tables if table.name in present]
+        stored = [column for column in context.read_columns if isinstance(column, Column)]
+        return read_inlined(self.catalog, connection, tables, stored, self.snapshot.id, since=since)
+
+    def file_tasks(
+        self, context: ScanContext, file: DataFile, deleted: bytes, task_bytes: int
+    ) -> list[ScanTask]:
+        """One task per `task_bytes` of a file; it takes the row groups that begin in its range."""
+        rows, size = file.record_count or 0, file.file_size_bytes or 0
+        pieces = max(1, min(-(-size // task_bytes), rows))
+        if file.encryption_key is not None or context.has_variants:
+            pieces = 1  # DuckDB reads these files, and does not show where row groups begin
+        step = -(-rows // pieces)
+        return [
+            FileTask(
+                context=context,
+                estimated_rows=min(step, max(rows - i * step, 0)),
+                estimated_bytes=size // pieces,
+                file=file,
+                start=i * step,
+                end=None if i == pieces - 1 else (i + 1) * step,
+                names=self.state.mapping_of(file),
+                inlined_deletes=deleted,
+            )
+            for i in range(pieces)
+        ]
+
+    def _filter(self, filter: FilterLike) -> Filter:
+        """A filter whose columns and constants have the types of the table."""
+        if filter is None:
+            return Filter.always()
+        if isinstance(filter, str):
+            filter = parse_sql_filter(filter, self.state.columns)
+        if isinstance(filter, Term):
+            filter = filter.expression
+        given = filter if isinstance(filter, Filter) else Filter.of(filter)
+        for name in given.columns:
+            self._resolve(name)
+        return bind(given, arrow_schema(self.state.columns), zoned_nanoseconds=True)
+
+    def _resolve(self, name: str) -> Column | str:
+        """A column of the table, or else a virtual column."""
+        try:
+            return self.column(name)
+        except NotFoundError:
+            if name.lower() in VIRTUAL_COLUMNS:
+                return name.lower()
+            raise
+
+
+def _field(column: Column | str) -> pa.Field:
+    if isinstance(column, str):
+        return pa.field(column, VIRTUAL_COLUMNS[column])
+    return arrow_field(column)
+
+
+def inlined_table(
+    context: ScanContext, part: InlinedRows, snapshots: pa.Array | None = None
+) -> pa.Table:
+    """Inlined rows in the columns of a plan; `snapshots` stands for their begin if it is given."""
+    stored = iter(part.columns)
+    virtual = {
+        "rowid": part.row_ids,
+        "file_row_number": part.row_ids,
+        "snapshot_id": part.begin_snapshots if snapshots is None else snapshots,
+        "filename": pa.array([part.name] * len(part.row_ids), pa.string()),
+    }
+    arrays = [virtual[c] if isinstance(c, str) else next(stored) for c in context.read_columns]
+    if not arrays:
+        return pa.table({"row": part.row_ids}).select([])
+    return pa.Table.from_arrays(arrays, schema=context.read_schema)
+
+
+def inlined_tasks(context: ScanContext, table: pa.Table) -> list[ScanTask]:
+    """Tasks that carry inlined rows with them."""
+    tasks: list[ScanTask] = []
+    for start in range(0, table.num_rows, INLINED_TASK_ROWS):
+        # A table without columns forgets how many rows a slice of it has.
+        count = min(INLINED_TASK_ROWS, table.num_rows - start)
+        piece = table.slice(start, count)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, piece.schema) as writer:
+            writer.write_table(piece)
+        data = sink.getvalue().to_pybytes()
+        tasks.append(
+            InlinedTask(
+                context=context,
+                estimated_rows=count,
+                estimated_bytes=len(data),
+                data=data,
+                rows=count,
+            )
+        )
+    return tasks
+
+
+def _matching(table: pa.Table, passing: RowFilter) -> pa.Table:
+    """The inlined rows that the filter keeps."""
+    if not table.num_columns:
+        return table
+    return pa.Table.from_batches([passing(batch) for batch in table.to_batches()], table.schema)

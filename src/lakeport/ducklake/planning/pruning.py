@@ -1,0 +1,261 @@
+"""Which files can hold a matching row: a filter, seen through statistics and partition values.
+
+Each predicate becomes SQL that asks "may this be true of some row of the file?", and DuckDB answers
+it for all files at once, with its own order of values. What is unknown may be true.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakeport.arrow import thread_connection
+from lakeport.ducklake.metadata.queries import Row
+from lakeport.ducklake.model import PartitionSpec
+from lakeport.ducklake.planning.pruning_rules import (
+    ComparedColumn,
+    PartitionRules,
+    Rules,
+    StatisticsRules,
+    all_of,
+    any_of,
+    family,
+    family_of,
+)
+from lakeport.filters import (
+    Between,
+    Cast,
+    ColumnRef,
+    Comparison,
+    ComparisonOp,
+    Conjunction,
+    ConjunctionOp,
+    Constant,
+    Expression,
+    Filter,
+    FunctionCall,
+    In,
+    IsNull,
+    Not,
+)
+from lakeport.filters.encoders import DuckDBEncoder
+from lakeport.types import Column, LogicalType, fold_name, has_zoned_nanoseconds
+
+__all__ = ["PruningRules", "pruning_rules"]
+
+Op = ComparisonOp
+_TRUE: Final = Constant(value=True, type=LogicalType("BOOLEAN"))
+_FALSE: Final = Constant(value=False, type=LogicalType("BOOLEAN"))
+_NEGATED = {
+    Op.EQUAL: Op.NOT_EQUAL,
+    Op.NOT_EQUAL: Op.EQUAL,
+    Op.LESS: Op.GREATER_OR_EQUAL,
+    Op.LESS_OR_EQUAL: Op.GREATER,
+    Op.GREATER: Op.LESS_OR_EQUAL,
+    Op.GREATER_OR_EQUAL: Op.LESS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PruningRules:
+    """A filter as questions to ask of every file."""
+
+    stats_of: tuple[int, ...]
+    """Columns whose statistics the questions are about."""
+    statistics: str
+    partition: str
+
+    def keep(self, files: Sequence[Row]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """For each file whether its partition values and its statistics allow a match."""
+        import duckdb
+
+        if not files or (self.statistics == "TRUE" and self.partition == "TRUE"):
+            return np.ones(len(files), np.bool_), np.ones(len(files), np.bool_)
+        texts = [f"s{c}_{name}" for c in self.stats_of for name in ("min_value", "max_value")]
+        numbers = [
+            f"s{c}_{name}"
+            for c in self.stats_of
+            for name in ("value_count", "null_count", "contains_nan")
+        ]
+        keys = [name for name in files[0] if re.fullmatch(r"p\d+", name)]
+        table = pa.table(
+            {name: pa.array([f[name] for f in files], pa.string()) for name in [*texts, *keys]}
+            | {
+                name: pa.array([f[name] for f in files], pa.int64())
+                for name in [*numbers, "partition_id", "mapping_id"]
+            }
+        )
+        question = f"({self.partition}) AS by_partition, ({self.statistics}) AS by_statistics"
+        try:
+            answer = thread_connection().from_arrow(table).project(question).fetchnumpy()
+        except duckdb.Error:  # two types that DuckDB does not compare: nothing is known
+            return np.ones(len(files), np.bool_), np.ones(len(files), np.bool_)
+        return np.asarray(answer["by_partition"], np.bool_), np.asarray(
+            answer["by_statistics"], np.bool_
+        )
+
+
+def pruning_rules(
+    filter: Filter,
+    columns: Sequence[Column],
+    specs: Mapping[int, PartitionSpec],
+    retyped: frozenset[int],
+) -> PruningRules:
+    """Translate a filter; parts that say nothing about files become TRUE."""
+    by_name = {fold_name(column.name): column for column in columns}
+    statistics = StatisticsRules(retyped)
+    stats_sql = all_of(_may(part, by_name, statistics) for part in filter.conjuncts)
+    cases = []
+    for spec in specs.values():
+        rules = PartitionRules(spec, retyped)
+        sql = all_of(_may(part, by_name, rules) for part in filter.conjuncts)
+        if sql != "TRUE":
+            cases.append(f"WHEN {spec.id} THEN {sql}")
+    by_spec = f"CASE partition_id {' '.join(cases)} ELSE TRUE END"
+    # The partition values of an added file are those of its folders, whatever its rows are.
+    partition = f"mapping_id IS NOT NULL OR {by_spec}" if cases else "TRUE"
+    return PruningRules(tuple(sorted(statistics.used)), stats_sql, partition)
+
+
+def _may(node: Expression, columns: Mapping[str, Column], rules: Rules) -> str:
+    """SQL that is true of every file with a row for which the expression is true."""
+    match node:
+        case Conjunction(op, children):
+            parts = [_may(child, columns, rules) for child in children]
+            return all_of(parts) if op is ConjunctionOp.AND else any_of(parts)
+        case Comparison(op, left, right):
+            return _compare(op, left, right, columns, rules)
+        case Between():
+            low, high = node.as_comparisons()
+            return all_of([_may(low, columns, rules), _may(high, columns, rules)])
+        case In(probe, items, negated):
+            return _in(probe, items, columns, rules, negated=negated)
+        case IsNull(child, negated):
+            target = _target(child, columns)
+            return (target and rules.null(target, negated=negated)) or "TRUE"
+        case Not(child):
+            return _may_not(child, columns, rules)
+        case FunctionCall("prefix" | "starts_with", (probe, Constant() as constant)):
+            return _prefix(probe, constant, columns, rules)
+        case ColumnRef() | FunctionCall("struct_extract"):
+            return _compare(Op.EQUAL, node, _TRUE, columns, rules)
+        case _:
+            return "TRUE"
+
+
+def _may_not(node: Expression, columns: Mapping[str, Column], rules: Rules) -> str:
+    match node:
+        case Not(child):
+            return _may(child, columns, rules)
+        case Conjunction(op, children):
+            parts = [_may_not(child, columns, rules) for child in children]
+            return any_of(parts) if op is ConjunctionOp.AND else all_of(parts)
+        case Comparison(op, left, right) if op in _NEGATED:
+            return _compare(_NEGATED[op], left, right, columns, rules)
+        case Between():
+            return any_of([_may_not(side, columns, rules) for side in node.as_comparisons()])
+        case In(probe, items, negated):
+            return _in(probe, items, columns, rules, negated=not negated)
+        case IsNull(child, negated):
+            return _may(IsNull(child, not negated), columns, rules)
+        case ColumnRef() | FunctionCall("struct_extract"):
+            return _compare(Op.EQUAL, node, _FALSE, columns, rules)
+        case _:
+            return "TRUE"
+
+
+def _compare(
+    op: ComparisonOp,
+    left: Expression,
+    right: Expression,
+    columns: Mapping[str, Column],
+    rules: Rules,
+) -> str:
+    if isinstance(left, Constant) and not isinstance(right, Constant):
+        left, right, op = right, left, op.flipped
+    target = _target(left, columns)
+    if target is None or not isinstance(right, Constant) or op is Op.DISTINCT:
+        return "TRUE"
+    if op is Op.NOT_DISTINCT:
+        if right.value is None:
+            return _may(IsNull(left), columns, rules)
+        op = Op.EQUAL
+    literal = _literal(right, target)
+    return (literal and rules.compare(op, target, [literal])) or "TRUE"
+
+
+def _in(
+    probe: Expression,
+    items: Sequence[Expression],
+    columns: Mapping[str, Column],
+    rules: Rules,
+    *,
+    negated: bool,
+) -> str:
+    target = _target(probe, columns)
+    if target is None or not items:
+        return "TRUE"
+    literals = [_literal(item, target) if isinstance(item, Constant) else None for item in items]
+    known = [literal for literal in literals if literal is not None]
+    if len(known) < len(literals):
+        return "TRUE"
+    if negated:
+        return all_of(rules.compare(Op.NOT_EQUAL, target, [literal]) or "TRUE" for literal in known)
+    return rules.compare(Op.EQUAL, target, known) or "TRUE"
+
+
+def _prefix(
+    probe: Expression, constant: Constant, columns: Mapping[str, Column], rules: Rules
+) -> str:
+    """Text that begins with a prefix is at or after it, and no bound before it is too small."""
+    target = _target(probe, columns)
+    if target is None or target.cast or target.column.type != "varchar":
+        return "TRUE"
+    literal = _literal(constant, target)
+    return (literal and rules.compare(Op.GREATER_OR_EQUAL, target, [literal])) or "TRUE"
+
+
+def _target(node: Expression, columns: Mapping[str, Column]) -> ComparedColumn | None:
+    match node:
+        case ColumnRef(name):
+            column = columns.get(fold_name(name))
+            return None if column is None else ComparedColumn(column)
+        case FunctionCall("struct_extract", (inner, Constant(str() as name))):
+            parent = _target(inner, columns)
+            if parent is None or parent.cast or parent.column.type != "struct":
+                return None
+            children = {fold_name(child.name): child for child in parent.column.children}
+            child = children.get(fold_name(name))
+            return None if child is None else ComparedColumn(child)
+        case Cast(inner, type, try_cast):
+            target = _target(inner, columns)
+            if target is None or target.cast or try_cast or not _keeps_order(target.column, type):
+                return None
+            return ComparedColumn(target.column, type)
+        case _:
+            return None
+
+
+def _keeps_order(column: Column, type: LogicalType) -> bool:
+    kind = family(column.type)
+    return kind == family_of(type) and kind in ("number", "moment")
+
+
+def _literal(constant: Expression, target: ComparedColumn) -> str | None:
+    """A constant as SQL, if it is compared with the column as a value of the column's kind."""
+    if not isinstance(constant, Constant) or constant.value is None:
+        return None
+    kind = family(target.column.type)
+    if kind is None or kind != family_of(constant.type):
+        return None
+    # A client without TIMESTAMPTZ_NS compares microseconds: bounds in nanoseconds prove nothing.
+    if target.column.type == "timestamptz_ns" and constant.type.id != "TIMESTAMPTZ_NS":
+        return None
+    zoned_nanoseconds = has_zoned_nanoseconds()
+    return DuckDBEncoder(zoned_nanoseconds=zoned_nanoseconds).encode_expression(constant)

@@ -1,0 +1,368 @@
+"""A Parquet file as a stream of batches with their positions, from pyarrow or from DuckDB."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakeport.arrow import give_back_cursor, take_cursor
+from lakeport.ducklake.model import NameMapping, RecordedFile
+from lakeport.ducklake.reading.alignment import find_child
+from lakeport.ducklake.reading.recorded import check_footer, check_size
+from lakeport.ducklake.storage.encryption import decrypted_footer
+from lakeport.ducklake.storage.filesystems import Storage
+from lakeport.ducklake.storage.paths import is_local, local_path
+from lakeport.errors import CorruptLakeError, UnavailableError
+from lakeport.filters import Filter
+from lakeport.filters.encoders import ArrowEncoder
+from lakeport.types import Column, Target, _with_ids, arrow_type, duckdb_string, select_expression
+
+__all__ = [
+    "Choice",
+    "ParquetReader",
+    "UndecodableError",
+    "matching_row_groups",
+    "open_parquet",
+    "open_with_duckdb",
+    "row_group_filter",
+]
+
+Choice = Callable[[pa.Schema], Mapping[int, Target]]
+"""Says what DuckDB must make of fields of a file, because pyarrow does not know enough of them."""
+
+_SMALL_BYTES: Final = 1024 * 1024
+
+
+class UndecodableError(CorruptLakeError):
+    """Pages that pyarrow does not decode, in a file whose footer it reads; DuckDB may decode them.
+
+    DuckDB 1.5 writes deltas of 32-bit integers in 33 bits, which Arrow 26 refuses as damage.
+    """
+
+    def __init__(self, message: str, *, resume: int, end: int) -> None:
+        super().__init__(message)
+        self.resume, self.end = resume, end
+        """The rows that were asked for and have not come."""
+
+
+class ParquetReader(Protocol):
+    """An open Parquet file."""
+
+    schema: pa.Schema
+
+    def batches(
+        self,
+        fields: Sequence[int],
+        *,
+        batch_rows: int,
+        start: int = 0,
+        end: int | None = None,
+        where: pc.Expression | None = None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Top-level fields of the row groups that begin in [start, end), with their position.
+
+        Row groups in which nothing fulfils `where` may be left out.
+        """
+
+    def close(self) -> None:
+        """Give the file back."""
+
+
+def open_parquet(
+    storage: Storage, file: RecordedFile, *, for_duckdb: Choice = lambda _: {}
+) -> ParquetReader:
+    """Open a file the fastest way that reads it exactly, if it is the one the catalog records."""
+    handle = storage.open(file.path)
+    try:
+        check_size(file, handle.size())
+        source = _ArrowSource(handle, file)
+    except _UnopenedError:
+        handle.close()
+        if file.encryption_key is None:
+            raise
+        footer, footer_bytes = decrypted_footer(storage, file.path, file.encryption_key)
+        check_footer(file, rows=footer.num_rows, footer_bytes=footer_bytes)
+        schema = footer.schema.to_arrow_schema()
+        return _DuckDBSource(storage, file, schema, for_duckdb(schema), _shape(footer))
+    except BaseException:
+        handle.close()
+        raise
+    targets = for_duckdb(source.schema)
+    if not targets:
+        return source
+    source.close()
+    return _DuckDBSource(storage, file, source.schema, targets, source.shape)
+
+
+def open_with_duckdb(
+    storage: Storage, file: RecordedFile, schema: pa.Schema, *, for_duckdb: Choice = lambda _: {}
+) -> ParquetReader:
+    """Open a file of a known schema with DuckDB's reader."""
+    return _DuckDBSource(storage, file, schema, for_duckdb(schema))
+
+
+class _UnopenedError(CorruptLakeError):
+    """A file whose footer pyarrow does not read."""
+
+
+@contextlib.contextmanager
+def _translate_errors(path: str, *errors: type[Exception]) -> Iterator[None]:
+    """What goes wrong inside a file is told with the name of the file."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, *errors) as error:
+        said = f"the lake's file {path!r} cannot be read: {(str(error).splitlines() or ['?'])[0]}"
+        # Arrow tells damage by errors without a number; a store's troubles may pass.
+        if getattr(error, "errno", None) is not None or "AWS Error" in str(error):
+            raise UnavailableError(said) from None
+        raise CorruptLakeError(said) from None
+
+
+class _ArrowSource:
+    """pyarrow's reader: the rule."""
+
+    def __init__(self, handle: pa.NativeFile, file: RecordedFile) -> None:
+        options: dict[str, Any] = {}
+        self._path = file.path
+        self._is_encrypted = file.encryption_key is not None
+        if file.encryption_key is not None:
+            import pyarrow.parquet.encryption as pe
+
+            options["decryption_properties"] = pe.create_decryption_properties(
+                footer_key=base64.b64decode(file.encryption_key)
+            )
+        self._handle = handle
+        try:
+            self._file = pq.ParquetFile(handle, pre_buffer=not is_local(file.path), **options)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _UnopenedError(f"{file.path!r} is not a readable Parquet file: {error}") from None
+        footer = self._file.metadata
+        length = _footer_length(handle) if self._is_encrypted else footer.serialized_size
+        check_footer(file, rows=footer.num_rows, footer_bytes=length)
+        self.schema: pa.Schema = self._file.schema_arrow
+        self._footer = footer
+
+    def batches(
+        self,
+        fields: Sequence[int],
+        *,
+        batch_rows: int,
+        start: int = 0,
+        end: int | None = None,
+        where: pc.Expression | None = None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        wanted = [self.schema.field(i).name for i in fields]
+        columns = self._leaves(set(wanted)) if fields else []
+        runs = self._runs(start, end, where)
+        for first, _, groups in runs:
+            position = first
+            batches = self._file.iter_batches(
+                batch_size=batch_rows,
+                row_groups=groups,
+                columns=columns,
+                use_threads=self._is_worth_threads(groups),
+            )
+            try:
+                with _translate_errors(self._path):
+                    for batch in batches:
+                        # pyarrow keeps the order of the file, whatever order is asked for
+                        yield position, batch.select(wanted) if fields else batch
+                        position += batch.num_rows
+            except CorruptLakeError as error:
+                raise UndecodableError(str(error), resume=position, end=runs[-1][1]) from None
+
+    def _is_worth_threads(self, groups: Sequence[int]) -> bool:
+        """Spark gives each of its workers one core, where threads only cost, as in small files."""
+        footer = self._file.metadata
+        size = sum(footer.row_group(group).total_byte_size for group in groups)
+        return bool(pa.cpu_count() > 1 and size > _SMALL_BYTES)
+
+    def _runs(
+        self, start: int, end: int | None, where: pc.Expression | None
+    ) -> list[tuple[int, int, list[int]]]:
+        """Row groups that follow one another, with the positions where their rows begin and end."""
+        metadata = self._file.metadata
+        rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        bounds = list(accumulate(rows, initial=0))
+        starts = bounds[:-1]
+        inside = [g for g, at in enumerate(starts) if at >= start and (end is None or at < end)]
+        # Arrow reads the footer once more for it, and has no key for an encrypted one.
+        if where is not None and len(inside) > 1 and not self._is_encrypted:
+            matching = matching_row_groups(self._handle, self.schema, where)
+            inside = [group for group in inside if group in matching]
+        runs = []
+        for _, run in groupby(enumerate(inside), key=lambda item: item[1] - item[0]):
+            groups = [group for _, group in run]
+            runs.append((bounds[groups[0]], bounds[groups[-1] + 1], groups))
+        return runs
+
+    @property
+    def shape(self) -> str:
+        """What DuckDB's types of the file depend on."""
+        return _shape(self._footer)
+
+    def _leaves(self, names: set[str]) -> list[str]:
+        """The leaf columns below some top-level fields, by their dotted paths."""
+        schema = self._file.schema
+        paths = [schema.column(i).path for i in range(len(schema.names))]
+        return [
+            path
+            for path in paths
+            if path in names or any(path.startswith(f"{name}.") for name in names)
+        ]
+
+    def close(self) -> None:
+        self._handle.close()
+
+
+def _shape(footer: pq.FileMetaData) -> str:
+    """The fields of a file with their ids and types; the first line is the object's address."""
+    return str(footer.schema).partition("\n")[2]
+
+
+def _footer_length(handle: pa.NativeFile) -> int:
+    """The length that stands before the last magic bytes, of an encrypted footer too."""
+    handle.seek(handle.size() - 8)
+    return int.from_bytes(handle.read(4), "little")
+
+
+# A table has many files of few shapes.
+_SHAPES: dict[tuple[str, str], tuple[list[str], pa.Schema]] = {}
+_MOST_SHAPES: Final = 256
+
+
+class _DuckDBSource:
+    """DuckDB's reader, for what pyarrow cannot read: DuckDB's encryption, variants, some pages."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        file: RecordedFile,
+        schema: pa.Schema,
+        targets: Mapping[int, Target],
+        shape: str | None = None,
+    ) -> None:
+        import duckdb
+
+        self._given, self._key = file.path, file.encryption_key
+        self._copy: Path | None = None
+        self._path = local_path(file.path)
+        self._duck = take_cursor()
+        try:
+            if not is_local(file.path):
+                self._copy_here(storage)
+            with _translate_errors(file.path, duckdb.Error):
+                self._expressions, self.schema = self._remembered(schema, targets, shape)
+        except BaseException:
+            self.close()
+            raise
+
+    def _remembered(
+        self, schema: pa.Schema, targets: Mapping[int, Target], shape: str | None
+    ) -> tuple[list[str], pa.Schema]:
+        """What is selected of the file, and as which types it comes; asked once for each shape."""
+        key = None if shape is None else (shape, repr(targets))
+        found = None if key is None else _SHAPES.get(key)
+        if found is None:
+            found = self._described(schema, targets)
+            if key is not None:
+                if len(_SHAPES) >= _MOST_SHAPES:
+                    _SHAPES.clear()
+                _SHAPES[key] = found
+        return found
+
+    def _described(
+        self, schema: pa.Schema, targets: Mapping[int, Target]
+    ) -> tuple[list[str], pa.Schema]:
+        types = self._select(["*"]).types
+        expressions = [
+            select_expression(field.name, type, targets.get(position))
+            for position, (field, type) in enumerate(zip(schema, types, strict=True))
+        ]
+        delivered = self._select(expressions, "LIMIT 0").to_arrow_table().schema
+        fields = [_with_ids(f, given.type) for f, given in zip(schema, delivered, strict=True)]
+        return expressions, pa.schema(fields)
+
+    def _copy_here(self, storage: Storage) -> None:
+        with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as copy:
+            self._copy = Path(copy.name)
+            self._path = copy.name
+            copy.write(storage.read(self._given))
+
+    def batches(
+        self,
+        fields: Sequence[int],
+        *,
+        batch_rows: int,
+        start: int = 0,
+        end: int | None = None,
+        where: pc.Expression | None = None,  # noqa: ARG002 (DuckDB is not asked for row groups)
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        import duckdb
+
+        # Rows of the range, not row groups that begin in it: all ranges together are all rows.
+        wanted = f"OFFSET {start}" if end is None else f"LIMIT {end - start} OFFSET {start}"
+        chosen = [self._expressions[i] for i in fields]
+        position = start
+        with _translate_errors(self._given, duckdb.Error):
+            # The last one is there for a scan of no columns, which still counts rows.
+            reader = self._select([*chosen, "true"], wanted).to_arrow_reader(batch_rows)
+            for batch in reader:
+                yield position, batch.select(list(range(len(fields))))
+                position += batch.num_rows
+
+    def _select(self, expressions: Sequence[str], rest: str = "") -> Any:
+        # The folders of a path are no columns, and a file name is no pattern.
+        options = "hive_partitioning = false"
+        path = "".join(f"[{c}]" if c in "*?[" else c for c in self._path)
+        if self._key is not None:
+            # A variable keeps the key out of the text, which errors may repeat.
+            self._duck.execute("SET VARIABLE footer_key = ?", [self._key])
+            key = "from_base64(getvariable('footer_key'))"
+            options += f", encryption_config = {{footer_key_value: {key}}}"
+        source = f"read_parquet({duckdb_string(path)}, {options}) {rest}"
+        # Without parameters: DuckDB 1.5 computes all rows of a relation with parameters at once.
+        return self._duck.sql(f"SELECT {', '.join(expressions)} FROM {source}")  # noqa: S608
+
+    def close(self) -> None:
+        cursor, self._duck = self._duck, None
+        if cursor is not None:
+            give_back_cursor(cursor)
+        if self._copy is not None:
+            self._copy.unlink(missing_ok=True)
+
+
+def row_group_filter(
+    filter: Filter,
+    columns: Sequence[Column | str],
+    schema: pa.Schema,
+    names: Mapping[int, NameMapping] | None,
+) -> pc.Expression | None:
+    """What the filter says of the columns of a file, or None if nothing."""
+    if not filter:
+        return None
+    asked, fields, held = filter.columns, list(schema), {}
+    for column in columns:
+        if isinstance(column, Column) and column.name in asked and not column.children:
+            position = find_child(fields, column, names)
+            if position is not None and schema.field(position).type == arrow_type(column):
+                held[column.name] = schema.field(position).name
+    known = [part for part in filter.conjuncts if Filter((part,)).columns <= held.keys()]
+    return ArrowEncoder(schema, column_mapping=held).encode(Filter(tuple(known)))
+
+
+def matching_row_groups(file: pa.NativeFile, schema: pa.Schema, where: pc.Expression) -> set[int]:
+    """The row groups of an open Parquet file whose statistics allow a match."""
+    import pyarrow.dataset as ds
+
+    fragment = ds.ParquetFileFormat().make_fragment(file).subset(where, schema=schema)
+    return {group.id for group in fragment.row_groups}

@@ -1,0 +1,62 @@
+"""Encrypted Parquet files, which DuckDB seals in a way that only DuckDB opens.
+
+The standard binds each part of a file to its place (the AAD); DuckDB leaves that empty, and other
+readers refuse. The footer is opened here, for its field ids; the rows are read through DuckDB.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeport.ducklake.storage.filesystems import Storage
+from lakeport.errors import CorruptLakeError
+
+__all__ = ["decrypted_footer"]
+
+_MAGIC = b"PARE"
+_NONCE = 12
+
+
+def decrypted_footer(storage: Storage, path: str, key: str) -> tuple[pq.FileMetaData, int]:
+    """The footer of a file encrypted by DuckDB, and how many bytes it has in the file."""
+    tail = _tail(storage, path)
+    footer = pq.read_metadata(pa.BufferReader(_plain_footer_file(tail, path, key)))
+    return footer, len(tail)
+
+
+def _tail(storage: Storage, path: str) -> bytes:
+    with storage.open(path) as file:
+        size = file.size()
+        if size < 12:
+            raise CorruptLakeError(f"the file {path!r} is too small to be a Parquet file")
+        file.seek(size - 8)
+        end = bytes(file.read(8))
+        (length,) = struct.unpack("<I", end[:4])
+        if end[4:] != _MAGIC or length + 12 > size:
+            raise CorruptLakeError(f"the file {path!r} is not an encrypted Parquet file")
+        file.seek(size - 8 - length)
+        return bytes(file.read(length))
+
+
+def _plain_footer_file(tail: bytes, path: str, key: str) -> bytes:
+    """A Parquet file with nothing but the opened footer."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    cipher = AESGCM(base64.b64decode(key))
+    # The crypto metadata before the footer has no length of its own, and is a few bytes long.
+    for start in range(min(len(tail) - 4, 256)):
+        (length,) = struct.unpack_from("<I", tail, start)
+        if start + 4 + length != len(tail):
+            continue
+        sealed = tail[start + 4 :]
+        try:
+            footer = cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], b"")
+        except InvalidTag:
+            continue
+        return b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"
+    raise CorruptLakeError(f"the footer of {path!r} cannot be opened with the catalog's key")

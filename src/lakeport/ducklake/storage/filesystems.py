@@ -1,0 +1,167 @@
+"""Where the files of a lake are: the local disk, or an object store through `pyarrow.fs`.
+
+`Storage` travels inside scan tasks, so that any process can open the files it is given.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from lakeport.ducklake.storage.paths import check_regular, is_local, local_path
+from lakeport.errors import (
+    InvalidArgumentError,
+    MissingFileError,
+    PermissionDeniedError,
+    UnavailableError,
+    UnsupportedError,
+)
+
+__all__ = ["S3Secret", "Storage"]
+
+_S3_SCHEMES = frozenset({"s3", "s3a", "s3n", "r2"})
+_OTHER_SCHEMES = frozenset({"gs", "gcs", "abfs", "abfss"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Secret:
+    """Credentials and settings of an S3-compatible store, in the words of DuckDB's secrets.
+
+    What is left out comes from the environment, as in every AWS tool.
+    """
+
+    key_id: str | None = field(default=None, repr=False)
+    secret: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    region: str | None = None
+    endpoint: str | None = None
+    url_style: str | None = None
+    """`path` or `vhost`."""
+    use_ssl: bool = True
+    scope: str = ""
+    """The secret is used for paths that begin with this."""
+
+    @classmethod
+    def from_mapping(cls, options: Mapping[str, Any]) -> S3Secret:
+        """From DuckDB's option names in any case: `KEY_ID`, `SECRET`, `REGION`, `ENDPOINT`, ..."""
+        known = {f.name for f in fields(cls)}
+        found = {key.lower(): value for key, value in options.items()}
+        for ignored in ("type", "provider"):
+            found.pop(ignored, None)
+        unknown = sorted(set(found) - known)
+        if unknown:
+            raise InvalidArgumentError(f"{unknown[0]!r} is not an option of an S3 secret")
+        if isinstance(found.get("use_ssl"), str):
+            found["use_ssl"] = found["use_ssl"].lower() in ("true", "1", "yes")
+        return cls(**found)
+
+    @classmethod
+    def from_sql(cls, statement: str) -> S3Secret:
+        """From DuckDB's own `CREATE SECRET (TYPE s3, KEY_ID '...', SECRET '...')`."""
+        body = re.search(r"\((.*)\)", statement, re.DOTALL)
+        if body is None or "secret" not in statement.lower():
+            raise InvalidArgumentError("this is not a CREATE SECRET statement")
+        pairs = re.findall(r"([A-Za-z_]+)\s+(?:'((?:[^']|'')*)'|([A-Za-z0-9_.]+))", body.group(1))
+        return cls.from_mapping(
+            {key: quoted.replace("''", "'") or bare for key, quoted, bare in pairs}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How to open the files of a lake."""
+
+    secrets: tuple[S3Secret, ...] = ()
+
+    @classmethod
+    def of(
+        cls, given: Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None
+    ) -> Storage:
+        """From whatever is handy: nothing, one secret, several, or a mapping of options."""
+        if given is None:
+            return cls()
+        if isinstance(given, Storage):
+            return given
+        if isinstance(given, S3Secret):
+            return cls((given,))
+        if isinstance(given, Mapping):
+            return cls((S3Secret.from_mapping(given),))
+        return cls(tuple(given))
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Open a file for reading at random."""
+        filesystem, name = self.locate(path)
+        if is_local(path):
+            check_regular(path)
+        try:
+            return filesystem.open_input_file(name)
+        except FileNotFoundError:
+            raise MissingFileError(f"the lake's file {path!r} is missing") from None
+        except PermissionError as error:
+            raise PermissionDeniedError(
+                f"the lake's file {path!r} may not be read: {error}"
+            ) from None
+        except OSError as error:
+            raise _store_error(path, error) from None
+
+    def read(self, path: str) -> bytes:
+        """The whole of a small file."""
+        with self.open(path) as file:
+            return bytes(file.read())
+
+    def locate(self, path: str) -> tuple[fs.FileSystem, str]:
+        """The file system of a resolved path, and the path's name there."""
+        if is_local(path):
+            return _local(), local_path(path)
+        scheme, _, rest = path.partition("://")
+        if scheme in _S3_SCHEMES:
+            return _s3(self._secret(path)), rest
+        if scheme in _OTHER_SCHEMES:
+            filesystem, name = fs.FileSystem.from_uri(
+                path.replace("gcs://", "gs://", 1).replace("%", "%25")
+            )
+            return filesystem, name
+        raise UnsupportedError(f"files at {scheme}:// cannot be read")
+
+    def _secret(self, path: str) -> S3Secret:
+        matching = [secret for secret in self.secrets if path.startswith(secret.scope)]
+        return max(matching, key=lambda secret: len(secret.scope), default=S3Secret())
+
+
+def _store_error(path: str, error: OSError) -> Exception:
+    text = str(error)
+    if "ACCESS_DENIED" in text or "403" in text:
+        return PermissionDeniedError(f"the lake's file {path!r} may not be read")
+    if "NO_SUCH" in text or "404" in text:
+        return MissingFileError(f"the lake's file {path!r} is missing")
+    return UnavailableError(f"the lake's file {path!r} cannot be opened: {text.splitlines()[0]}")
+
+
+@lru_cache(maxsize=1)
+def _local() -> fs.FileSystem:
+    return fs.LocalFileSystem()
+
+
+@lru_cache(maxsize=32)
+def _s3(secret: S3Secret) -> fs.FileSystem:
+    options: dict[str, Any] = {
+        "access_key": secret.key_id,
+        "secret_key": secret.secret,
+        "session_token": secret.session_token,
+        "region": secret.region,
+    }
+    environment = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    endpoint = secret.endpoint or environment or ""
+    if endpoint:
+        options["endpoint_override"] = re.sub(r"^https?://", "", endpoint)
+        options["force_virtual_addressing"] = secret.url_style == "vhost"
+    plain = endpoint.startswith("http://") or not secret.use_ssl
+    options["scheme"] = "http" if plain else "https"
+    return fs.S3FileSystem(**{key: value for key, value in options.items() if value is not None})

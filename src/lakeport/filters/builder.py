@@ -1,0 +1,332 @@
+"""Filters written in Python.
+
+    col("id") > 5
+    (col("name").starts_with("a") | col("name").is_null()) & ~col("done")
+    Filter.of(col("ts").between(start, end, upper_inclusive=False))
+
+The result is the same tree that the parser makes of DuckDB's JSON. A column has the type it is
+given, or none; ``bind`` takes the types from a schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.errors import InvalidArgumentError, UnsupportedError
+from lakeport.filters.expressions import (
+    Between,
+    Case,
+    CaseBranch,
+    Cast,
+    Coalesce,
+    ColumnRef,
+    Comparison,
+    ComparisonOp,
+    Conjunction,
+    Constant,
+    Expression,
+    Filter,
+    FunctionCall,
+    In,
+    IsNull,
+    Not,
+    Unsupported,
+    type_of,
+)
+from lakeport.filters.literals import lit
+from lakeport.filters.visitor import Visitor
+from lakeport.types import (
+    BOOLEAN,
+    INTEGER_RANGES,
+    UNKNOWN,
+    VARCHAR,
+    LogicalType,
+    from_arrow_type,
+    is_infinite,
+    to_float32,
+)
+
+__all__ = ["Term", "bind", "col"]
+
+
+def col(name: str, type: LogicalType | pa.DataType | None = None) -> Term:
+    """A column to build predicates with."""
+    return Term(ColumnRef(name, UNKNOWN if type is None else _logical_type(type)))
+
+
+def bind(filter: Filter, schema: pa.Schema, *, zoned_nanoseconds: bool = False) -> Filter:
+    """Give columns without a type the one of the schema, and constants the type of their column.
+
+    A constant keeps its own type if the column's cannot hold its value exactly. DuckDB 1.5 reads
+    timestamps with a zone in microseconds, whatever their unit in Arrow; `zoned_nanoseconds` gives
+    columns in nanoseconds the type TIMESTAMPTZ_NS instead, as DuckDB 2.0 does.
+    """
+    binder = _Binder(schema, zoned_nanoseconds=zoned_nanoseconds)
+    return Filter(tuple(binder.visit(conjunct) for conjunct in filter.conjuncts))
+
+
+class Term:
+    """A value to build predicates with; comparisons give expressions."""
+
+    __slots__ = ("expression",)
+
+    def __init__(self, expression: Expression) -> None:
+        self.expression = expression
+
+    def __repr__(self) -> str:
+        return f"Term({self.expression!r})"
+
+    def __hash__(self) -> int:
+        return hash(self.expression)
+
+    def __eq__(self, other: object) -> Comparison:  # type: ignore[override]
+        return self._compare(ComparisonOp.EQUAL, other)
+
+    def __ne__(self, other: object) -> Comparison:  # type: ignore[override]
+        return self._compare(ComparisonOp.NOT_EQUAL, other)
+
+    def __lt__(self, other: Any) -> Comparison:
+        return self._compare(ComparisonOp.LESS, other)
+
+    def __le__(self, other: Any) -> Comparison:
+        return self._compare(ComparisonOp.LESS_OR_EQUAL, other)
+
+    def __gt__(self, other: Any) -> Comparison:
+        return self._compare(ComparisonOp.GREATER, other)
+
+    def __ge__(self, other: Any) -> Comparison:
+        return self._compare(ComparisonOp.GREATER_OR_EQUAL, other)
+
+    def __and__(self, other: Term | Expression) -> Conjunction:
+        return self.expression & _expression(other)
+
+    def __rand__(self, other: Expression) -> Conjunction:
+        return other & self.expression
+
+    def __or__(self, other: Term | Expression) -> Conjunction:
+        return self.expression | _expression(other)
+
+    def __ror__(self, other: Expression) -> Conjunction:
+        return other | self.expression
+
+    def __invert__(self) -> Not:
+        return Not(self.expression)
+
+    def __bool__(self) -> bool:
+        return bool(self.expression)
+
+    def is_distinct_from(self, other: Any) -> Comparison:
+        """Unequal, where NULL is a value like others."""
+        return self._compare(ComparisonOp.DISTINCT, other)
+
+    def is_not_distinct_from(self, other: Any) -> Comparison:
+        """Equal, where NULL is a value like others."""
+        return self._compare(ComparisonOp.NOT_DISTINCT, other)
+
+    def is_null(self) -> IsNull:
+        """``IS NULL``."""
+        return IsNull(self.expression)
+
+    def is_not_null(self) -> IsNull:
+        """``IS NOT NULL``."""
+        return IsNull(self.expression, negated=True)
+
+    def is_in(self, items: Iterable[Any]) -> In:
+        """``IN (items)``."""
+        return In(self.expression, tuple(self._other(item) for item in items))
+
+    def is_not_in(self, items: Iterable[Any]) -> In:
+        """``NOT IN (items)``."""
+        return In(self.expression, tuple(self._other(item) for item in items), negated=True)
+
+    def between(
+        self, lower: Any, upper: Any, *, lower_inclusive: bool = True, upper_inclusive: bool = True
+    ) -> Between:
+        """Between two bounds, both inclusive by default."""
+        return Between(
+            self.expression,
+            self._other(lower),
+            self._other(upper),
+            lower_inclusive=lower_inclusive,
+            upper_inclusive=upper_inclusive,
+        )
+
+    def starts_with(self, prefix: str) -> FunctionCall:
+        """Whether the text begins with another."""
+        return self._text_function("prefix", prefix)
+
+    def ends_with(self, suffix: str) -> FunctionCall:
+        """Whether the text ends with another."""
+        return self._text_function("suffix", suffix)
+
+    def contains(self, part: str) -> FunctionCall:
+        """Whether the text contains another."""
+        return self._text_function("contains", part)
+
+    def like(self, pattern: str, *, escape: str | None = None) -> FunctionCall:
+        """``LIKE pattern``, with ``ESCAPE escape`` if given."""
+        if escape is not None:
+            return self._text_function("like_escape", pattern, escape)
+        return self._text_function("~~", pattern, is_operator=True)
+
+    def field(self, name: str) -> Term:
+        """A member of a struct."""
+        type = next((f.type for f in type_of(self.expression).fields if f.name == name), UNKNOWN)
+        key = Constant(name, VARCHAR)
+        return Term(FunctionCall("struct_extract", (self.expression, key), return_type=type))
+
+    def cast(self, type: LogicalType | pa.DataType, *, try_cast: bool = False) -> Term:
+        """The value in another type."""
+        return Term(Cast(self.expression, _logical_type(type), try_cast=try_cast))
+
+    def _compare(self, op: ComparisonOp, other: Any) -> Comparison:
+        return Comparison(op, self.expression, self._other(other))
+
+    def _other(self, other: Any) -> Expression:
+        if isinstance(other, Term | Expression):
+            return _expression(other)
+        constant = lit(other)
+        type = type_of(self.expression)
+        return _coerced(constant, type) if type != UNKNOWN else constant
+
+    def _text_function(self, name: str, *texts: str, is_operator: bool = False) -> FunctionCall:
+        subject = self.expression
+        if isinstance(subject, ColumnRef) and subject.type == UNKNOWN:
+            subject = ColumnRef(subject.name, VARCHAR)
+        arguments = (subject, *(Constant(text, VARCHAR) for text in texts))
+        return FunctionCall(name, arguments, return_type=BOOLEAN, is_operator=is_operator)
+
+
+class _Binder(Visitor[Expression]):
+    """Rebuilds a tree with the types of a schema."""
+
+    def __init__(self, schema: pa.Schema, *, zoned_nanoseconds: bool) -> None:
+        self._schema = schema
+        self._zoned_nanoseconds = zoned_nanoseconds
+
+    def visit_column_ref(self, expression: ColumnRef) -> Expression:
+        index = self._schema.get_field_index(expression.name)
+        if expression.type != UNKNOWN or index < 0:
+            return expression
+        type = self._schema.field(index).type
+        if self._zoned_nanoseconds and type == pa.timestamp("ns", "UTC"):
+            return ColumnRef(expression.name, _ZONED_NANOSECONDS)
+        return ColumnRef(expression.name, from_arrow_type(type))
+
+    def visit_constant(self, expression: Constant) -> Expression:
+        return expression
+
+    def visit_comparison(self, expression: Comparison) -> Expression:
+        left, right = self._alike(expression.left, expression.right)
+        return Comparison(expression.op, left, right)
+
+    def visit_conjunction(self, expression: Conjunction) -> Expression:
+        return Conjunction(expression.op, self._all(expression.children))
+
+    def visit_between(self, expression: Between) -> Expression:
+        value, lower, upper = self._alike(expression.input, expression.lower, expression.upper)
+        return Between(value, lower, upper, expression.lower_inclusive, expression.upper_inclusive)
+
+    def visit_in(self, expression: In) -> Expression:
+        probe, *items = self._alike(expression.probe, *expression.items)
+        return In(probe, tuple(items), negated=expression.negated)
+
+    def visit_not(self, expression: Not) -> Expression:
+        return Not(self.visit(expression.child))
+
+    def visit_is_null(self, expression: IsNull) -> Expression:
+        return IsNull(self.visit(expression.child), negated=expression.negated)
+
+    def visit_coalesce(self, expression: Coalesce) -> Expression:
+        return Coalesce(self._alike(*expression.children))
+
+    def visit_function_call(self, expression: FunctionCall) -> Expression:
+        call = expression
+        arguments = self._all(call.arguments)
+        return FunctionCall(
+            call.name, arguments, call.return_type, call.is_operator, call.catalog, call.schema
+        )
+
+    def visit_cast(self, expression: Cast) -> Expression:
+        return Cast(self.visit(expression.child), expression.type, try_cast=expression.try_cast)
+
+    def visit_case(self, expression: Case) -> Expression:
+        branches = (CaseBranch(self.visit(b.when), self.visit(b.then)) for b in expression.branches)
+        return Case(tuple(branches), self.visit(expression.otherwise))
+
+    def visit_unsupported(self, expression: Unsupported) -> Expression:
+        return expression
+
+    def _all(self, expressions: Iterable[Expression]) -> tuple[Expression, ...]:
+        return tuple(self.visit(expression) for expression in expressions)
+
+    def _alike(self, *expressions: Expression) -> tuple[Expression, ...]:
+        bound = self._all(expressions)
+        type = next((type_of(e) for e in bound if not isinstance(e, Constant)), UNKNOWN)
+        return tuple(_coerced(e, type) if isinstance(e, Constant) else e for e in bound)
+
+
+def _expression(value: Term | Expression) -> Expression:
+    return value.expression if isinstance(value, Term) else value
+
+
+def _logical_type(type: LogicalType | pa.DataType) -> LogicalType:
+    match type:
+        case LogicalType():
+            return type
+        case pa.DataType():
+            return from_arrow_type(type)
+    raise InvalidArgumentError(
+        f"{type!r} is not a type: give an Arrow type such as pa.string(), or a LogicalType"
+    )
+
+
+def _coerced(constant: Constant, type: LogicalType) -> Constant:
+    value = constant.value
+    if constant.type == type or type == UNKNOWN:
+        return constant
+    if value is None:
+        return Constant(None, type)
+    if type == _ZONED_NANOSECONDS:
+        return _in_nanoseconds(constant)
+    try:
+        return lit(_converted(value, type), type) if isinstance(value, _NUMBERS) else constant
+    except UnsupportedError:
+        return constant
+
+
+_NUMBERS = (int, float, Decimal)
+_ZONED_NANOSECONDS = LogicalType("TIMESTAMPTZ_NS")
+
+
+def _in_nanoseconds(constant: Constant) -> Constant:
+    if constant.type.id != "TIMESTAMP WITH TIME ZONE":
+        return constant
+    infinite = is_infinite(constant.value, constant.type)
+    try:
+        return lit(constant.value * (1 if infinite else 1000), _ZONED_NANOSECONDS)
+    except UnsupportedError:
+        return constant  # before 1677 or after 2262
+
+
+def _converted(value: Any, type: LogicalType) -> Any:
+    numeric = type.id == "DECIMAL" or type.id in INTEGER_RANGES or type.id in ("FLOAT", "DOUBLE")
+    if isinstance(value, bool) or not numeric:
+        raise UnsupportedError("Not a number.")
+    try:
+        if type.id in ("FLOAT", "DOUBLE"):
+            number: Any = to_float32(float(value)) if type.id == "FLOAT" else float(value)
+            exact = number != number or Fraction(number) == Fraction(value)
+        else:
+            number = int(value) if type.id in INTEGER_RANGES else Decimal(value)
+            exact = Fraction(number) == Fraction(value)
+    except (OverflowError, ValueError, ArithmeticError) as error:
+        raise UnsupportedError("Not representable.") from error
+    if not exact:
+        raise UnsupportedError("Not representable.")
+    return number

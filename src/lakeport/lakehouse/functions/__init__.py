@@ -1,0 +1,1 @@
+"""Tables and functions about a lake, in the schema `lakeport`."""

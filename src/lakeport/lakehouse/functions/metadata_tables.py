@@ -1,0 +1,403 @@
+"""What there is to know about a lake, as rows: snapshots, schemas, tables, columns, files.
+
+Rows are about what the caller may see; those about files, about what the caller may read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from lakeport.ducklake import Lake, LakeTable, Snapshot
+from lakeport.ducklake.metadata import FileTotals, LakeContents
+from lakeport.errors import LakeportError, UnsupportedError
+from lakeport.lakehouse.names import default_sql, published_schema
+from lakeport.lakehouse.permissions import Permissions
+from lakeport.lakehouse.resources import LakeResources
+from lakeport.lakehouse.views import sees_reads, shown_reason
+from lakeport.types import Column, duckdb_type
+
+__all__ = [
+    "COLUMNS",
+    "FILES",
+    "FILES_OF_TABLE",
+    "SCHEMAS",
+    "SNAPSHOTS",
+    "TABLES",
+    "TABLE_INFO",
+    "UNLISTED",
+    "changes_by_kind",
+    "columns",
+    "files",
+    "files_of_table",
+    "schemas",
+    "snapshots",
+    "table_info",
+    "tables",
+    "unlisted",
+    "visible_changes",
+]
+
+SNAPSHOTS: Final = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("snapshot_time", pa.timestamp("us", "UTC")),
+        ("schema_version", pa.int64()),
+        ("changes", pa.map_(pa.string(), pa.list_(pa.string()))),
+        ("author", pa.string()),
+        ("commit_message", pa.string()),
+        ("commit_extra_info", pa.string()),
+    ]
+)
+
+SCHEMAS: Final = pa.schema(
+    [
+        ("schema_name", pa.string()),
+        ("name_in_lake", pa.string()),
+        ("schema_id", pa.int64()),
+        ("schema_uuid", pa.string()),
+        ("comment", pa.string()),
+    ]
+)
+
+TABLES: Final = pa.schema(
+    [
+        ("schema_name", pa.string()),
+        ("table_name", pa.string()),
+        ("table_type", pa.string()),
+        ("table_id", pa.int64()),
+        ("table_uuid", pa.string()),
+        ("comment", pa.string()),
+        ("view_definition", pa.string()),
+    ]
+)
+
+UNLISTED: Final = pa.schema(
+    [
+        ("schema_name", pa.string()),
+        ("table_name", pa.string()),
+        ("table_type", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+
+COLUMNS: Final = pa.schema(
+    [
+        ("schema_name", pa.string()),
+        ("table_name", pa.string()),
+        ("column_name", pa.string()),
+        ("ordinal_position", pa.int64()),
+        ("column_id", pa.int64()),
+        ("data_type", pa.string()),
+        ("is_nullable", pa.bool_()),
+        ("column_default", pa.string()),
+        ("comment", pa.string()),
+    ]
+)
+
+TABLE_INFO: Final = pa.schema(
+    [
+        ("table_name", pa.string()),
+        ("schema_id", pa.int64()),
+        ("table_id", pa.int64()),
+        ("table_uuid", pa.string()),
+        ("file_count", pa.int64()),
+        ("file_size_bytes", pa.int64()),
+        ("delete_file_count", pa.int64()),
+        ("delete_file_size_bytes", pa.int64()),
+    ]
+)
+
+# Encryption keys, which DuckLake's own function shows, stay in the lake.
+FILES_OF_TABLE: Final = pa.schema(
+    [
+        ("data_file", pa.string()),
+        ("data_file_size_bytes", pa.uint64()),
+        ("data_file_footer_size", pa.uint64()),
+        ("delete_file", pa.string()),
+        ("delete_file_size_bytes", pa.uint64()),
+        ("delete_file_footer_size", pa.uint64()),
+    ]
+)
+
+FILES: Final = pa.schema(
+    [
+        ("schema_name", pa.string()),
+        ("table_name", pa.string()),
+        ("data_file_id", pa.int64()),
+        ("record_count", pa.int64()),
+        ("begin_snapshot", pa.int64()),
+        ("is_encrypted", pa.bool_()),
+        *FILES_OF_TABLE,
+    ]
+)
+
+
+def snapshots(lake: Lake, permissions: Permissions) -> pa.Table:
+    """All snapshots, oldest first, with their changes to what the caller may see."""
+    shown = visible_changes(lake, permissions)
+    return _table(
+        SNAPSHOTS,
+        (
+            (
+                snapshot.id,
+                snapshot.time,
+                snapshot.schema_version,
+                changes_by_kind(snapshot.changes, shown),
+                snapshot.author,
+                snapshot.commit_message,
+                snapshot.commit_extra_info,
+            )
+            for snapshot in lake.snapshots()
+        ),
+    )
+
+
+def schemas(contents: LakeContents, permissions: Permissions) -> pa.Table:
+    """The schemas, with the name that each has in the lake."""
+    published = permissions.names.published
+    return _table(
+        SCHEMAS,
+        (
+            (published(schema.name), schema.name, schema.id, schema.uuid, schema.comment)
+            for schema in contents.schemas
+            if permissions.sees_schema(schema.name)
+        ),
+    )
+
+
+def tables(contents: LakeContents, permissions: Permissions) -> pa.Table:
+    """Tables and views."""
+    published = permissions.names.published
+    rows: list[tuple[Any, ...]] = [
+        (
+            published(table.schema),
+            table.name,
+            "BASE TABLE",
+            table.id,
+            table.uuid,
+            table.comment,
+            None,
+        )
+        for table in contents.tables
+        if permissions.sees(table)
+    ]
+    rows += [
+        (
+            published(view.schema),
+            view.name,
+            "VIEW",
+            view.id,
+            view.uuid,
+            view.comment,
+            view.sql if sees_reads(view, contents, permissions) else None,
+        )
+        for view in contents.views
+        if permissions.sees(view)
+    ]
+    return _table(TABLES, rows)
+
+
+def unlisted(
+    contents: LakeContents, permissions: Permissions, refused: Mapping[int, str]
+) -> pa.Table:
+    """The tables and views that a listing leaves out, since they cannot be read, with the reason.
+
+    `refused` are the reasons of views, by their ids.
+    """
+    published = permissions.names.published
+    rows: list[tuple[str, str, str, str]] = []
+    for table in contents.tables:
+        if permissions.sees(table):
+            try:
+                published_schema(table.columns, with_rowid=False)
+            except LakeportError as error:
+                rows.append((published(table.schema), table.name, "BASE TABLE", str(error)))
+    for view in contents.views:
+        if view.id in refused and permissions.sees(view):
+            reason = shown_reason(view, contents, permissions, refused[view.id])
+            rows.append((published(view.schema), view.name, "VIEW", reason))
+    return _table(UNLISTED, rows)
+
+
+def columns(contents: LakeContents, permissions: Permissions) -> pa.Table:
+    """The columns of all tables."""
+    published = permissions.names.published
+    return _table(
+        COLUMNS,
+        (
+            (
+                published(table.schema),
+                table.name,
+                column.name,
+                position,
+                column.id,
+                _type_name(column),
+                column.nullable,
+                default_sql(column),
+                column.comment,
+            )
+            for table in contents.tables
+            if permissions.sees(table)
+            for position, column in enumerate(table.columns, start=1)
+        ),
+    )
+
+
+def table_info(
+    access: LakeResources, contents: LakeContents, permissions: Permissions, *, snapshot: Snapshot
+) -> pa.Table:
+    """Number and size of the files of every table."""
+    totals = access.lake.file_totals(version=snapshot.id)
+    nothing = FileTotals()
+    ids = {schema.name: schema.id for schema in contents.schemas}
+    rows = []
+    for table in contents.tables:
+        if not permissions.reads(table):
+            continue
+        of_table = totals.get(table.id, nothing)
+        rows.append(
+            (
+                table.name,
+                ids[table.schema],
+                table.id,
+                table.uuid,
+                of_table.files,
+                of_table.bytes,
+                of_table.delete_files,
+                of_table.delete_bytes,
+            )
+        )
+    return _table(TABLE_INFO, rows)
+
+
+def files_of_table(table: LakeTable) -> pa.Table:
+    """The data files of a table, each with its delete files."""
+    return _table(FILES_OF_TABLE, (row[-len(FILES_OF_TABLE) :] for row in _files(table, "")))
+
+
+def files(
+    access: LakeResources, contents: LakeContents, permissions: Permissions, *, snapshot: Snapshot
+) -> Iterator[pa.RecordBatch]:
+    """The files of all tables, a table at a time."""
+    published = permissions.names.published
+    for summary in contents.tables:
+        if permissions.reads(summary):
+            table = access.table(summary.schema, summary.name, snapshot.id)
+            yield from _table(FILES, _files(table, published(summary.schema))).to_batches()
+
+
+def _files(table: LakeTable, schema: str) -> Iterator[tuple[Any, ...]]:
+    for file in table.files():
+        for delete in file.deletes or (None,):
+            yield (
+                schema,
+                table.name,
+                file.id,
+                file.record_count,
+                file.begin_snapshot,
+                file.encryption_key is not None,
+                file.path,
+                file.file_size_bytes,
+                file.footer_size,
+                delete and delete.path,
+                delete and delete.file_size_bytes,
+                delete and delete.footer_size,
+            )
+
+
+def _type_name(column: Column) -> str:
+    try:
+        return duckdb_type(column)
+    except UnsupportedError:
+        return column.type
+
+
+def _table(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    values = list(rows)
+    arrays = [
+        pa.array([row[index] for row in values], field.type) for index, field in enumerate(schema)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+_KINDS: Final = {
+    "created_schema": "schemas_created",
+    "created_table": "tables_created",
+    "created_view": "views_created",
+    "created_scalar_macro": "scalar_macros_created",
+    "created_table_macro": "table_macros_created",
+    "dropped_schema": "schemas_dropped",
+    "dropped_table": "tables_dropped",
+    "dropped_view": "views_dropped",
+    "dropped_scalar_macro": "scalar_macros_dropped",
+    "dropped_table_macro": "table_macros_dropped",
+    "inserted_into_table": "tables_inserted_into",
+    "deleted_from_table": "tables_deleted_from",
+    "altered_table": "tables_altered",
+    "altered_view": "views_altered",
+    "inline_flush": "flushed_inlined",
+    "compacted_table": "merge_adjacent",
+}
+
+_QUOTED = r'"(?:[^"]|"")*"'
+_CHANGE = re.compile(rf"(\w+):((?:{_QUOTED})(?:\.{_QUOTED})?|[^,]*)(?:,|$)")
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+def changes_by_kind(
+    text: str, is_shown: Callable[[str], bool] = lambda _: True
+) -> list[tuple[str, list[str]]]:
+    """`created_table:"main"."t",inserted_into_table:1` as kinds with names and ids.
+
+    `is_shown` decides by the argument of a change, as it is written in the lake.
+    """
+    found: dict[str, list[str]] = defaultdict(list)
+    for keyword, argument in _CHANGE.findall(text):
+        if is_shown(argument):
+            found[_KINDS.get(keyword, keyword)].append(_shown(argument))
+    return list(found.items())
+
+
+def visible_changes(lake: Lake, permissions: Permissions) -> Callable[[str], bool]:
+    """Return whether the argument of a change names what the caller may see.
+
+    An id means what the object was ever called; one of which the lake no longer has a name is not
+    shown, since no authorizer can be asked about it.
+    """
+    if permissions.are_all_given:
+        return lambda _: True
+    called: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for lifetime in lake.lifetimes():
+        called[str(lifetime.id)].add((lifetime.schema, lifetime.name))
+
+    def sees(schema: str, name: str) -> bool:
+        return permissions.sees_name(schema, name) if name else permissions.sees_schema(schema)
+
+    def is_shown(argument: str) -> bool:
+        parts = _names(argument)
+        if not parts:
+            return argument in called and all(sees(*names) for names in called[argument])
+        return sees(parts[0], parts[1] if len(parts) > 1 else "")
+
+    return cache(is_shown)
+
+
+def _names(argument: str) -> list[str]:
+    """The quoted names in an argument; none in an id."""
+    return [part[1:-1].replace('""', '"') for part in re.findall(_QUOTED, argument)]
+
+
+def _shown(argument: str) -> str:
+    """A name as people write it: quoted only where that is needed."""
+    names = _names(argument)
+    if len(names) < 2:
+        return names[0] if names else argument
+    return ".".join(
+        name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"' for name in names
+    )

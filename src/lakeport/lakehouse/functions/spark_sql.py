@@ -1,0 +1,216 @@
+"""`spark_sql('…')` of a lake catalog: Spark SQL over all tables and views of the lake."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from lakeport._cache import SnapshotCache
+from lakeport.auth import Operation
+from lakeport.catalog import Arguments, ScanOptions, current_request
+from lakeport.ducklake import Snapshot
+from lakeport.errors import InvalidInputError, LakeportError
+from lakeport.lakehouse.names import PublishedNames
+from lakeport.lakehouse.resources import LakeResources
+from lakeport.lakehouse.views import reads_of
+from lakeport.spark import retried_when_lost, scan_frame, spark_sql_function
+from lakeport.spark.frames import arrow_schema, frame_columns
+from lakeport.spark.sql import restricted_session, untrusted_query
+from lakeport.types import spark_identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeport.spark.sql.views import TableKey
+
+__all__ = ["LakeSqlFunction"]
+
+_WORD: Final = re.compile(r"\w+")
+_PLAIN: Final = re.compile(r"[A-Za-z_]\w*\Z")
+_NOT_FOUND: Final = re.compile(
+    r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view (?P<name>`.+`) cannot"
+    r"|\[REQUIRES_SINGLE_PART_NAMESPACE\] .* got identifier (?P<long>`.+`)"
+)
+_NO_COLUMN: Final = re.compile(r"\[UNRESOLVED_COLUMN\.\w+\] .* with name (?P<name>`.+?`) cannot")
+_QUOTED: Final = re.compile(r"`((?:[^`]|``)+)`")
+
+
+class LakeSqlFunction:
+    """Runs a query in a session that knows the lake at its newest snapshot.
+
+    Tables of `main` are called by their names, others `schema_table`, as by `Lake.register`. A
+    query sees the tables and views that its caller may read.
+    """
+
+    def __init__(self, access: LakeResources, *, main_as: str | None = None) -> None:
+        described = spark_sql_function()
+        self.name = described.name
+        self.comment = described.comment
+        self.signature = described.signature
+        self._access = access
+        self._main_as = main_as
+        self._lock = threading.Lock()
+        # Two, so that queries that have begun need not make way for a commit.
+        self._sessions = SnapshotCache(2)
+
+    def schema_for(self, arguments: Arguments) -> pa.Schema:
+        """The columns of the result, which Spark finds without running the query."""
+        with retried_when_lost():
+            return arrow_schema(frame_columns(self._frame(arguments).schema))
+
+    def execute_table(self, arguments: Arguments, options: ScanOptions) -> pa.RecordBatchReader:
+        """Run the query."""
+        with retried_when_lost():
+            return scan_frame(self._frame(arguments), options)
+
+    def _frame(self, arguments: Arguments) -> DataFrame:
+        text = arguments["query"]
+        if not text or not text.strip():
+            raise InvalidInputError(f"{self.name} needs the text of a query")
+        return self._session().frame(text)
+
+    def _session(self) -> _LakeSession:
+        snapshot, spark = self._access.newest(), self._access.session()
+        # The lock makes one session for all who ask at once.
+        with self._lock:
+            return self._sessions.remembered(
+                (snapshot.id, spark),
+                lambda: _LakeSession(self._access, snapshot, spark, self._main_as),
+            )
+
+
+class _LakeSession:
+    """A session that knows what the queries so far have named of the lake at a snapshot."""
+
+    def __init__(
+        self, access: LakeResources, snapshot: Snapshot, spark: SparkSession, main_as: str | None
+    ) -> None:
+        from lakeport.spark.sql import view_names
+        from lakeport.spark.sql.views import table_key
+
+        self._access = access
+        self._snapshot = snapshot
+        self._spark = restricted_session(spark)
+        contents = access.contents(snapshot)
+        tables = [(table.schema, table.name) for table in contents.tables]
+        views = [(view.schema, view.name) for view in contents.views]
+        self._published = PublishedNames.choose(
+            [schema.name for schema in contents.schemas], main_as
+        )
+        self._objects = {table_key(*found): found for found in [*tables, *views]}
+        self._names, self._refused = view_names([*tables, *views])
+        self._hidden: dict[tuple[str, str], dict[str, str]] = {}
+        self._registered: set[TableKey] = set()
+        self._lock = threading.Lock()
+
+    def frame(self, query: str) -> DataFrame:
+        """The DataFrame of a query; an error about a name explains what is wrong with it."""
+        named = self._named_in(query)
+        # Others wait instead of doing the same.
+        with self._lock:
+            self._register(named - self._registered)
+        # The session may know more: what others have named, which this caller may not read.
+        readable = {self._names[key] for key in named if self._may_read(*self._objects[key])}
+        try:
+            return untrusted_query(self._spark, query, readable)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{error}{self._explanation(str(error))}") from None
+
+    def _may_read(self, schema: str, name: str) -> bool:
+        return current_request().may(Operation.READ, self._published.published(schema), name)
+
+    def _named_in(self, query: str) -> set[TableKey]:
+        """What a query may name; more does no harm."""
+        words = _words(query)
+        return {key for key, called in self._names.items() if _words(called) <= words}
+
+    def _register(self, wanted: set[TableKey]) -> None:
+        from lakeport.spark.sql import register_as
+
+        if not wanted:
+            return
+        needed = wanted | self._read_by(wanted)
+        registration = register_as(
+            self._access.lake,
+            self._spark,
+            {key: called for key, called in self._names.items() if key in needed},
+            version=self._snapshot.id,
+            refused=self._refused,
+        )
+        self._refused.update(registration.refused)
+        self._hidden.update({name: dict(why) for name, why in registration.hidden.items()})
+        self._registered |= needed
+
+    def _read_by(self, wanted: set[TableKey]) -> set[TableKey]:
+        from lakeport.spark.sql.views import table_key
+
+        contents = self._access.contents(self._snapshot)
+        read: set[TableKey] = set()
+        for view in contents.views:
+            if table_key(view.schema, view.name) in wanted:
+                # A view that cannot be followed is refused when it is registered.
+                with suppress(LakeportError):
+                    read |= reads_of(view, contents).keys()
+        return read
+
+    def _explanation(self, error: str) -> str:
+        missing, column = _NOT_FOUND.search(error), _NO_COLUMN.search(error)
+        if missing is not None:
+            parts = _unquoted(missing["name"] or missing["long"])
+            return self._reason(parts) or self._suggestion(parts)
+        if column is not None:
+            return self._hidden_column(_unquoted(column["name"])[-1])
+        return ""
+
+    def _reason(self, parts: list[str]) -> str:
+        """Why a table or view of that name is not in the session."""
+        from lakeport.spark.sql import view_name
+
+        reasons = {
+            reason
+            for (schema, name), reason in list(self._refused.items())
+            if view_name(schema, name).lower() == parts[-1].lower() and self._may_read(schema, name)
+        }
+        return "".join(f" It is not there because {reason}." for reason in sorted(reasons))
+
+    def _suggestion(self, parts: list[str]) -> str:
+        """The name that is probably meant, among those that the caller may read."""
+        from lakeport.spark.sql.views import table_key
+
+        names = {
+            called.lower(): called
+            for key, called in self._names.items()
+            if self._may_read(*self._objects[key])
+        }
+        # `schema.table`, with the name of the catalog before it or not, as DuckDB addresses it.
+        schema = self._published.in_lake(parts[-2]) if len(parts) > 1 else ""
+        meant = self._names.get(table_key(schema, parts[-1]))
+        if meant is None or meant.lower() not in names:
+            close = difflib.get_close_matches("_".join(parts).lower(), names, 1)
+            close = close or difflib.get_close_matches(parts[-1].lower(), names, 1)
+            meant = names[close[0]] if close else None
+        if meant is None:
+            return ""
+        return f" Did you mean {meant if _PLAIN.match(meant) else spark_identifier(meant)}?"
+
+    def _hidden_column(self, name: str) -> str:
+        reasons = {
+            f"{schema}.{table} has it, but {reason}"
+            for (schema, table), columns in list(self._hidden.items())
+            for column, reason in columns.items()
+            if column.lower() == name.lower() and self._may_read(schema, table)
+        }
+        return "".join(f" The table {reason}." for reason in sorted(reasons))
+
+
+def _unquoted(name: str) -> list[str]:
+    return [part.replace("``", "`") for part in _QUOTED.findall(name)]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.lower()))

@@ -1,0 +1,226 @@
+"""The schema `lakeport` of a lake catalog: functions and tables about the lake itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from lakeport.catalog import (
+    CallableTableFunction,
+    Parameter,
+    ParameterKind,
+    ScanTable,
+    StaticSchema,
+    TableFunction,
+)
+from lakeport.ducklake import Snapshot
+from lakeport.errors import InvalidInputError, PermissionDeniedError, UnsupportedError
+from lakeport.lakehouse.functions.metadata_tables import (
+    COLUMNS,
+    FILES,
+    FILES_OF_TABLE,
+    SCHEMAS,
+    SNAPSHOTS,
+    TABLE_INFO,
+    TABLES,
+    UNLISTED,
+    columns,
+    files,
+    files_of_table,
+    schemas,
+    snapshots,
+    table_info,
+    tables,
+    unlisted,
+)
+from lakeport.lakehouse.names import PublishedNames, find_table, parse_table_name
+from lakeport.lakehouse.permissions import Permissions
+from lakeport.lakehouse.resources import LakeResources
+from lakeport.spark import ChangeFeed, LakeTable, Scan, retried_when_lost
+
+__all__ = ["functions_schema"]
+
+_COMMENT: Final = "Functions and tables about the lake itself"
+_TABLE: Final = Parameter("table_name", pa.string())
+_BOUNDS: Final = (pa.int64(), pa.timestamp("us", "UTC"))
+"""The bounds of a change feed are snapshots, or moments."""
+Bound: TypeAlias = int | datetime | None
+
+
+def functions_schema(
+    access: LakeResources,
+    names: PublishedNames,
+    snapshot: Snapshot,
+    extra: Sequence[TableFunction] = (),
+    *,
+    refused: Mapping[int, str],
+) -> StaticSchema:
+    """The functions and tables about a lake, as of a snapshot.
+
+    `refused` are the reasons for which views are not listed, by the ids of the views.
+    """
+    functions = _Functions(access, names, snapshot, refused)
+    return StaticSchema(
+        names.functions,
+        comment=_COMMENT,
+        tables=functions.tables(),
+        table_functions=[*functions.functions(), *extra],
+    )
+
+
+class _Functions:
+    """What the functions and tables of one request share."""
+
+    def __init__(
+        self,
+        access: LakeResources,
+        names: PublishedNames,
+        snapshot: Snapshot,
+        refused: Mapping[int, str],
+    ) -> None:
+        self._refused = refused
+        self._access = access
+        self._names = names
+        self._snapshot = snapshot
+
+    def tables(self) -> Iterator[ScanTable]:
+        contents, access = self._access.contents(self._snapshot), self._access
+        yield ScanTable(
+            "snapshots",
+            SNAPSHOTS,
+            lambda _: self._snapshots(),
+            comment="All snapshots of the lake",
+        )
+        yield ScanTable(
+            "schemas",
+            SCHEMAS,
+            lambda _: schemas(contents, self._permissions()),
+            comment="The schemas, with their names in the lake",
+        )
+        yield ScanTable(
+            "tables",
+            TABLES,
+            lambda _: tables(contents, self._permissions()),
+            comment="The tables and views",
+        )
+        yield ScanTable(
+            "unlisted",
+            UNLISTED,
+            lambda _: unlisted(contents, self._permissions(), self._refused),
+            comment="The tables and views that cannot be read, and why",
+        )
+        yield ScanTable(
+            "columns",
+            COLUMNS,
+            lambda _: columns(contents, self._permissions()),
+            comment="The columns of all tables",
+        )
+        yield ScanTable(
+            "files",
+            FILES,
+            lambda _: files(access, contents, self._permissions(), snapshot=self._snapshot),
+            comment="The files of all tables",
+        )
+
+    def functions(self) -> Iterator[TableFunction]:
+        yield CallableTableFunction(
+            "snapshots", self._snapshots, (), SNAPSHOTS, comment="All snapshots"
+        )
+        yield CallableTableFunction(
+            "table_info",
+            lambda: table_info(
+                self._access,
+                self._access.contents(self._snapshot),
+                self._permissions(),
+                snapshot=self._snapshot,
+            ),
+            (),
+            TABLE_INFO,
+            comment="Number and size of the files of every table",
+        )
+        yield CallableTableFunction(
+            "list_files",
+            self._list_files,
+            (_TABLE, Parameter("snapshot_version", pa.int64(), ParameterKind.NAMED, None)),
+            FILES_OF_TABLE,
+            comment="The files of a table, now or at a snapshot",
+        )
+        for type in _BOUNDS:
+            yield self._feed("table_changes", "What happened to a table", type, _changes)
+            yield self._feed("table_insertions", "Rows inserted into a table", type, _insertions)
+            yield self._feed("table_deletions", "Rows deleted from a table", type, _deletions)
+
+    def _snapshots(self) -> pa.Table:
+        return snapshots(self._access.lake, self._permissions())
+
+    def _permissions(self) -> Permissions:
+        """Those of the request that is being answered, which may not be the one that listed us."""
+        return Permissions.of_request(self._access, self._names)
+
+    def _list_files(self, table_name: str | None, snapshot_version: int | None) -> pa.Table:
+        return files_of_table(self._table(table_name, snapshot_version))
+
+    def _feed(
+        self,
+        name: str,
+        comment: str,
+        bound: pa.DataType,
+        read: Callable[[ChangeFeed], ChangeFeed | Scan],
+    ) -> TableFunction:
+        """A function of two snapshots or moments, both included, and a table of the second."""
+
+        def found(table_name: str | None, start: Bound, end: Bound) -> ChangeFeed | Scan:
+            if start is None or end is None:
+                raise InvalidInputError(f"{name} needs two bounds, which are not NULL")
+            last = end if isinstance(end, int) else self._access.lake.snapshot(timestamp=end).id
+            return read(self._table(table_name, last).changes(start, last))
+
+        def schema(table_name: str | None, start: Bound, end: Bound) -> pa.Schema:
+            return _snapshot_first(found(table_name, start, end).schema)
+
+        def rows(table_name: str | None, start: Bound, end: Bound) -> pa.RecordBatchReader:
+            with retried_when_lost():
+                return found(table_name, start, end).to_batches(self._access.session())
+
+        parameters = (_TABLE, Parameter("start", bound), Parameter("end", bound))
+        return CallableTableFunction(name, rows, parameters, schema, comment=comment)
+
+    def _table(self, name: str | None, version: int | None = None) -> LakeTable:
+        if name is None:
+            raise InvalidInputError("the name of the table is NULL")
+        snapshot = self._snapshot if version is None else self._access.snapshot(version)
+        schema, table_name = parse_table_name(self._names, name)
+        table = find_table(self._access.contents(snapshot), schema, table_name)
+        # The name as it was written: the table's own spelling would show that there is one.
+        denied = f"you may not read {name[:80]}"
+        if table is not None:
+            self._permissions().require_reading([table], denied=denied)
+            return self._access.table(table.schema, table.name, snapshot.id)
+        if not self._permissions().reads_name(schema, table_name):
+            raise PermissionDeniedError(denied)
+        raise self._access.missing_table(schema, table_name, snapshot.id, shown=repr(name[:80]))
+
+
+def _changes(feed: ChangeFeed) -> ChangeFeed:
+    return feed
+
+
+def _insertions(feed: ChangeFeed) -> Scan:
+    return feed.insertions
+
+
+def _deletions(feed: ChangeFeed) -> Scan:
+    return feed.deletions
+
+
+def _snapshot_first(schema: pa.Schema) -> pa.Schema:
+    """The columns of a feed in the order of DuckLake's own: snapshot, row id, then the rest."""
+    first = ("snapshot_id", "rowid")
+    hidden = [name for name in first if schema.names.count(name) > 1]
+    if hidden:
+        raise UnsupportedError(f"the table has a column called {hidden[0]!r} itself")
+    rest = [field for field in schema if field.name not in first]
+    return pa.schema([*(schema.field(name) for name in first), *rest])

@@ -1,0 +1,312 @@
+"""SQL expressions over the columns of a table, evaluated by a DuckDB that can do nothing else.
+
+An expression is parsed, taken apart and refused unless it is one scalar expression: no subquery,
+no second statement, no function that looks at anything but its arguments. What is evaluated is
+the text of the tree that was looked at. The DuckDB behind it has no files, no network, no
+extensions, and a locked configuration. What could grow beyond its arguments runs in a process of
+its own, see `expression_process`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.arrow import arrays_of, no_rows
+from lakeport.errors import InvalidArgumentError, InvalidInputError
+from lakeport.filters import (
+    SqlSyntaxError,
+    constant_value,
+    expression_sql,
+    function_arguments,
+    parse_sql,
+)
+from lakeport.memory.sql.process import evaluate_apart, open_database
+
+__all__ = ["ScalarExpression", "check_syntax", "evaluate", "parse_expression"]
+
+_MAX_LENGTH = 1 << 16
+_CLASSES = frozenset(
+    {
+        "BETWEEN",
+        "CASE",
+        "CAST",
+        "COLLATE",
+        "COLUMN_REF",
+        "COMPARISON",
+        "CONJUNCTION",
+        "CONSTANT",
+        "FUNCTION",
+        "LAMBDA",
+        "OPERATOR",
+        "TYPE",
+    }
+)
+# They answer from the connection, not from their arguments.
+_NOT_SCALAR = frozenset({"current_setting", "getvariable", "getenv", "query", "query_table"})
+_CONNECTION_PREFIXES = ("current_", "has_", "inet_", "pg_", "session_")
+_CONNECTION_MACROS = frozenset(
+    {"ago", "col_description", "get_block_size", "obj_description", "shobj_description", "user"}
+)
+# DuckDB's memory limit does not count the texts and lists that these make out of a number.
+_GROWING = frozenset(
+    {
+        "array_resize",
+        "bar",
+        "bitstring",
+        "equi_width_bins",
+        "generate_series",
+        "list_resize",
+        "lpad",
+        "range",
+        "repeat",
+        "rpad",
+        "to_base",
+    }
+)
+_MAX_GROWTH = 10_000
+# Their result is never larger than their arguments.
+_COMPARING = frozenset({"BETWEEN", "COMPARISON", "CONJUNCTION"})
+_BOUNDED = _COMPARING | {"COLUMN_REF", "CONSTANT"}
+_PIECE_ROWS = 1 << 16
+_PIECE_BYTES = 1 << 25
+_ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%"})
+_UNBOUNDED = frozenset({"format", "generate_subscripts", "printf"})
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarExpression:
+    """An expression that was found harmless."""
+
+    sql: str
+    """Its text, as DuckDB writes it."""
+    columns: tuple[str, ...]
+    """The columns of the table that it reads, in the table's order."""
+    is_comparison: bool = False
+    """Whether it compares columns and numbers only, so that it takes no memory to speak of."""
+
+
+@lru_cache(maxsize=1024)
+def parse_expression(text: str, columns: pa.Schema) -> ScalarExpression:
+    """The expression, if it is one scalar expression over these columns."""
+    tree = _tree(text)
+    used = {name.casefold() for name in _column_names(tree)} - set(_lambda_parameters(tree))
+    expression = ScalarExpression(
+        sql=_text_of(tree),
+        columns=tuple(name for name in columns.names if name.casefold() in used),
+        is_comparison=_is_comparison(tree),
+    )
+    # DuckDB would take some names that are no columns, such as current_user, for functions.
+    if len(expression.columns) < len(used):
+        unknown = used.difference(name.casefold() for name in columns.names)
+        raise InvalidArgumentError(f"{text[:200]!r}: there is no column {min(unknown)!r}")
+    try:
+        evaluate(expression, pa.Table.from_batches([no_rows(columns)]))
+    except InvalidInputError as error:
+        raise InvalidArgumentError(f"the expression {text!r} cannot be used: {error}") from None
+    return expression
+
+
+def evaluate(expression: ScalarExpression, rows: pa.Table) -> pa.Array:
+    """The value of the expression for each row."""
+    used = list(expression.columns)
+    source = rows.select(used) if used else pa.table({"": pa.nulls(rows.num_rows, pa.int8())})
+    # The text is the one that DuckDB made of a tree that was checked.
+    sql = f"SELECT ({expression.sql}) FROM rows"  # noqa: S608
+    if expression.is_comparison:
+        result = _run(sql, source)
+    else:
+        pieces = [evaluate_apart(sql, piece) for piece in _pieces(source)]
+        result = arrays_of(pa.concat_tables(pieces).column(0))
+    if len(result) != rows.num_rows:
+        raise InvalidInputError(f"{expression.sql} does not give one value for each row")
+    return result
+
+
+def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows in pieces for which a process has the memory; one piece at least."""
+    fitting = rows.num_rows * _PIECE_BYTES // max(1, rows.nbytes)
+    step = max(1, min(_PIECE_ROWS, fitting))
+    for start in range(0, max(1, rows.num_rows), step):
+        yield rows.slice(start, step)
+
+
+def _run(sql: str, rows: pa.Table) -> pa.Array:
+    import duckdb
+
+    try:
+        with _cursor() as cursor:
+            cursor.register("rows", rows)
+            column = cursor.sql(sql).to_arrow_table().column(0)
+    except duckdb.Error as error:
+        raise InvalidInputError(str(error).partition("\n")[0]) from None
+    return arrays_of(column)
+
+
+def _cursor() -> Any:
+    # Creating the database twice would be harmless, but not cheap.
+    with _LOCK:
+        return _database().cursor()
+
+
+@cache
+def _database() -> Any:
+    # Imported where it is used: most catalogs have neither a CHECK nor a change of type.
+    return open_database()
+
+
+@cache
+def _functions() -> frozenset[str]:
+    """The functions whose result depends on nothing but their arguments."""
+    with _cursor() as cursor:
+        found = cursor.execute(
+            "SELECT function_name, function_type FROM duckdb_functions() "
+            "WHERE function_type = 'macro' OR function_type = 'scalar' "
+            "GROUP BY ALL HAVING bool_and(stability IS NULL OR stability = 'CONSISTENT')"
+        ).fetchall()
+    return frozenset(
+        name
+        for name, kind in found
+        if name not in _NOT_SCALAR | _UNBOUNDED
+        and not name.startswith(_CONNECTION_PREFIXES)
+        and not (kind == "macro" and name in _CONNECTION_MACROS)
+    )
+
+
+def check_syntax(text: str) -> None:
+    """Refuse a text that is not one SQL expression, whatever it computes."""
+    _parsed(text)
+
+
+def _tree(text: str) -> dict[str, Any]:
+    """The parsed expression, refused unless it is one scalar expression over columns."""
+    expression = _parsed(text)
+    for part in _parts(expression):
+        _check(part, text)
+    return expression
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """The expression, as DuckDB writes trees."""
+    if len(text) > _MAX_LENGTH:
+        raise InvalidArgumentError(f"an SQL expression of {len(text)} characters is too long")
+    try:
+        with _cursor() as cursor:
+            statements = parse_sql(cursor, f"SELECT {text}")
+    except RecursionError:
+        raise InvalidArgumentError("the SQL expression is nested too deeply") from None
+    except SqlSyntaxError as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidArgumentError(f"{text[:200]!r} is not an SQL expression: {reason}") from None
+    node = statements[0]
+    if len(statements) != 1 or not _is_bare_select(node):
+        raise InvalidArgumentError(f"{text[:200]!r} is not a single scalar expression")
+    expression: dict[str, Any] = node["select_list"][0]
+    return expression
+
+
+def _is_bare_select(node: dict[str, Any]) -> bool:
+    return (
+        node["type"] == "SELECT_NODE"
+        and len(node["select_list"]) == 1
+        and not node["select_list"][0].get("alias")
+        and node["from_table"]["type"] == "EMPTY"
+        and not node["cte_map"]["map"]
+        and not any(
+            node.get(part)
+            for part in (
+                "modifiers",
+                "where_clause",
+                "group_expressions",
+                "group_sets",
+                "having",
+                "sample",
+                "qualify",
+            )
+        )
+    )
+
+
+def _check(part: dict[str, Any], text: str) -> None:
+    kind = part.get("class")
+    if part.get("type") in ("SELECT_NODE", "SET_OPERATION_NODE") or kind == "SUBQUERY":
+        raise InvalidArgumentError(f"{text[:200]!r} has a subquery, which is not allowed here")
+    if kind is None:
+        return
+    if kind not in _CLASSES:
+        raise InvalidArgumentError(
+            f"{text[:200]!r} is not a scalar expression: {kind.lower()} is not allowed here"
+        )
+    if kind == "FUNCTION":
+        name = part["function_name"]
+        if name.lower() not in _functions() or part.get("catalog"):
+            raise InvalidArgumentError(
+                f"{text[:200]!r} calls {name!r}, which is not a function of its arguments alone"
+            )
+        if name.lower() in _GROWING and not all(map(_is_small, _growth(part))):
+            raise InvalidArgumentError(
+                f"{text[:200]!r} calls {name!r} with something else than constants of at most "
+                f"{_MAX_GROWTH}"
+            )
+
+
+def _growth(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """The arguments that say how large the result is."""
+    arguments = function_arguments(part)
+    return arguments if len(arguments) == 1 else arguments[1:]
+
+
+def _is_small(argument: dict[str, Any]) -> bool:
+    value = constant_value(argument)
+    if isinstance(value, str):
+        # DuckDB makes a number of a text where the function takes one.
+        with suppress(ValueError):
+            return abs(float(value)) <= _MAX_GROWTH
+        return True
+    return isinstance(value, int) and abs(value) <= _MAX_GROWTH
+
+
+def _is_comparison(tree: dict[str, Any]) -> bool:
+    """Whether the result is a truth value made by comparing, with arithmetic at most."""
+    return tree.get("class") in _COMPARING and all(
+        part.get("class") in _BOUNDED
+        or (part.get("class") == "FUNCTION" and part["function_name"] in _ARITHMETIC)
+        for part in _parts(tree)
+        if part.get("class") is not None
+    )
+
+
+def _column_names(tree: dict[str, Any]) -> Iterator[str]:
+    for part in _parts(tree):
+        if part.get("class") == "COLUMN_REF":
+            yield part["column_names"][0]
+
+
+def _lambda_parameters(tree: dict[str, Any]) -> Iterator[str]:
+    for part in _parts(tree):
+        if part.get("class") == "LAMBDA" and isinstance(part.get("lhs"), dict):
+            yield from (name.casefold() for name in _column_names(part["lhs"]))
+
+
+def _parts(tree: Any) -> Iterator[dict[str, Any]]:
+    """All objects of a tree."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            yield node
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+
+
+def _text_of(expression: dict[str, Any]) -> str:
+    with _cursor() as cursor:
+        return expression_sql(cursor, expression)

@@ -1,0 +1,5 @@
+from .http import serve_http
+from .logs import CallLog, log_to_stderr
+from .metrics import CompositeObserver, Metrics
+
+__all__ = ["CallLog", "CompositeObserver", "Metrics", "log_to_stderr", "serve_http"]

@@ -1,0 +1,126 @@
+"""`/metrics` and `/healthz`: what a server does, for Prometheus, and whether it can answer."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, Protocol
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from lakeport.ducklake.storage import reserve
+from lakeport.errors import DefinitionError, UnavailableError
+from lakeport.observability.metrics import Metrics
+
+__all__ = ["serve_http"]
+
+_REQUEST_TIMEOUT: Final = 10.0
+_MAX_REQUESTS: Final = 32
+
+
+class HealthReport(Protocol):
+    """The state of a server, and what is wrong with it."""
+
+    @property
+    def state(self) -> str:
+        """`ready`, or what the server is instead."""
+        ...
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Why it is degraded."""
+        ...
+
+
+class Health(Protocol):
+    """Reports the state of a server."""
+
+    def report(self) -> HealthReport:
+        """Return the state now."""
+        ...
+
+
+@contextmanager
+def serve_http(listen: str, health: Health, metrics: Metrics) -> Iterator[str]:
+    """Answer `/healthz` and `/metrics` on a port of its own; gives its URL."""
+    host, port = split_address(listen)
+    handler = type("_BoundHandler", (_Handler,), {"health": health, "metrics": metrics})
+    try:
+        web = _SideServer((host, port), handler)
+    except OSError as error:
+        raise UnavailableError(f"cannot listen on {listen}: {error.strerror}") from None
+    web.daemon_threads = True
+    thread = threading.Thread(target=web.serve_forever, name="lakeport-metrics", daemon=True)
+    thread.start()
+    try:
+        yield f"http://{host}:{web.server_port}"
+    finally:
+        web.shutdown()
+        web.server_close()
+
+
+def split_address(listen: str) -> tuple[str, int]:
+    """Host and port of `host:port`."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise DefinitionError(f"{listen!r} is not host:port, such as 127.0.0.1:9815")
+    return host.strip("[]"), int(port)
+
+
+class _SideServer(ThreadingHTTPServer):
+    """Answers also when the process has no descriptors left, and a few requests at a time."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._places = threading.BoundedSemaphore(_MAX_REQUESTS)
+        super().__init__(*arguments)
+
+    def get_request(self) -> Any:
+        with reserve():
+            return super().get_request()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    health: Health
+    metrics: Metrics
+    timeout = _REQUEST_TIMEOUT
+    server_version = "lakeport"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            self._answer(200, CONTENT_TYPE_LATEST, generate_latest(self.metrics.registry))
+        elif path == "/healthz":
+            report = self.health.report()
+            told: dict[str, Any] = {"state": report.state}
+            if report.reasons:
+                told["reasons"] = report.reasons
+            status = 200 if report.state == "ready" else 503
+            self._answer(status, "application/json", json.dumps(told).encode())
+        else:
+            self._answer(404, "text/plain", b"there are /healthz and /metrics\n")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def _answer(self, status: int, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)

@@ -1,0 +1,152 @@
+"""Logs on standard error: lines for people or JSON for machines, without secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from lakeport.airport.server import CallEnded
+from lakeport.auth import MIN_TOKEN_LENGTH
+
+__all__ = ["CallLog", "log_to_stderr"]
+
+_HIDDEN: Final = "***"
+
+# What a secret looks like wherever it turns up, besides the secrets that are known by heart.
+_PATTERNS: Final = (
+    re.compile(r"(?i)(\bbearer\s+)\S+"),
+    re.compile(r"(?i)(\b(?:password|passwd|secret|token|auth_token)\s*[=:]\s*)(?:'[^']*'|\S+)"),
+    re.compile(r"(://[^/\s:@]*:)[^@\s/]+(?=@)"),
+)
+
+_OWN_FIELDS: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+
+_ROW_VERBS: Final = frozenset({"DoGet", "DoExchange"})
+
+_PLAIN: Final = re.compile(r"[\w.:/@+*,\[\]-]+")
+
+_log = logging.getLogger("lakeport.calls")
+
+
+def log_to_stderr(
+    *, level: str = "INFO", as_json: bool = False, secrets: Iterable[str] = ()
+) -> None:
+    """Write the logs of Lakeport to standard error, as lines of text or of JSON."""
+    formatter = _JsonFormatter if as_json else _TextFormatter
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(tuple(secrets)))
+    logger = logging.getLogger("lakeport")
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(level)
+
+
+class CallLog:
+    """An observer that writes a line for every call: who asked for what, and what came of it."""
+
+    def call_started(self, verb: str) -> None:
+        """Write nothing yet."""
+
+    def call_ended(self, call: CallEnded) -> None:
+        """Write how the call ended. Calls about no table that succeed are for debugging."""
+        is_usual = call.status == "OK" and not call.table and call.verb not in _ROW_VERBS
+        fields = {name: value for name, value in asdict(call).items() if value != ""}
+        fields["seconds"] = round(call.seconds, 6)
+        _log.log(
+            logging.DEBUG if is_usual else logging.INFO,
+            "%s %s",
+            call.verb,
+            call.status,
+            extra=fields,
+        )
+
+    def scan_started(self) -> None:
+        """Nothing to tell yet."""
+
+    def batch_sent(self, batch: Any) -> None:
+        """Too much to tell."""
+
+    def scan_ended(self, *, complete: bool) -> None:
+        """Told by the end of its call."""
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        super().__init__()
+        # Longer ones first, so that no part of one stays when another is its beginning.
+        ordered = sorted({s for s in secrets if s}, key=len, reverse=True)
+        self._secrets = [_secret_pattern(secret) for secret in ordered]
+
+    def redacted(self, text: str) -> str:
+        """The text without secrets."""
+        for secret in self._secrets:
+            text = secret.sub(_HIDDEN, text)
+        for pattern in _PATTERNS:
+            text = pattern.sub(rf"\g<1>{_HIDDEN}", text)
+        return text
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """A traceback, without secrets."""
+        return self.redacted(super().formatException(ei))
+
+
+class _TextFormatter(_Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """One line; a traceback below it."""
+        # Each value by itself: a secret that is replaced must not take the quote after it along.
+        fields = "".join(
+            f" {key}={_word(self.redacted(str(value)))}" for key, value in _extra(record).items()
+        )
+        message = self.redacted(record.getMessage())
+        line = f"{_time(record)} {record.levelname:<7} {message}{fields}"
+        if record.exc_info:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return line
+
+
+class _JsonFormatter(_Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """One JSON object."""
+        entry: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": self.redacted(record.getMessage()),
+        }
+        for key, value in _extra(record).items():
+            entry[key] = self.redacted(value) if isinstance(value, str) else value
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=lambda value: self.redacted(str(value)))
+
+
+def _secret_pattern(secret: str) -> re.Pattern[str]:
+    """Return what finds a secret; a short one, such as a password, only as a whole word."""
+    escaped = re.escape(secret)
+    if len(secret) >= MIN_TOKEN_LENGTH:
+        return re.compile(escaped)
+    # Beside a word character only: a password may begin or end with something else.
+    before = r"(?<!\w)" if re.match(r"\w", secret) else ""
+    after = r"(?!\w)" if re.search(r"\w\Z", secret) else ""
+    return re.compile(f"{before}{escaped}{after}")
+
+
+def _word(value: Any) -> str:
+    """Return a value without spaces and line ends, or quoted: clients choose some texts."""
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {key: value for key, value in vars(record).items() if key not in _OWN_FIELDS}

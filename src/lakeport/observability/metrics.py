@@ -1,0 +1,145 @@
+"""`/metrics` and `/healthz`: what a server does, for Prometheus, and whether it can answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from lakeport.airport.server import CallEnded, Observer
+
+__all__ = ["CompositeObserver", "Metrics"]
+
+LATENCY_BUCKETS: Final = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
+_MOST_CATALOGS: Final = 200
+_MOVED: Final = {
+    "rows_sent": "Rows sent",
+    "bytes_sent": "Bytes of Arrow sent",
+    "rows_received": "Rows received",
+    "bytes_received": "Bytes of Arrow received",
+}
+
+
+class CompositeObserver:
+    """Several observers as one."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def call_started(self, verb: str) -> None:
+        """A call came in."""
+        for observer in self._observers:
+            observer.call_started(verb)
+
+    def call_ended(self, call: CallEnded) -> None:
+        """A call is over."""
+        for observer in self._observers:
+            observer.call_ended(call)
+
+    def scan_started(self) -> None:
+        """Rows are about to be read."""
+        for observer in self._observers:
+            observer.scan_started()
+
+    def batch_sent(self, batch: pa.RecordBatch) -> None:
+        """Rows were sent."""
+        for observer in self._observers:
+            observer.batch_sent(batch)
+
+    def scan_ended(self, *, complete: bool) -> None:
+        """A scan is over."""
+        for observer in self._observers:
+            observer.scan_ended(complete=complete)
+
+
+class Metrics:
+    """An observer that counts for Prometheus."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._calls = self._counter("calls", "Calls that ended", "verb", "status")
+        self._seconds = Histogram(
+            "lakeport_call_seconds",
+            "Seconds from the headers of a call to its last byte",
+            ["verb"],
+            buckets=LATENCY_BUCKETS,
+            registry=self.registry,
+        )
+        self._running = Gauge(
+            "lakeport_calls_running", "Calls that are running", ["verb"], registry=self.registry
+        )
+        self._scans = self._counter("scans", "Scans that ended", "result")
+        self._streams = Gauge(
+            "lakeport_streams_active", "Scans that are sending rows", registry=self.registry
+        )
+        self._rows = self._counter("rows_sent", "Rows sent by scans")
+        self._bytes = self._counter("bytes_sent", "Bytes of Arrow sent by scans")
+        self._catalogs = _Names(_MOST_CATALOGS)
+        self._catalog_calls = self._counter(
+            "catalog_calls", "Calls that ended, by catalog", "catalog", "status"
+        )
+        self._catalog_seconds = self._counter(
+            "catalog_call_seconds", "Seconds of calls that ended, by catalog", "catalog"
+        )
+        self._catalog_moved = {
+            what: self._counter(f"catalog_{what}", f"{title}, by catalog", "catalog")
+            for what, title in _MOVED.items()
+        }
+
+    def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """Show a number that is asked for whenever somebody looks."""
+        gauge = Gauge(f"lakeport_{name}", description, registry=self.registry)
+        gauge.set_function(value)
+
+    def call_started(self, verb: str) -> None:
+        """A call came in."""
+        self._running.labels(verb).inc()
+
+    def call_ended(self, call: CallEnded) -> None:
+        """A call is over."""
+        self._running.labels(call.verb).dec()
+        self._calls.labels(call.verb, call.status).inc()
+        self._seconds.labels(call.verb).observe(call.seconds)
+        catalog = self._catalogs.label(call.catalog)
+        self._catalog_calls.labels(catalog, call.status).inc()
+        self._catalog_seconds.labels(catalog).inc(call.seconds)
+        for what, counter in self._catalog_moved.items():
+            counter.labels(catalog).inc(getattr(call, what))
+
+    def scan_started(self) -> None:
+        """Rows are about to be read."""
+        self._streams.inc()
+
+    def batch_sent(self, batch: pa.RecordBatch) -> None:
+        """Rows were sent."""
+        self._rows.inc(batch.num_rows)
+        self._bytes.inc(batch.nbytes)
+
+    def scan_ended(self, *, complete: bool) -> None:
+        """A scan is over."""
+        self._streams.dec()
+        self._scans.labels("complete" if complete else "incomplete").inc()
+
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(f"lakeport_{name}", description, labels, registry=self.registry)
+
+
+class _Names:
+    """The names that a label may have: so many, and one for all others."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+
+    def label(self, name: str) -> str:
+        """The label of a name; the catalogs of a server may change while it runs."""
+        with self._lock:
+            if name in self._known or len(self._known) < self._most:
+                self._known.add(name)
+                return name
+        return "other"

@@ -1,0 +1,121 @@
+"""A scan plan as a Spark DataFrame: read by Spark itself wherever that is exact, else by Arrow."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from lakeport.ducklake.planning import ScanPlan
+from lakeport.ducklake.reading import FileTask, InlinedTask, ScanContext, ScanTask
+from lakeport.filters.encoders import SparkEncoder
+from lakeport.spark.compat import is_connect, map_in_arrow
+from lakeport.spark.frames.parquet_columns import has_unique_names
+from lakeport.spark.frames.parquet_frames import parquet_dataframe
+from lakeport.spark.frames.parquet_scans import plan_parquet_scans
+from lakeport.spark.frames.values import spark_arrow_schema, spark_schema, to_spark_batch
+from lakeport.spark.transport.job import group_tasks
+from lakeport.types import Column, spark_identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["dataframe_from_inlined_rows", "dataframe_from_tasks", "to_dataframe"]
+
+
+def to_dataframe(spark: SparkSession, plan: ScanPlan) -> DataFrame:
+    """The rows of a plan as a DataFrame; `spark_schema(plan.columns)` is its schema."""
+    files = [task for task in plan.tasks if isinstance(task, FileTask)]
+    carried = [task for task in plan.tasks if isinstance(task, InlinedTask)]
+    others = [task for task in plan.tasks if not isinstance(task, FileTask | InlinedTask)]
+    frames, left = _native_frames(spark, files)
+    if left or others:
+        frames.append(dataframe_from_tasks(spark, [*left, *others], plan.columns))
+    if carried:
+        frames.append(dataframe_from_inlined_rows(spark, carried, plan.columns))
+    if not frames:
+        return spark.createDataFrame([], spark_schema(plan.columns))
+    return reduce(lambda one, other: one.unionAll(other), frames)
+
+
+def _native_frames(
+    spark: SparkSession, tasks: list[FileTask]
+) -> tuple[list[DataFrame], list[FileTask]]:
+    """What Spark reads itself, filtered and projected, and the tasks that it cannot read."""
+    if not tasks:
+        return [], []
+    context = tasks[0].context
+    names = [column if isinstance(column, str) else column.name for column in context.read_columns]
+    condition = _condition(context)
+    if condition is None or not has_unique_names(names):
+        return [], tasks
+    scans, left = plan_parquet_scans(tasks)
+    frames = [parquet_dataframe(spark, scan, names) for scan in scans]
+    if condition:
+        # A constant need not be a truth value, as NULL.
+        frames = [frame.where(f"CAST(({condition}) AS BOOLEAN)") for frame in frames]
+    if len(names) > len(context.columns):
+        # The columns of the plan come first; the others were only for the filter.
+        chosen = [spark_identifier(name) for name in names[: len(context.columns)]]
+        frames = [frame.select(*chosen) for frame in frames]
+    return frames, left
+
+
+def _condition(context: ScanContext) -> str | None:
+    """The filter as Spark SQL; None if Spark cannot evaluate it exactly and must."""
+    encoder = SparkEncoder()
+    conjuncts = context.filter.conjuncts
+    if context.exact and any(encoder.encode_expression(part) is None for part in conjuncts):
+        return None
+    return encoder.encode(context.filter)
+
+
+# A Connect session does not say how many there are.
+_UNKNOWN_CORES: Final = 64
+
+
+def dataframe_from_tasks(
+    spark: SparkSession, tasks: Sequence[ScanTask], columns: Sequence[Column | str]
+) -> DataFrame:
+    """Tasks that Python workers read: each large one is a partition, small ones share some."""
+    from pyspark.sql.functions import broadcast
+
+    groups = group_tasks(list(enumerate(tasks)), _cores(spark))
+    # As rows: every partition unpickles the whole function, and so all that is in it.
+    pickled = pa.array([pickle.dumps(group) for group in groups], pa.binary())
+    rows = pa.table({"number": pa.array(range(len(groups)), pa.int64()), "tasks": pickled})
+    known = broadcast(spark.createDataFrame(rows))
+    numbers = spark.range(0, len(groups), 1, len(groups)).withColumnRenamed("id", "number")
+    chosen = numbers.join(known, "number").select("tasks")
+    return map_in_arrow(chosen, _ReadTasks(tuple(columns)), spark_schema(columns))
+
+
+def _cores(spark: SparkSession) -> int:
+    return _UNKNOWN_CORES if is_connect(spark) else int(spark.sparkContext.defaultParallelism)
+
+
+def dataframe_from_inlined_rows(
+    spark: SparkSession, tasks: Sequence[ScanTask], columns: Sequence[Column | str]
+) -> DataFrame:
+    """Tasks that bring their rows along: Spark gets the rows themselves."""
+    batches = [to_spark_batch(batch, columns) for task in tasks for batch in task.read()]
+    rows = pa.Table.from_batches(batches, spark_arrow_schema(columns))
+    return spark.createDataFrame(rows, schema=spark_schema(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadTasks:
+    """Reads the tasks that Spark hands to a worker."""
+
+    columns: tuple[Column | str, ...]
+
+    def __call__(self, groups: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in groups:
+            for pickled in batch.column(0).to_pylist():
+                for _, task in pickle.loads(pickled):  # noqa: S301
+                    for rows in task.read():
+                        yield to_spark_batch(rows, self.columns)

@@ -1,0 +1,201 @@
+"""How Spark's own Parquet reader reads a column of a file exactly, if it can.
+
+Columns are asked for by the name and the type that they have in the file. Spark can also find them
+by field id and widen them itself, but it skips row groups by the statistics of whichever column has
+the asked name in the file, so that a filter on swapped or re-added columns would lose rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from lakeport.ducklake import NameMapping
+from lakeport.ducklake.reading import stored_value
+from lakeport.errors import CorruptLakeError, UnsupportedError
+from lakeport.filters import Constant, lit
+from lakeport.spark.frames.values import spark_data_type
+from lakeport.types import Column, ParquetField, spark_literal
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+__all__ = [
+    "ConstantColumn",
+    "FileColumn",
+    "file_column",
+    "find_node",
+    "has_unique_names",
+    "literal",
+]
+
+# Types whose values in files are the values of the lake; the others are encoded somehow.
+_PLAIN: Final = frozenset(
+    {"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "int128"}
+    | {"float32", "float64", "date", "timestamp", "timestamptz", "varchar", "json", "blob"}
+)
+_INTEGER: Final = re.compile(r"(u?)int(\d+)")
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_DIGITS: Final = {
+    "int8": 3,
+    "int16": 5,
+    "int32": 10,
+    "int64": 19,
+    "uint8": 3,
+    "uint16": 5,
+    "uint32": 10,
+    "uint64": 20,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """A column that Spark reads from a file."""
+
+    name: str
+    """Its name in the file."""
+    type: DataType
+    """Its Spark type there, with the names of fields in the file."""
+    target: DataType
+    """Its Spark type in the table."""
+    has_floats: bool
+    """Whether a floating point number can be reached without going through a list or a map."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantColumn:
+    """A column that a file does not hold: one value, as Spark SQL; NULL if there is none."""
+
+    sql: str | None
+    target: DataType
+
+
+# Most files of a table have the same fields.
+@lru_cache(maxsize=4096)
+def file_column(node: ParquetField, column: Column, *, mapped: bool) -> FileColumn | None:
+    """How Spark reads a column from a file's field; None if it cannot do that exactly.
+
+    Fields of a `mapped` file have names and no ids.
+    """
+    shaped = _shaped(node, column, mapped=mapped)
+    if shaped is None:
+        return None
+    target, has_floats = spark_data_type(column), _has_floats(column)
+    return FileColumn(node.name, spark_data_type(shaped), target, has_floats)
+
+
+def literal(column: Column, text: str | None) -> ConstantColumn | None:
+    """A column that is the same in all rows of a file; None if Spark SQL cannot write it."""
+    if text is None:
+        return ConstantColumn(None, spark_data_type(column))
+    try:
+        constant = lit(stored_value(column, text)[0])
+    except (UnsupportedError, CorruptLakeError):
+        return None
+    plain = column.type in _PLAIN or _DECIMAL.fullmatch(column.type)
+    is_constant = plain and isinstance(constant, Constant)
+    sql = spark_literal(constant.value, constant.type) if is_constant else None
+    return None if sql is None else ConstantColumn(sql, spark_data_type(column))
+
+
+def find_node(
+    nodes: Sequence[ParquetField], column: Column, names: Mapping[int, NameMapping] | None
+) -> ParquetField | None:
+    """The field that holds a column: by field id, or by its mapped name."""
+    if names is None:
+        return next((node for node in nodes if node.id == column.id), None)
+    entry = names.get(column.id)
+    if entry is None or entry.is_partition:
+        return None
+    exact = next((node for node in nodes if node.name == entry.source_name), None)
+    lower = entry.source_name.lower()
+    return exact or next((node for node in nodes if node.name.lower() == lower), None)
+
+
+def has_unique_names(names: Sequence[str]) -> bool:
+    """Whether Spark tells these names apart, in any case."""
+    return len({name.lower() for name in names}) == len(names)
+
+
+def _shaped(node: ParquetField, column: Column, *, mapped: bool = False) -> Column | None:
+    """The column with the names and types that it has in the file."""
+    if column.type in ("struct", "list", "map"):
+        # Mapped names inside lists and maps follow the writer's own nesting.
+        if node.type != column.type or mapped:
+            return None
+        children = _struct(node, column) if column.type == "struct" else _items(node, column)
+        return None if children is None else replace(column, name=node.name, children=children)
+    if node.children or not _reads_exactly(node.type, column.type):
+        return None
+    return replace(column, name=node.name, type=node.type)
+
+
+def _struct(node: ParquetField, column: Column) -> tuple[Column, ...] | None:
+    if not has_unique_names([child.name for child in node.children]):
+        return None
+    children, found = [], 0
+    for child in column.children:
+        inner = find_node(node.children, child, None)
+        if inner is None:
+            if child.initial_default is not None:
+                return None
+            # Spark gives NULL for a field that the file does not have.
+            children.append(replace(child, name=_absent(node, child)))
+            continue
+        shaped = _shaped(inner, child)
+        if shaped is None:
+            return None
+        children.append(shaped)
+        found += 1
+    # Without any field to read, Spark may not tell an empty struct from none.
+    return tuple(children) if found else None
+
+
+def _items(node: ParquetField, column: Column) -> tuple[Column, ...] | None:
+    pairs = zip(node.children, column.children, strict=True)
+    shaped = [_shaped(inner, child) for inner, child in pairs]
+    items = tuple(child for child in shaped if child is not None)
+    return items if len(items) == len(shaped) else None
+
+
+def _absent(node: ParquetField, column: Column) -> str:
+    name, taken = f"absent_{column.id}", {child.name.lower() for child in node.children}
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _reads_exactly(file: str, table: str) -> bool:
+    """Whether Spark's reader and, for another type, Spark's cast give the values of the lake."""
+    if table not in _PLAIN and not _DECIMAL.fullmatch(table):
+        return False
+    if file == table:
+        return table != "int128"
+    if {file, table} <= {"varchar", "json"}:
+        return True
+    if (file, table) == ("float32", "float64"):
+        return True
+    whole, decimal = _INTEGER.fullmatch(file), _DECIMAL.fullmatch(table)
+    if whole and decimal:
+        return int(decimal[1]) - int(decimal[2]) >= _DIGITS.get(file, 39)
+    if whole and table == "float64":
+        return int(whole[2]) <= 32
+    wider = _INTEGER.fullmatch(table)
+    if whole and wider:
+        room = int(wider[2]) - (0 if wider[1] else 1)
+        need = int(whole[2]) - (0 if whole[1] else 1)
+        return (bool(whole[1]) or not wider[1]) and need <= room
+    source = _DECIMAL.fullmatch(file)
+    if source and decimal:
+        scale = int(decimal[2]) - int(source[2])
+        return scale >= 0 and int(decimal[1]) - int(source[1]) >= scale
+    return False
+
+
+def _has_floats(column: Column) -> bool:
+    if column.type == "struct":
+        return any(_has_floats(child) for child in column.children)
+    return column.type in ("float32", "float64")

@@ -1,0 +1,245 @@
+"""Which files Spark's own Parquet reader reads exactly, and which of them together.
+
+Files of one shape are one scan. Within a scan, files are told apart by their size, which Spark
+knows without a path: a path is spelled and escaped in many ways, and a deleted row whose file is
+spelled differently would come back. So two files of one size are in two scans.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from lakeport.ducklake.reading import (
+    INTERNAL_ROW_ID,
+    INTERNAL_ROW_ID_FIELD,
+    INTERNAL_SNAPSHOT,
+    INTERNAL_SNAPSHOT_FIELD,
+    FileTask,
+)
+from lakeport.ducklake.storage import hive_value, is_local
+from lakeport.spark.frames.parquet_columns import (
+    ConstantColumn,
+    FileColumn,
+    file_column,
+    find_node,
+    has_unique_names,
+    literal,
+)
+from lakeport.spark.frames.parquet_footers import Footer, in_threads, read_footer
+from lakeport.types import Column, ParquetField, spark_identifier_or_none
+
+__all__ = ["POSITION_BITS", "ParquetFile", "ParquetScan", "Shape", "plan_parquet_scans"]
+
+# A plan of more scans takes Spark longer to plan than to run.
+MAX_SCANS: Final = 16
+# Deleted positions that the driver holds for one plan.
+MAX_DELETES: Final = 20_000_000
+# A file's size and a position in it are one number; larger files than that are read by Arrow.
+SIZE_BITS: Final = 36
+POSITION_BITS: Final = 27
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a plan's columns are made of a file."""
+
+    columns: tuple[FileColumn | ConstantColumn | str, ...]
+    """What Spark reads, what a file does not hold, and the names of virtual columns."""
+    row_id: str | None
+    """The field that holds row ids, if they are needed and in the file."""
+    snapshot: str | None
+    """The field that holds the snapshot of each row, if it is needed and in the file."""
+    first_snapshot: int | None
+    last_snapshot: int | None
+    """Only rows that were written from the first to the last snapshot, by that field."""
+    has_deletes: bool
+
+    @property
+    def needs_facts(self) -> bool:
+        """Whether a virtual column is something that the catalog knows of each file."""
+        in_rows = {"file_row_number", self.row_id and "rowid", self.snapshot and "snapshot_id"}
+        return any(isinstance(c, str) and c not in in_rows for c in self.columns)
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether rows of different files must be told apart."""
+        return self.has_deletes or self.needs_facts
+
+    @property
+    def needs_positions(self) -> bool:
+        """Whether the positions of rows are needed."""
+        by_position = not self.row_id and "rowid" in self.columns
+        return self.has_deletes or by_position or "file_row_number" in self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFile:
+    """A file that Spark reads itself."""
+
+    task: FileTask
+    footer: Footer
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetScan:
+    """Files that Spark reads together."""
+
+    shape: Shape
+    files: tuple[ParquetFile, ...]
+
+
+def plan_parquet_scans(tasks: Sequence[FileTask]) -> tuple[list[ParquetScan], list[FileTask]]:
+    """The scans of Spark's own reader, and the tasks that are left for Arrow."""
+    pieces: dict[int, list[FileTask]] = defaultdict(list)
+    for task in tasks:
+        pieces[task.file.id].append(task)
+    wholes = [parts[0] for parts in pieces.values() if _is_whole(parts) and _is_reachable(parts[0])]
+    footers = in_threads(_footer, wholes)
+    groups: dict[Shape, list[ParquetFile]] = defaultdict(list)
+    room = MAX_DELETES
+    for task, footer in zip(wholes, footers, strict=True):
+        shape = None if footer is None else _shape(task, footer)
+        if shape is None or footer is None or _deletes(task) > room:
+            continue
+        room -= _deletes(task)
+        groups[shape].append(ParquetFile(task, footer))
+    scans = [scan for shape, files in groups.items() for scan in _divided(shape, files)]
+    # The largest scans gain most.
+    scans.sort(key=lambda scan: sum(file.footer.size for file in scan.files), reverse=True)
+    scans = scans[:MAX_SCANS]
+    native = {file.task.file.id for scan in scans for file in scan.files}
+    return scans, [task for task in tasks if task.file.id not in native]
+
+
+def _footer(task: FileTask) -> Footer | None:
+    """The footer of a task's file; None leaves the file to Arrow, which names what is wrong."""
+    file = task.file.recorded
+    footer = read_footer(task.context.storage, file.path, file.bytes)
+    if footer is None:
+        return None
+    is_recorded = file.rows in (None, footer.rows) and file.footer_bytes in (None, footer.length)
+    return footer if is_recorded else None
+
+
+def _is_whole(pieces: Sequence[FileTask]) -> bool:
+    """Whether the tasks of a file read all of it, once."""
+    ordered = sorted(pieces, key=lambda task: task.start)
+    starts = [0, *(task.end for task in ordered)]
+    return starts == [*(task.start for task in ordered), None]
+
+
+def _is_reachable(task: FileTask) -> bool:
+    """Whether Spark finds and opens the file; it leaves out files with hidden names."""
+    file = task.file
+    hidden = PurePosixPath(file.path).name.startswith(("_", "."))
+    return is_local(file.path) and not hidden and file.encryption_key is None
+
+
+def _deletes(task: FileTask) -> int:
+    """About how many positions of the file are deleted."""
+    if not task.apply_deletes:
+        return 0
+    listed = sum(delete.delete_count or 0 for delete in task.file.deletes)
+    return listed + len(task.inlined_deletes) // 8
+
+
+def _shape(task: FileTask, footer: Footer) -> Shape | None:
+    """How Spark reads the file; None if it cannot do that exactly."""
+    file, fields = task.file, footer.fields
+    has_ids = any(node.id is not None for node in fields)
+    if file.partial_rows or not has_unique_names([node.name for node in fields]):
+        return None
+    if not all(_can_be_written(name) for name in _names(task, fields)):
+        return None
+    # Spark keeps what it knows of a file under that name.
+    if any(node.name.lower() == "_metadata" for node in fields):
+        return None
+    if task.names is None and not has_ids:
+        return None
+    if footer.size >> SIZE_BITS or footer.rows >> POSITION_BITS:
+        return None
+    columns = [_column(task, footer, column) for column in task.context.read_columns]
+    made = tuple(column for column in columns if column is not None)
+    if len(made) != len(columns):
+        return None
+    first, last = _bounds(task)
+    is_mixed = first is not None or last is not None
+    row_id = _internal(fields, INTERNAL_ROW_ID, INTERNAL_ROW_ID_FIELD)
+    snapshot = _internal(fields, INTERNAL_SNAPSHOT, INTERNAL_SNAPSHOT_FIELD)
+    if any(node is not None and node.type != "int64" for node in (row_id, snapshot)):
+        return None
+    if (is_mixed and snapshot is None) or (
+        "rowid" in made and row_id is None and file.row_id_start is None
+    ):
+        return None
+    return Shape(
+        columns=made,
+        row_id=row_id.name if row_id and "rowid" in made else None,
+        snapshot=snapshot.name if snapshot and (is_mixed or "snapshot_id" in made) else None,
+        first_snapshot=first,
+        last_snapshot=last,
+        # Whatever the catalog counts: its numbers of deletes may be wrong.
+        has_deletes=task.apply_deletes and bool(file.deletes or task.inlined_deletes),
+    )
+
+
+def _names(task: FileTask, fields: Sequence[ParquetField]) -> Iterator[str]:
+    """All names of a file's fields and of the plan's columns, nested ones included."""
+    waiting: list[ParquetField | Column] = list(fields)
+    waiting += [column for column in task.context.read_columns if isinstance(column, Column)]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.children
+        yield node.name
+
+
+def _can_be_written(name: str) -> bool:
+    return spark_identifier_or_none(name) is not None
+
+
+def _column(
+    task: FileTask, footer: Footer, column: Column | str
+) -> FileColumn | ConstantColumn | str | None:
+    if isinstance(column, str):
+        return column
+    node = find_node(footer.fields, column, task.names)
+    if node is not None:
+        return file_column(node, column, mapped=task.names is not None)
+    entry = (task.names or {}).get(column.id)
+    if entry is None or not entry.is_partition:
+        return literal(column, column.initial_default)
+    is_text = column.type == "varchar"
+    return literal(column, hive_value(task.file.path, entry.source_name, is_text=is_text))
+
+
+def _internal(fields: Sequence[ParquetField], name: str, number: int) -> ParquetField | None:
+    """A field that the lake itself keeps beside the table's columns."""
+    return next((node for node in fields if node.id == number or node.name == name), None)
+
+
+def _bounds(task: FileTask) -> tuple[int | None, int | None]:
+    """The snapshots whose rows are wanted, where a file mixes others in."""
+    file, first, last = task.file, task.first_snapshot, task.context.snapshot
+    if file.partial_max is None:
+        return None, None
+    return (
+        first if first is not None and file.begin_snapshot < first else None,
+        last if file.partial_max > last else None,
+    )
+
+
+def _divided(shape: Shape, files: Sequence[ParquetFile]) -> list[ParquetScan]:
+    """The files of a shape, in as many scans as are needed to tell them apart in each."""
+    scans: list[list[ParquetFile]] = []
+    seen: dict[int | str, int] = defaultdict(int)
+    for file in files:
+        key = file.footer.size if shape.needs_files else file.task.file.path
+        if seen[key] == len(scans):
+            scans.append([])
+        scans[seen[key]].append(file)
+        seen[key] += 1
+    return [ParquetScan(shape, tuple(scan)) for scan in scans]

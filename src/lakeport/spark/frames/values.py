@@ -1,0 +1,190 @@
+"""A lake's values as Spark's: the schema of a plan's columns, and Arrow batches in its layout.
+
+Every value stays exact. What Spark has no type for becomes text, a number or a struct; dates and
+timestamps beyond Spark's own range, infinity among them, keep their number of days or microseconds.
+A huge integer of 39 digits has no place in DECIMAL(38,0) and is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from lakeport.arrow import rebuild_list, rebuild_map, rebuild_struct, relabel
+from lakeport.ducklake.reading import VIRTUAL_COLUMNS
+from lakeport.errors import InvalidArgumentError, LakeportError
+from lakeport.types import Column, duckdb_cast, spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+__all__ = ["not_held", "spark_arrow_schema", "spark_data_type", "spark_schema", "to_spark_batch"]
+
+_INTERVAL: Final = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("micros", pa.int64())])
+_AS_TEXT: Final = frozenset({"uuid", "time", "timetz", "uint128"})
+_AS_NUMBER: Final = frozenset({"time_ns", "timestamp_ns", "timestamptz_ns"})
+_COARSE: Final = frozenset({"timestamp_s", "timestamp_ms"})
+
+# Spark's types by their SQL names: what Spark calls them in Python, and what Arrow calls them.
+_SCALARS: Final[dict[str, tuple[str, pa.DataType]]] = {
+    "BOOLEAN": ("BooleanType", pa.bool_()),
+    "TINYINT": ("ByteType", pa.int8()),
+    "SMALLINT": ("ShortType", pa.int16()),
+    "INT": ("IntegerType", pa.int32()),
+    "BIGINT": ("LongType", pa.int64()),
+    "FLOAT": ("FloatType", pa.float32()),
+    "DOUBLE": ("DoubleType", pa.float64()),
+    "DATE": ("DateType", pa.date32()),
+    "TIMESTAMP": ("TimestampType", pa.timestamp("us", "UTC")),
+    "TIMESTAMP_NTZ": ("TimestampNTZType", pa.timestamp("us")),
+    "STRING": ("StringType", pa.string()),
+    "BINARY": ("BinaryType", pa.binary()),
+}
+
+
+def spark_schema(columns: Sequence[Column | str]) -> StructType:
+    """The Spark schema of columns and virtual columns."""
+    from pyspark.sql.types import StructField, StructType
+
+    fields = spark_arrow_schema(columns)
+    return StructType([StructField(field.name, _data_type(field.type)) for field in fields])
+
+
+def spark_data_type(column: Column) -> DataType:
+    """The Spark type of one column; needs no session."""
+    return _data_type(_arrow_type(column))
+
+
+def not_held(column: Column) -> str | None:
+    """Return why Spark has no type for a column; None if it has one."""
+    try:
+        _arrow_type(column)
+    except LakeportError as error:
+        return str(error)
+    except (KeyError, ValueError):
+        # Such as a decimal of 99 digits, which neither Spark nor Arrow has.
+        return f"column {column.name!r} has type {column.type!r}, which Spark does not have"
+    return None
+
+
+def spark_arrow_schema(columns: Sequence[Column | str]) -> pa.Schema:
+    """The Arrow schema of batches that Spark takes for `spark_schema(columns)`."""
+    return pa.schema(
+        [
+            pa.field(_name(c), _arrow_type(c) if isinstance(c, Column) else VIRTUAL_COLUMNS[c])
+            for c in columns
+        ]
+    )
+
+
+def to_spark_batch(batch: pa.RecordBatch, columns: Sequence[Column | str]) -> pa.RecordBatch:
+    """A batch of a scan task in the layout that Spark takes for `spark_schema(columns)`."""
+    if not columns:
+        return batch
+    arrays = [
+        _convert(array, column) if isinstance(column, Column) else array
+        for array, column in zip(batch.columns, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=spark_arrow_schema(columns))
+
+
+def _name(column: Column | str) -> str:
+    return column if isinstance(column, str) else column.name
+
+
+def _arrow_type(column: Column) -> pa.DataType:
+    """The Arrow type of the column's Spark type."""
+    if column.type == "struct":
+        return pa.struct([pa.field(c.name, _arrow_type(c)) for c in column.children])
+    if column.type == "list":
+        return pa.list_(pa.field("element", _arrow_type(column.children[0])))
+    if column.type == "map":
+        key, value = (_arrow_type(child) for child in column.children)
+        return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value))
+    if column.type == "interval":
+        return _INTERVAL
+    name, _, arguments = spark_type(column).partition("(")
+    if arguments:
+        precision, scale = arguments.rstrip(")").split(",")
+        return pa.decimal128(int(precision), int(scale))
+    return _SCALARS[name][1]
+
+
+def _data_type(type: pa.DataType) -> DataType:
+    """The Spark type that has an Arrow type."""
+    from pyspark.sql import types
+
+    if pa.types.is_struct(type):
+        return types.StructType([types.StructField(f.name, _data_type(f.type)) for f in type])
+    if pa.types.is_map(type):
+        return types.MapType(_data_type(type.key_type), _data_type(type.item_type))
+    if pa.types.is_list(type):
+        return types.ArrayType(_data_type(type.value_type))
+    if pa.types.is_decimal(type):
+        return types.DecimalType(type.precision, type.scale)
+    name = next(name for name, arrow in _SCALARS.values() if arrow == type)
+    made: DataType = getattr(types, name)()
+    return made
+
+
+def _convert(array: pa.Array, column: Column) -> pa.Array:
+    target = _arrow_type(column)
+    if column.type == "struct":
+        # A NULL struct hides whatever its fields hold.
+        fields = array.flatten()
+        children = [_convert(f, c) for f, c in zip(fields, column.children, strict=True)]
+        return rebuild_struct(array, target, children)
+    if column.type == "list":
+        return rebuild_list(array, target, _convert(array.values, column.children[0]))
+    if column.type == "map":
+        key, value = column.children
+        keys, items = _convert(array.keys, key), _convert(array.items, value)
+        return rebuild_map(array, target, keys, items)
+    if column.type == "int128":
+        return _hugeint_to_decimal(array, column, target)
+    if column.type == "interval":
+        return _interval(array, target)
+    if column.type in _AS_TEXT:
+        return duckdb_cast(array, _as(column, "varchar"))
+    if column.type in _AS_NUMBER:
+        return array.view(target)
+    if column.type in _COARSE:
+        # DuckDB keeps infinity where a multiplication would overflow.
+        return duckdb_cast(array, _as(column, "timestamp"))
+    return relabel(array, target)
+
+
+def _as(column: Column, type: str) -> Column:
+    return Column(id=column.id, name=column.name, type=type)
+
+
+def _hugeint_to_decimal(array: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
+    """DuckDB's huge integers have the bytes of a decimal without a scale."""
+    storage = array.storage
+    wide = pa.Array.from_buffers(
+        target, len(storage), storage.buffers(), storage.null_count, storage.offset
+    )
+    try:
+        wide.validate(full=True)
+    except pa.ArrowInvalid:
+        raise InvalidArgumentError(
+            f"a value of column {column.name!r} has 39 digits, but Spark's widest integer is "
+            "DECIMAL(38,0)"
+        ) from None
+    return wide
+
+
+def _interval(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Months, days and nanoseconds as a struct; a lake's intervals have whole microseconds."""
+    layout = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
+    data = array.buffers()[1]
+    parts = np.frombuffer(data, layout, len(array), array.offset * layout.itemsize)
+    children = [
+        pa.array(np.ascontiguousarray(parts["months"])),
+        pa.array(np.ascontiguousarray(parts["days"])),
+        pa.array(parts["nanos"] // 1000),
+    ]
+    return rebuild_struct(array, target, children)

@@ -1,0 +1,152 @@
+"""The `ducklake` data source: a table of a lake by `spark.read.format("ducklake")`, or from SQL.
+
+Spark creates the source in one Python process, plans it in another and reads it in the executors;
+only small, picklable values travel between them. Import this module where Spark is known to be.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+
+from lakeport.ducklake.reading import ScanTask
+from lakeport.errors import InvalidArgumentError, LakeportError, UnsupportedError
+from lakeport.spark.frames.values import spark_schema, to_spark_batch
+from lakeport.spark.source.options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["DuckLakeSource"]
+
+_NO_WRITING: Final = (
+    "the format 'ducklake' cannot write, in any mode, as a batch or as a stream: it only reads; "
+    "write to a lake with DuckDB's ducklake extension"
+)
+_NO_STREAMS: Final = (
+    "the format 'ducklake' cannot be read as a stream: use spark.read instead of spark.readStream, "
+    "or the changes between two snapshots, lake.table(…).changes(first, last).to_spark()"
+)
+
+
+class DuckLakeSource(DataSource):  # type: ignore[misc]
+    """One table of a lake, at the snapshot that was the newest when it was loaded.
+
+    ```python
+    reader = spark.read.format("ducklake").option("catalog", "ducklake:meta.ducklake")
+    reader.option("table", "main.events").option("filter", "id > 1000").load()
+    ```
+    """
+
+    _pinned: SourceOptions | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` and `USING` call the source."""
+        return "ducklake"
+
+    def schema(self) -> StructType:
+        """The columns of the table; from here on, the source is pinned to their snapshot."""
+        with _errors_in_one_sentence():
+            options = SourceOptions.parse(self.options)
+            with options.open() as lake:
+                table = options.table(lake)
+                self._pinned = replace(options, version=table.snapshot.id, timestamp=None)
+                return spark_schema(options.context(table).columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """How the table is read."""
+        with _errors_in_one_sentence():
+            if self._pinned is None:
+                raise InvalidArgumentError(
+                    "a table of a lake has its own schema: do not give another"
+                )
+            return _Reader(self._pinned)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """Return a reader that refuses to read."""
+        return _NoStreamReader()
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001
+        """Refuse to write."""
+        with _errors_in_one_sentence():
+            raise UnsupportedError(_NO_WRITING)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001, N802
+        """Refuse to write."""
+        with _errors_in_one_sentence():
+            raise UnsupportedError(_NO_WRITING)
+
+
+class _Reader(DataSourceReader):  # type: ignore[misc]
+    """Reads the rows that pass the filter of the options: one partition for each scan task.
+
+    It takes no filters of Spark. Spark 4.3.0 keeps the reader that got the filters of one query in
+    the relation (spark.sql.python.filterPushdown.enabled), and reads the relation's other uses with
+    it: rows would be missing from every other query of the same DataFrame.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """What is read, planned at the pinned snapshot."""
+        with _errors_in_one_sentence(), self._options.open() as lake:
+            plan = self._options.table(lake).scan(self._options.columns, self._options.filter)
+        return [_TaskPartition(task) for task in plan.tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, as Spark lays them out."""
+        # Without any task, Spark still asks for one empty partition.
+        if isinstance(partition, _TaskPartition):
+            columns = partition.task.context.columns
+            for batch in partition.task.read():
+                yield to_spark_batch(batch, columns)
+
+
+class _NoStreamReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Refuses to read, in the first call that Spark makes.
+
+    `DataSource.streamReader` itself must not raise: PySpark 4.3.0 would then stop a reader that it
+    does not have, and report an UnboundLocalError.
+    """
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Refuse to read a new stream."""
+        with _errors_in_one_sentence():
+            raise UnsupportedError(_NO_STREAMS)
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Refuse to read on from a checkpoint."""
+        return self.initialOffset()
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
+        """Refuse to read."""
+        raise UnsupportedError(_NO_STREAMS)
+
+
+@dataclass(frozen=True)
+class _TaskPartition(InputPartition):  # type: ignore[misc]
+    task: ScanTask
+
+
+@contextmanager
+def _errors_in_one_sentence() -> Iterator[None]:
+    """Make Spark report an error of Lakeport without the traceback of the planning process."""
+    try:
+        yield
+    except LakeportError:
+        # PySpark reads it when it reports the error, after which this process ends.
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise

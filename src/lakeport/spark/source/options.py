@@ -1,0 +1,135 @@
+"""The options of the `ducklake` data source, read and checked once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from lakeport.ducklake import Lake, LakeTable
+from lakeport.ducklake.reading import ScanContext
+from lakeport.ducklake.storage import S3Secret, Storage
+from lakeport.errors import InvalidArgumentError
+from lakeport.filters import Filter, parse_sql_filter
+
+__all__ = ["SourceOptions"]
+
+_NAMES: Final = frozenset(
+    {
+        "catalog",
+        "table",
+        "schema",
+        "columns",
+        "filter",
+        "version",
+        "timestamp",
+        "data_path",
+        "metadata_schema",
+    }
+)
+_SECRET: Final = "s3."  # noqa: S105
+_PART: Final = r'\s*(?:"((?:[^"]|"")+)"|`((?:[^`]|``)+)`|([^"`{0}]*[^"`{0}\s]))\s*'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Which table of which lake, at which snapshot, and which of its columns and rows."""
+
+    catalog: str = field(repr=False)
+    schema: str
+    name: str
+    columns: tuple[str, ...] | None = None
+    filter: str | None = None
+    version: int | None = None
+    timestamp: str | None = None
+    data_path: str | None = None
+    metadata_schema: str | None = None
+    storage: Storage = field(default_factory=Storage)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """From the options of a reader, or of `OPTIONS (…)` in SQL; the case of names is free."""
+        given = {key.lower(): value for key, value in options.items()}
+        secret = {key[len(_SECRET) :]: v for key, v in given.items() if key.startswith(_SECRET)}
+        for name in given:
+            if name not in _NAMES and not name.startswith(_SECRET):
+                raise InvalidArgumentError(f"the ducklake source has no option {name!r}")
+        for name in ("catalog", "table"):
+            if not given.get(name, "").strip():
+                raise InvalidArgumentError(f"the ducklake source needs the option {name!r}")
+        schema, table = _table_name(given["table"], given.get("schema"))
+        return cls(
+            catalog=given["catalog"],
+            schema=schema,
+            name=table,
+            columns=_columns(given.get("columns")),
+            filter=given.get("filter"),
+            version=_version(given.get("version")),
+            timestamp=given.get("timestamp"),
+            data_path=given.get("data_path"),
+            metadata_schema=given.get("metadata_schema"),
+            storage=Storage.of(S3Secret.from_mapping(secret) if secret else None),
+        )
+
+    def open(self) -> Lake:
+        """The lake."""
+        return Lake.open(
+            self.catalog,
+            data_path=self.data_path,
+            metadata_schema=self.metadata_schema,
+            storage=self.storage,
+        )
+
+    def table(self, lake: Lake) -> LakeTable:
+        """The table at its snapshot."""
+        return lake.table(self.name, self.schema, version=self.version, timestamp=self.timestamp)
+
+    def context(self, table: LakeTable) -> ScanContext:
+        """What is read of the table; a column that it does not have is an error."""
+        filter = Filter.always()
+        if self.filter is not None:
+            filter = parse_sql_filter(self.filter, table.columns)
+        return table.planner.context(self.columns, filter)
+
+
+def _table_name(text: str, schema: str | None) -> tuple[str, str]:
+    parts = _split(text, ".", "table")
+    if len(parts) > 2:
+        raise InvalidArgumentError(
+            f"the table {text!r} has more than a schema and a name: quote names that have dots"
+        )
+    if len(parts) == 1:
+        return schema or "main", parts[0]
+    if schema is not None and schema != parts[0]:
+        raise InvalidArgumentError(f"the table {text!r} is not in the schema {schema!r}")
+    return parts[0], parts[1]
+
+
+def _columns(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(_split(text, ",", "columns"))
+
+
+def _version(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"\s*\d{1,18}\s*", text):
+        raise InvalidArgumentError(f"the version {text!r} is not the number of a snapshot")
+    return int(text)
+
+
+def _split(text: str, separator: str, option: str) -> list[str]:
+    """Names between separators; a name in double quotes or backticks may hold anything."""
+    part = re.compile(_PART.format(re.escape(separator)))
+    names, position = [], 0
+    while True:
+        match = part.match(text, position)
+        end = match.end() if match else position
+        if match is None or (end < len(text) and text[end] != separator):
+            raise InvalidArgumentError(f"the option {option!r} cannot be understood: {text!r}")
+        quoted, ticked, plain = match.groups()
+        name = plain or (quoted.replace('""', '"') if quoted else ticked.replace("``", "`"))
+        names.append(name)
+        if end >= len(text):
+            return names
+        position = end + 1

@@ -1,0 +1,218 @@
+"""A lake's view, DuckDB's SQL, as a SELECT of Spark's that gives the same answer, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from sqlglot import ErrorLevel, errors, exp
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from lakeport.ducklake import View
+from lakeport.errors import UnsupportedError
+from lakeport.spark.sql.views.rules import check, in_spark
+from lakeport.spark.sql.views.syntax import CATALOG, parse_view
+from lakeport.types import Column, fold_name
+
+__all__ = ["DEFAULT_SCHEMA", "TableKey", "referenced_tables", "table_key", "translate"]
+
+TableKey = tuple[str, str]
+"""Schema and name of a table or view, in lower case."""
+
+DEFAULT_SCHEMA: Final = "main"
+
+# Spark holds them as text, numbers or structs that do not compare and compute as in DuckDB.
+_OPAQUE: Final = frozenset(
+    {
+        "blob", "geometry", "interval", "json", "time", "time_ns", "timestamp_ns",
+        "timestamptz_ns", "timetz", "uint128", "uuid", "variant",
+    }
+)  # fmt: skip
+_SQL_TYPES: Final = {
+    "boolean": "boolean",
+    "float32": "float",
+    "float64": "double",
+    "decimal": "decimal",
+    **dict.fromkeys(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"), "bigint"),
+}
+
+
+def table_key(schema: str, name: str) -> TableKey:
+    """How a table or view is looked up: names have no case."""
+    return fold_name(schema), fold_name(name)
+
+
+def referenced_tables(view: View, known: AbstractSet[TableKey]) -> set[TableKey]:
+    """The tables and views that a view reads.
+
+    `UnsupportedError` if its SQL cannot be parsed, or names something that is not there.
+    """
+    tree = parse_view(view)
+    return {_resolve(view, table, known) for _, table in _tables(tree)}
+
+
+def translate(
+    view: View,
+    names: Mapping[TableKey, str],
+    *,
+    columns: Sequence[str] = (),
+    inputs: Sequence[Column] = (),
+) -> str:
+    """The view as a SELECT of Spark; `UnsupportedError` says why there is none.
+
+    Args:
+        view: The view.
+        names: What the tables and views of the lake are called in Spark, by `key_of`.
+        columns: The names of the view's columns in DuckDB.
+        inputs: The columns of everything that the view reads. Some have no type of their own in
+            Spark: they are passed on, and nothing is computed with them.
+    """
+    tree = parse_view(view)
+    check(tree)
+    _use_types(tree, inputs)
+    tree = _with_names(tree, view.column_aliases or columns)
+    _rename_hiding_queries(tree, {fold_name(name) for name in names.values()})
+    _rename_tables(view, tree, names)
+    try:
+        return in_spark(tree).sql("spark", identify=True, unsupported_level=ErrorLevel.RAISE)
+    except errors.SqlglotError as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise UnsupportedError(f"the view has no translation: {reason}") from None
+    except RecursionError:
+        raise UnsupportedError("the view's SQL is nested too deeply") from None
+
+
+def _tables(tree: exp.Query) -> Iterator[tuple[Scope, exp.Table]]:
+    """The tables of every FROM that are not queries of a WITH."""
+    for scope, node, source in _sources(tree):
+        if isinstance(source, exp.Table) and isinstance(node, exp.Table):
+            yield scope, node
+
+
+def _sources(tree: exp.Query) -> list[tuple[Scope, exp.Expr, exp.Table | Scope]]:
+    try:
+        return [
+            (scope, node, source)
+            for scope in traverse_scope(tree)
+            for node, source in scope.selected_sources.values()
+        ]
+    except errors.SqlglotError as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise UnsupportedError(f"the view's tables cannot be told apart: {reason}") from None
+
+
+def _resolve(view: View, table: exp.Table, known: AbstractSet[TableKey]) -> TableKey:
+    """What a name means: in the schema of the view, then in the default schema."""
+    if not isinstance(table.this, exp.Identifier):
+        raise UnsupportedError("a function in FROM has no translation")
+    catalog, schema, name = table.catalog, table.db, table.name
+    if not catalog and schema == CATALOG:
+        catalog, schema = CATALOG, DEFAULT_SCHEMA
+    if catalog in ("", CATALOG):
+        schemas = [schema] if schema else [view.schema, DEFAULT_SCHEMA]
+        for candidate in schemas:
+            if table_key(candidate, name) in known:
+                return table_key(candidate, name)
+    shown = ".".join(part for part in (catalog, schema, name) if part and part != CATALOG)
+    raise UnsupportedError(f"the view reads {shown}, which is not there")
+
+
+def _rename_tables(view: View, tree: exp.Query, names: Mapping[TableKey, str]) -> None:
+    """Call tables what Spark calls them; columns keep the name the table had as a qualifier."""
+    for scope, table in list(_tables(tree)):
+        name = names[_resolve(view, table, names.keys())]
+        _drop_qualifiers(scope, table)
+        alias = table.alias or table.name
+        table.set("this", exp.to_identifier(name, quoted=True))
+        table.set("db", None)
+        table.set("catalog", None)
+        if not table.args.get("alias"):
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+
+def _drop_qualifiers(scope: Scope, table: exp.Table) -> None:
+    """`schema.table.column` and `catalog.schema.table.column` as `table.column`."""
+    for column in scope.expression.find_all(exp.Column):
+        same_table = _same(column.text("table"), table.name)
+        if (
+            same_table
+            and column.text("db")
+            and _same(column.text("db"), table.db or DEFAULT_SCHEMA)
+        ):
+            column.set("db", None)
+            column.set("catalog", None)
+
+
+def _rename_hiding_queries(tree: exp.Query, taken: AbstractSet[str]) -> None:
+    """A query of a WITH must not hide a registered table that the view reads beside it."""
+    renamed: dict[int, str] = {}
+    for _, node, source in _sources(tree):
+        if not (isinstance(source, Scope) and source.is_cte and isinstance(node, exp.Table)):
+            continue
+        query = source.expression.parent
+        if not isinstance(query, exp.CTE):
+            continue
+        if id(query) not in renamed and fold_name(query.alias) not in taken:
+            continue
+        fresh = renamed.setdefault(id(query), f"{query.alias}__{len(renamed)}")
+        alias = node.alias or node.name
+        node.set("this", exp.to_identifier(fresh, quoted=True))
+        if not node.args.get("alias"):
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+    for query in list(tree.find_all(exp.CTE)):
+        if id(query) in renamed:
+            query.args["alias"].set("this", exp.to_identifier(renamed[id(query)], quoted=True))
+
+
+def _with_names(tree: exp.Query, columns: Sequence[str]) -> exp.Query:
+    """Every column of the answer with the name that DuckDB gives it."""
+    first: exp.Expr = tree
+    while not isinstance(first, exp.Select):
+        first = first.this
+    projections = first.expressions
+    # The columns behind a star may be in another order in Spark; their names are the same.
+    if len(projections) != len(columns) or any(node.is_star for node in projections):
+        return tree
+    for node, name in zip(projections, columns, strict=True):
+        if not isinstance(node, exp.Alias | exp.Column):
+            node.replace(exp.Alias(this=node.copy(), alias=exp.to_identifier(name, quoted=True)))
+    given = [fold_name(node.alias_or_name) for node in first.expressions]
+    if given == [fold_name(name) for name in columns]:
+        return tree
+    # Other clauses of the query may use its own aliases, so the names are given outside.
+    names = [exp.to_identifier(name, quoted=True) for name in columns]
+    alias = exp.TableAlias(this=exp.to_identifier("named", quoted=True), columns=names)
+    return exp.select("*").from_(exp.Subquery(this=tree, alias=alias))
+
+
+def _use_types(tree: exp.Query, inputs: Sequence[Column]) -> None:
+    """Refuse to compute with opaque columns; note the types of those whose name tells them."""
+    opaque = {fold_name(column.name) for column in inputs if _is_opaque(column)}
+    types: dict[str, set[str]] = {}
+    for column in inputs:
+        types.setdefault(fold_name(column.name), set()).add(column.type)
+    sources = {fold_name(node.alias_or_name) for node in tree.find_all(exp.Table, exp.Subquery)}
+    for node in tree.find_all(exp.Column):
+        *qualifiers, last = (fold_name(part.name) for part in node.parts)
+        fields_of = [name for name in qualifiers if name not in sources]
+        if opaque & {last, *fields_of} and not _is_passed_on(node):
+            raise UnsupportedError(
+                f"Spark has no type for the column {node.name!r} to compute with"
+            )
+        known = {_SQL_TYPES.get(type.partition("(")[0]) for type in types.get(last, ())}
+        if len(known) == 1 and None not in known and not fields_of:
+            node.type = exp.DataType.build(str(known.pop()))
+
+
+def _is_opaque(column: Column) -> bool:
+    return any(node.type in _OPAQUE for node in column.walk())
+
+
+def _is_passed_on(column: exp.Column) -> bool:
+    projection = column.parent if isinstance(column.parent, exp.Alias) else column
+    return isinstance(projection.parent, exp.Select) and projection.arg_key == "expressions"
+
+
+def _same(left: str, right: str) -> bool:
+    return fold_name(left) == fold_name(right)

@@ -1,0 +1,172 @@
+"""A Spark DataFrame as a table of a catalog: DuckDB's filters and columns become Spark's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+import pyarrow as pa
+
+from lakeport.catalog import (
+    Arguments,
+    FunctionSignature,
+    Parameter,
+    ScanOptions,
+    TableFunction,
+    TableSize,
+    project_schema,
+)
+from lakeport.errors import DefinitionError, InvalidInputError
+from lakeport.filters.encoders import SparkEncoder
+from lakeport.spark.compat import is_connect
+from lakeport.spark.frames.columns import FrameColumn, arrow_schema, frame_columns, select
+from lakeport.spark.session import session
+from lakeport.spark.sql.queries import query, untrusted_query
+from lakeport.spark.transport.frame_stream import stream_dataframe
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SparkTable", "scan_frame", "spark_sql_function"]
+
+FrameSource: TypeAlias = Union["DataFrame", str, Callable[[], "DataFrame"]]
+
+
+class SparkTable:
+    """Any DataFrame as a table that DuckDB can attach.
+
+    ```python
+    builder.schema("sales").table("orders", SparkTable(spark.read.parquet("s3://…")))
+    builder.schema("sales").table("today", SparkTable("SELECT * FROM orders WHERE …"))
+    ```
+
+    Every scan is one Spark query with DuckDB's filter and columns pushed into Catalyst. Its rows
+    come in the order that the DataFrame has.
+    """
+
+    def __init__(
+        self,
+        source: FrameSource,
+        *,
+        name: str = "",
+        comment: str = "",
+        spark: SparkSession | None = None,
+    ) -> None:
+        """Describe a table.
+
+        Args:
+            source: A DataFrame; or the text of a Spark SQL query, or a callable without arguments
+                that gives a DataFrame, both asked anew for every scan.
+            name: The name of the table, where the catalog's builder does not give one.
+            comment: A description for people.
+            spark: The session for SQL text; the active one if left out, or a new one.
+
+        """
+        self.name = name
+        self.comment = comment
+        self._source = source
+        self._spark = spark
+        # Found by the first who asks; several would find the same.
+        self._columns: tuple[FrameColumn, ...] | None = None
+
+    def named(self, name: str, comment: str = "") -> SparkTable:
+        """The same table under another name."""
+        return SparkTable(
+            self._source, name=name, comment=comment or self.comment, spark=self._spark
+        )
+
+    def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        """The columns of the DataFrame, as it was when they were first asked for."""
+        if self._columns is None:
+            self._columns = frame_columns(self._frame().schema)
+        return project_schema(arrow_schema(self._columns), columns)
+
+    def size(self, options: ScanOptions) -> TableSize:  # noqa: ARG002
+        """What Spark's optimizer knows of the size."""
+        frame = self._frame()
+        if is_connect(frame.sparkSession):
+            return TableSize()
+        plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
+        rows = plan.stats().rowCount()
+        return TableSize(rows=int(str(rows.get())) if rows.isDefined() else None)
+
+    def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
+        """Run the query."""
+        return scan_frame(self._frame(), options)
+
+    def _frame(self) -> DataFrame:
+        if isinstance(self._source, str):
+            return query(self._spark or session(), self._source)
+        if callable(self._source) and not hasattr(self._source, "sparkSession"):
+            return self._source()
+        if hasattr(self._source, "sparkSession"):
+            return self._source
+        raise DefinitionError(
+            f"table {self.name!r}: {type(self._source).__name__} is not a DataFrame; give one, "
+            "Spark SQL, or a callable that returns one"
+        )
+
+
+def scan_frame(frame: DataFrame, options: ScanOptions) -> pa.RecordBatchReader:
+    """The rows of a DataFrame, with as much of the filter and columns as Spark can apply."""
+    columns = frame_columns(frame.schema)
+    frame = frame.toDF(*[column.name for column in columns])
+    comparable = [column.name for column in columns if column.can_be_filtered]
+    condition = SparkEncoder(columns=comparable).encode(options.filter)
+    if condition:
+        frame = frame.where(condition)
+    if options.limit is not None and not options.filter:
+        frame = frame.limit(options.limit)
+    wanted = columns
+    if options.columns is not None:
+        # A batch without columns would forget how many rows it has.
+        wanted = tuple(c for c in columns if c.name in options.columns) or columns[:1]
+    return stream_dataframe(select(frame, wanted), arrow_schema(wanted))
+
+
+def spark_sql_function(
+    spark: SparkSession | None = None, name: str = "spark_sql", *, trusted: bool = False
+) -> TableFunction:
+    """A table function for a catalog: `SELECT * FROM spark_sql('SELECT …')`.
+
+    Whoever may call it can read every table and view of the session, with the server's rights.
+    To show only some, give it a session of its own: `spark.newSession()`.
+
+    Args:
+        spark: The session whose tables, views and functions a query sees. Each query runs in a
+            copy of it. Left out: a new session of the active one, without temporary views.
+        name: The name of the function in SQL.
+        trusted: Let callers do whatever Spark can do: read files by their paths, run scripts, call
+            Java methods and the functions that were registered in the session. Otherwise a query
+            may use only what is on a list of functions, options and clauses. On a Connect session
+            nothing can be checked, so only trusted callers are possible.
+
+    """
+    return _SparkSql(name, spark, trusted=trusted)
+
+
+class _SparkSql:
+    comment = "The result of a Spark SQL query, run on the cluster"
+    signature = FunctionSignature((Parameter("query", pa.string()),))
+
+    def __init__(self, name: str, spark: SparkSession | None, *, trusted: bool) -> None:
+        self.name = name
+        self._spark = spark
+        self._trusted = trusted
+
+    def schema_for(self, arguments: Arguments) -> pa.Schema:
+        """The columns of the result, which Spark tells without running the query."""
+        return arrow_schema(frame_columns(self._frame(arguments).schema))
+
+    def execute_table(self, arguments: Arguments, options: ScanOptions) -> pa.RecordBatchReader:
+        """Run the query."""
+        return scan_frame(self._frame(arguments), options)
+
+    def _frame(self, arguments: Arguments) -> DataFrame:
+        text = arguments["query"]
+        if not text or not text.strip():
+            raise InvalidInputError(f"{self.name} needs the text of a query")
+        if self._spark is None:
+            self._spark = session().newSession()
+        run = query if self._trusted else untrusted_query
+        return run(self._spark, text)

@@ -1,0 +1,103 @@
+"""An Arrow reader that ends its scan when it is closed.
+
+`pyarrow.RecordBatchReader.from_batches` cannot tell its source that it was closed, and a reader
+made from a C stream turns every error into another one. This reader does neither, and is still a
+`RecordBatchReader`: what reads it from C++ gets the same batches through an IPC stream.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.errors import InvalidArgumentError
+
+__all__ = ["CancellingReader"]
+
+
+class CancellingReader(pa.RecordBatchStreamReader):  # type: ignore[misc]
+    """The batches of a scan. Closing it, leaving its `with` block or dropping it ends the scan."""
+
+    def __init__(
+        self, schema: pa.Schema, batches: Generator[pa.RecordBatch], end: Callable[[], None]
+    ) -> None:
+        source = _IpcSource(schema)
+        super().__init__(source)
+        # Only now, so that no batch can be lost to the opening of the stream.
+        source.batches = batches
+        self._batches = batches
+        self._end = end
+        self._closed = False
+
+    def read_next_batch(self) -> pa.RecordBatch:
+        """The next batch; StopIteration at the end."""
+        if self._closed:
+            raise InvalidArgumentError("the reader is closed")
+        return next(self._batches)
+
+    def __next__(self) -> pa.RecordBatch:
+        return self.read_next_batch()
+
+    def read_next_batch_with_custom_metadata(self) -> tuple[pa.RecordBatch, None]:
+        """The next batch; scans have no metadata of batches."""
+        return self.read_next_batch(), None
+
+    def read_all(self) -> pa.Table:
+        """The rest of the scan as a table."""
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def close(self) -> None:
+        """End the scan, from any thread: the Spark job is cancelled, what was not read dropped."""
+        self._closed = True
+        self._end()
+
+    def cast(self, target_schema: pa.Schema) -> pa.RecordBatchReader:
+        """A reader that casts each batch when it is read."""
+        return self._plain().cast(target_schema)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._plain().__arrow_c_stream__(requested_schema)
+
+    def _export_to_c(self, out_ptr: int) -> None:
+        self._plain()._export_to_c(out_ptr)  # noqa: SLF001
+
+    def _plain(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches)
+
+
+class _IpcSource(io.RawIOBase):
+    """The batches as the bytes of an IPC stream, made as they are read."""
+
+    batches: Generator[pa.RecordBatch]
+
+    def __init__(self, schema: pa.Schema) -> None:
+        opening = schema.serialize().to_pybytes()
+        self._buffer = io.BytesIO(opening)
+        self._writer = pa.ipc.new_stream(self._buffer, schema)
+        # The writer writes the schema with the first batch, when the reader knows it already.
+        self._known = len(opening)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        found = self._buffer.read(size)
+        if found or size == 0:
+            return found
+        # A reader of IPC streams never asks for bytes of two messages at once.
+        self._write_next()
+        return self._buffer.read(size)
+
+    def _write_next(self) -> None:
+        self._buffer.seek(0)
+        self._buffer.truncate()
+        batch = next(self.batches, None)
+        if batch is None:
+            self._writer.close()
+        else:
+            self._writer.write_batch(batch)
+        self._buffer.seek(self._known)
+        self._known = 0

@@ -1,0 +1,277 @@
+"""A scan as a stream of Arrow batches, fed by Spark while it runs.
+
+The driver holds at most `max_bytes` of batches of a scan, plus one batch for each task that is
+sending. A consumer that stops reading ends the Spark jobs of its scan, so that their cores are free
+for other scans; the rest is read by new jobs when it goes on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import pyarrow as pa
+
+from lakeport.errors import InternalError, InvalidArgumentError, LakeportError
+from lakeport.spark.compat import is_connect
+from lakeport.spark.errors import task_error
+from lakeport.spark.security import check_protected
+from lakeport.spark.session import check_running
+from lakeport.spark.transport.batch_queue import BatchQueue
+from lakeport.spark.transport.collect import CANCEL_INTERVAL_SECONDS, CollectJob, ConnectJob
+from lakeport.spark.transport.cores import LARGE_POOLS, SMALL_POOL
+from lakeport.spark.transport.job import Job, group_tasks, is_small
+from lakeport.spark.transport.reader import CancellingReader
+from lakeport.spark.transport.receiver import get_receiver
+from lakeport.spark.transport.sender import Group, ReadTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["MAX_BYTES", "PushJob", "route", "stream"]
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+CONSUMER_TIMEOUT_SECONDS: Final = 0.5
+EXIT_TIMEOUT_SECONDS: Final = 5.0
+
+ROUTE: Final = "spark.lakeport.route"
+"""The setting that chooses how batches travel: `push` (the default) or `collect`."""
+
+Route: TypeAlias = Literal["push", "collect", "connect"]
+
+PARALLEL_JOBS: Final = 2
+
+_POOLS: Final = itertools.cycle(LARGE_POOLS)
+
+
+def stream(
+    spark: SparkSession,
+    tasks: Sequence[ReadTask],
+    schema: pa.Schema,
+    *,
+    max_bytes: int = MAX_BYTES,
+    patience: float = CONSUMER_TIMEOUT_SECONDS,
+) -> pa.RecordBatchReader:
+    """Read tasks on Spark: batches as they come, in no order.
+
+    Each task is a Spark task; those that say by `estimated_bytes` that they are small share one.
+
+    The job starts with the first batch that is asked for. Closing the reader, leaving its `with`
+    block or dropping it cancels the job.
+
+    Args:
+        spark: A session of any kind.
+        tasks: What to read: picklable objects that give the same batches whenever they are read.
+        schema: The schema of every batch.
+        max_bytes: How many bytes of batches may wait in this process.
+        patience: How many seconds a task waits for the consumer before it leaves its core.
+    """
+    if not tasks:
+        return pa.RecordBatchReader.from_batches(schema, [])
+    inlet = BatchQueue(len(tasks), max_bytes=max_bytes, patience=patience)
+    job = _JOBS[route(spark)](spark, tasks, schema, inlet)
+    return CancellingReader(schema, job.batches(), job.end)
+
+
+def route(spark: SparkSession) -> Route:
+    """How the batches of a session travel."""
+    # A remote session has no driver here that executors could send to.
+    if is_connect(spark):
+        return "connect"
+    check_running(spark.sparkContext)
+    check_protected(spark.sparkContext)
+    match spark.conf.get(ROUTE, "push"):
+        case "push":
+            return "push"
+        case "collect":
+            return "collect"
+        case other:
+            raise InvalidArgumentError(f"{ROUTE} is 'push' or 'collect', not {other!r}")
+
+
+class PushJob(Job):
+    """Spark jobs whose tasks send their batches to this process by Flight.
+
+    A small scan is one job. A large one is a row of jobs, two at a time, each with a task for every
+    core, so that Spark has few tasks in its queue that must be sent away when the scan is paused.
+    """
+
+    def __init__(
+        self, spark: SparkSession, tasks: Sequence[ReadTask], schema: pa.Schema, inlet: BatchQueue
+    ) -> None:
+        super().__init__(spark, tasks, schema, inlet)
+        self._receiver = get_receiver(spark.sparkContext)
+        self._ended = threading.Event()
+        self._run_ended = threading.Event()
+        self._runs = 0
+        self._is_small = is_small(tasks)
+        inlet.on_pause = self._end_run
+        if not self._is_small:
+            inlet.is_core_wanted = self._receiver.cores.is_wanted
+
+    def start(self) -> None:
+        """Listen, and run the jobs."""
+        from pyspark import InheritableThread
+
+        self._receiver.open(self.tag, self.inlet)
+        _running_jobs.add(self)
+        InheritableThread(target=self._run, name=self.tag, daemon=True, session=self.spark).start()
+
+    def release(self) -> None:
+        """Stop listening."""
+        self._receiver.close(self.tag)
+
+    def cancel(self) -> None:
+        """Cancel the jobs, if their tasks do not end by themselves when the scan has ended.
+
+        A task that is cancelled costs its Python worker, and the next one a second. Repeated until
+        they have ended: a job that was about to start is not known to Spark yet.
+        """
+        while not self._ended.wait(CANCEL_INTERVAL_SECONDS):
+            self.spark.sparkContext.cancelJobsWithTag(self.tag)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the jobs have ended."""
+        self._ended.wait(max(seconds, 0))
+
+    def _run(self) -> None:
+        context = self.spark.sparkContext
+        try:
+            context.addJobTag(self.tag)
+            context.setLocalProperty("spark.scheduler.pool", self._pool())
+            context.setLocalProperty("spark.job.description", "Lakeport scan")
+            while remaining := self.inlet.incomplete():
+                self._run_tagged(remaining)
+                if not self.inlet.incomplete() or not self.inlet.wait_for_room():
+                    return
+                self._check_interrupted()
+        except Exception as error:  # noqa: BLE001
+            self.inlet.fail(task_error(error, self.inlet.reason()))
+        finally:
+            self._ended.set()
+            _running_jobs.discard(self)
+
+    def _pool(self) -> str:
+        return SMALL_POOL if self._is_small else next(_POOLS)
+
+    def _run_tagged(self, numbers: list[int]) -> None:
+        """Run tasks once, under a tag by which this run can be ended and no later one."""
+        context = self.spark.sparkContext
+        self._runs += 1
+        self._run_ended.clear()
+        context.addJobTag(self._run_tag())
+        self.inlet.begin()
+        try:
+            self._run_once(numbers)
+        finally:
+            self._run_ended.set()
+            context.removeJobTag(self._run_tag())
+
+    def _run_tag(self) -> str:
+        return f"{self.tag}-run-{self._runs}"
+
+    def _check_interrupted(self) -> None:
+        if not self.inlet.was_interrupted:
+            missing = len(self.inlet.incomplete())
+            raise InternalError(f"{missing} scan tasks ended on Spark without sending their rows")
+
+    def _end_run(self) -> None:
+        """End the run as a whole: tasks that send end by themselves, the others are cancelled."""
+        tag, ended = self._run_tag(), self._run_ended
+
+        def end() -> None:
+            while not ended.wait(CANCEL_INTERVAL_SECONDS) and tag == self._run_tag():
+                # Spark may be gone already, and the job with it.
+                with suppress(Exception):
+                    self.spark.sparkContext.cancelJobsWithTag(tag)
+
+        threading.Thread(target=end, name=f"{self.tag}-pause", daemon=True).start()
+
+    def _run_once(self, numbers: list[int]) -> None:
+        """Send tasks, in as many jobs as keep all cores busy."""
+        cores = max(2, self.spark.sparkContext.defaultParallelism)
+        groups = group_tasks([(number, self.tasks[number]) for number in numbers], cores)
+        self._run_windows([groups[i : i + cores] for i in range(0, len(groups), cores)])
+
+    def _run_windows(self, windows: Sequence[Any]) -> None:
+        """Run windows in their order, two at once: no core waits for the last task of a window."""
+        from pyspark import InheritableThread
+
+        waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for window in windows:
+            waiting.put(window)
+        if len(windows) == 1:
+            self._run_lane(waiting)
+            return
+        lanes = [
+            InheritableThread(target=self._run_lane, args=(waiting,), session=self.spark)
+            for _ in range(min(PARALLEL_JOBS, len(windows)))
+        ]
+        for number, thread in enumerate(lanes):
+            thread.name, thread.daemon = f"{self.tag}-{number}", True
+            thread.start()
+        for thread in lanes:
+            thread.join()
+
+    def _run_lane(self, windows: queue.SimpleQueue[Any]) -> None:
+        try:
+            while self._may_run():
+                self._run_window(windows.get_nowait())
+        except queue.Empty:
+            return
+        except Exception as error:  # noqa: BLE001
+            # The jobs of a run that was ended as a whole fail.
+            if not self.inlet.paused:
+                self.inlet.fail(self._failure(error))
+
+    def _may_run(self) -> bool:
+        """Return whether more jobs are wanted."""
+        return not self.inlet.cancelled and not self.inlet.paused and not self.inlet.finished
+
+    def _failure(self, error: Exception) -> LakeportError:
+        return task_error(error, self.inlet.reason())
+
+    def _run_window(self, groups: Sequence[Sequence[tuple[int, ReadTask]]]) -> None:
+        granted = [self._granted(group) for group in groups]
+        push = self._receiver.push(self.schema)
+        context = self.spark.sparkContext
+        sending = context.parallelize(granted, len(granted)).mapPartitions(push)
+        # What Spark had not begun, it was not asked to cancel.
+        if not self._may_run():
+            return
+        with self._receiver.cores.waiting(self.tag) if self._is_small else nullcontext():
+            results = sending.collect()
+        for sent in results:
+            for task in sent:
+                self.inlet.confirm(*task)
+
+    def _granted(self, tasks: Sequence[tuple[int, ReadTask]]) -> Group:
+        """Return tasks with what lets one Spark task send them; that travels in the task itself."""
+        return self.inlet.grant(self.tag, [number for number, _ in tasks]), tasks
+
+
+# Jobs of this process, each added and discarded by one call that no other thread can divide.
+_running_jobs: Final[set[PushJob]] = set()
+
+
+@atexit.register
+def _wait_for_jobs_at_exit() -> None:
+    """A job ends a moment after its last batch, and Java complains if nobody is there by then."""
+    jobs, deadline = tuple(_running_jobs), time.monotonic() + EXIT_TIMEOUT_SECONDS
+    for job in jobs:
+        job.end()
+    for job in jobs:
+        job.wait(deadline - time.monotonic())
+
+
+_JOBS: Final[dict[Route, type[Job]]] = {
+    "push": PushJob,
+    "collect": CollectJob,
+    "connect": ConnectJob,
+}

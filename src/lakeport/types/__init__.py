@@ -1,0 +1,9 @@
+"""The types of values, once: DuckLake, DuckDB, Arrow, Spark and Parquet.
+
+Names, literals, casts and field ids belong here too. The room knows no lake and no Flight.
+"""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -1,0 +1,91 @@
+from .arrow import from_arrow_type
+from .cast_rules import _MOST_DIGITS, _widens, always_succeeds, preserves_value
+from .columns import Column, arrow_field, arrow_schema, arrow_type, duckdb_type, spark_type
+from .duckdb_casts import (
+    Target,
+    duckdb_cast,
+    has_zoned_nanoseconds,
+    parse_value,
+    select_expression,
+    sql_type,
+)
+from .literals import (
+    duckdb_literal,
+    has_spark_type,
+    has_sql_type,
+    spark_cast_type,
+    spark_literal,
+    spark_string,
+)
+from .logical import BOOLEAN, UNKNOWN, VARCHAR, Field, LogicalType, canonical_id
+from .names import (
+    duckdb_identifier,
+    duckdb_string,
+    fold_name,
+    spark_identifier,
+    spark_identifier_or_none,
+)
+from .parquet import ParquetField, _node, _with_ids, field_id, with_field_ids
+from .table import TIME_TZ, normalize
+from .values import (
+    _WIDE_IDS,
+    INTEGER_RANGES,
+    STORED_AS_INTEGER,
+    TIMESTAMP_UNITS,
+    ZONED_TIMESTAMPS,
+    Interval,
+    is_infinite,
+    to_float32,
+)
+
+__all__ = [
+    "BOOLEAN",
+    "INTEGER_RANGES",
+    "STORED_AS_INTEGER",
+    "TIMESTAMP_UNITS",
+    "TIME_TZ",
+    "UNKNOWN",
+    "VARCHAR",
+    "ZONED_TIMESTAMPS",
+    "_MOST_DIGITS",
+    "_WIDE_IDS",
+    "Column",
+    "Field",
+    "Interval",
+    "LogicalType",
+    "ParquetField",
+    "Target",
+    "_node",
+    "_widens",
+    "_with_ids",
+    "always_succeeds",
+    "arrow_field",
+    "arrow_schema",
+    "arrow_type",
+    "canonical_id",
+    "duckdb_cast",
+    "duckdb_identifier",
+    "duckdb_literal",
+    "duckdb_string",
+    "duckdb_type",
+    "field_id",
+    "fold_name",
+    "from_arrow_type",
+    "has_spark_type",
+    "has_sql_type",
+    "has_zoned_nanoseconds",
+    "is_infinite",
+    "normalize",
+    "parse_value",
+    "preserves_value",
+    "select_expression",
+    "spark_cast_type",
+    "spark_identifier",
+    "spark_identifier_or_none",
+    "spark_literal",
+    "spark_string",
+    "spark_type",
+    "sql_type",
+    "to_float32",
+    "with_field_ids",
+]

@@ -1,0 +1,135 @@
+"""DuckLake's types in three other languages: Arrow, DuckDB SQL and Spark SQL.
+
+Arrow keeps every value: what Arrow lacks travels in the extension types that DuckDB itself uses
+(`arrow.uuid`, `arrow.json`, `geoarrow.wkb`, `arrow.opaque` for huge integers and zoned times).
+A variant is its JSON text, the one form that Arrow, DuckDB and Spark share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakeport.errors import UnsupportedError
+from lakeport.types.names import duckdb_identifier
+from lakeport.types.table import _SCALARS, _WKB, _Scalar
+
+__all__ = ["Column", "arrow_field", "arrow_schema", "arrow_type", "duckdb_type", "spark_type"]
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """The Arrow type that holds every value of the column."""
+    if column.type == "struct":
+        return pa.struct([arrow_field(child, nested=True) for child in column.children])
+    if column.type == "list":
+        return pa.list_(arrow_field(_only(column, 1)[0], nested=True, name="element"))
+    if column.type == "map":
+        key, value = _only(column, 2)
+        return pa.map_(
+            arrow_field(key, nested=True, name="key").with_nullable(nullable=False),
+            arrow_field(value, nested=True, name="value"),
+        )
+    decimal = _decimal(column.type)
+    return pa.decimal128(*decimal) if decimal else _scalar(column).arrow
+
+
+def arrow_field(column: Column, *, nested: bool = False, name: str | None = None) -> pa.Field:
+    """The Arrow field of a column. Only the nullability of whole columns is a promise."""
+    metadata = _WKB if column.type == "geometry" else None
+    return pa.field(name or column.name, arrow_type(column), nested or column.nullable, metadata)
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """The Arrow schema of columns."""
+    return pa.schema([arrow_field(column) for column in columns])
+
+
+def duckdb_type(column: Column) -> str:
+    """The DuckDB type whose Arrow form is `arrow_type(column)`."""
+    if column.type == "struct":
+        return (
+            "STRUCT("
+            + ", ".join(f"{duckdb_identifier(c.name)} {duckdb_type(c)}" for c in column.children)
+            + ")"
+        )
+    if column.type == "list":
+        return duckdb_type(_only(column, 1)[0]) + "[]"
+    if column.type == "map":
+        key, value = _only(column, 2)
+        return f"MAP({duckdb_type(key)}, {duckdb_type(value)})"
+    decimal = _decimal(column.type)
+    return f"DECIMAL({decimal[0]},{decimal[1]})" if decimal else _scalar(column).duckdb
+
+
+def spark_type(column: Column) -> str:
+    """The Spark SQL type of a column, as DDL text."""
+    if column.type == "struct":
+        return (
+            "STRUCT<"
+            + ", ".join(f"`{c.name.replace('`', '``')}`: {spark_type(c)}" for c in column.children)
+            + ">"
+        )
+    if column.type == "list":
+        return f"ARRAY<{spark_type(_only(column, 1)[0])}>"
+    if column.type == "map":
+        key, value = _only(column, 2)
+        return f"MAP<{spark_type(key)}, {spark_type(value)}>"
+    decimal = _decimal(column.type)
+    return f"DECIMAL({decimal[0]},{decimal[1]})" if decimal else _scalar(column).spark
+
+
+def _scalar(column: Column) -> _Scalar:
+    found = _SCALARS.get(column.type)
+    if found is None:
+        raise UnsupportedError(
+            f"column {column.name!r} has type {column.type!r}, which Lakeport does not know"
+        )
+    return found
+
+
+def _decimal(type_text: str) -> tuple[int, int] | None:
+    match = re.fullmatch(r"decimal\((\d{1,9}),(\d{1,9})\)", type_text)
+    if match is None:
+        return None
+    width, scale = int(match.group(1)), int(match.group(2))
+    if not (1 <= width <= 38 and scale <= width):
+        raise UnsupportedError(
+            f"{type_text} is no type of DuckDB: a decimal has 1 to 38 digits, of which at most all "
+            "are after the point"
+        )
+    return width, scale
+
+
+def _only(column: Column, count: int) -> tuple[Column, ...]:
+    if len(column.children) != count:
+        raise UnsupportedError(
+            f"the {column.type} {column.name!r} has {len(column.children)} children"
+        )
+    return column.children
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A node of a table's column tree: a column, struct field, list element, map key or value."""
+
+    id: int
+    name: str
+    type: str
+    """DuckLake's own type string, in lower case; `struct`, `list` and `map` have children."""
+    children: tuple[Column, ...] = ()
+    nullable: bool = True
+    initial_default: str | None = None
+    """The value, as text, of rows in files that do not hold the column."""
+    default: str | None = None
+    """What an insert that omits the column writes: a literal's text or an SQL expression."""
+    default_is_expression: bool = False
+    comment: str | None = None
+
+    def walk(self) -> Iterator[Column]:
+        """The node and every node below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()

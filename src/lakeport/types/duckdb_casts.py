@@ -1,0 +1,123 @@
+"""DuckDB as a cast function: a lake's values convert exactly as DuckDB converts them.
+
+Arrow's own casts differ from DuckDB's in rounding, infinities and text forms. Everything that is
+not a plain widening goes through an in-memory DuckDB, a column at a time, Arrow in and Arrow out.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.arrow import combine, relabel, thread_connection
+from lakeport.errors import CorruptLakeError
+from lakeport.types.columns import Column, arrow_type, duckdb_type
+from lakeport.types.names import duckdb_identifier
+
+__all__ = [
+    "Target",
+    "duckdb_cast",
+    "has_zoned_nanoseconds",
+    "parse_value",
+    "select_expression",
+    "sql_type",
+]
+
+Target = Column | dict[int, "Target"]
+"""The column that a value becomes, or of a nested value what its children become, by position."""
+
+
+@cache
+def has_zoned_nanoseconds() -> bool:
+    """Return whether DuckDB has the type TIMESTAMPTZ_NS: 2.0 and newer have it, 1.5 does not."""
+    sql = "SELECT count(*) FROM duckdb_types() WHERE lower(type_name) = 'timestamptz_ns'"
+    return bool(thread_connection().execute(sql).fetchall()[0][0])
+
+
+def sql_type(column: Column) -> str:
+    """Return the type that holds the column's values in this DuckDB.
+
+    In DuckDB 1.5 an instant in nanoseconds is a TIMESTAMP_NS in UTC, with the same numbers.
+    """
+    name = duckdb_type(column)
+    return name if has_zoned_nanoseconds() else name.replace("TIMESTAMPTZ_NS", "TIMESTAMP_NS")
+
+
+def duckdb_cast(array: pa.Array, column: Column) -> pa.Array:
+    """Cast an array to a column's type as DuckDB does."""
+    import duckdb
+
+    duck = thread_connection()
+    source = pa.table({"v": array})
+    try:
+        result = duck.from_arrow(source).project(f"{_cast_sql('v', column)} AS v").to_arrow_table()
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise CorruptLakeError(
+            f"a value of column {column.name!r} is not a {column.type}: {reason}"
+        ) from None
+    return relabel(combine(result.column(0)), arrow_type(column))
+
+
+def _cast_sql(sql: str, column: Column) -> str:
+    """Text that becomes a variant is a string, not a document; a geometry is well-known text."""
+    if column.type == "variant":
+        return _variant_as_json(f"CAST({sql} AS VARIANT)")
+    if column.type == "geometry":
+        return f"CAST({sql} AS GEOMETRY)"
+    return f"CAST({sql} AS {sql_type(column)})"
+
+
+def _variant_as_json(sql: str) -> str:
+    """A variant as JSON. To DuckDB a variant that holds null is NULL, but its cast is not."""
+    return f"nullif(CAST({sql} AS JSON), 'null')"
+
+
+def select_expression(name: str, type: Any, target: Target | None = None) -> str:
+    """A column of a DuckDB type (or its text) with variants as JSON, for which Arrow has a type."""
+    import duckdb
+
+    column = duckdb_identifier(name)
+    if target is None and "variant" not in str(type).lower():
+        return column
+    return _shown(column, duckdb.sqltype(type) if isinstance(type, str) else type, target, 0)
+
+
+def _shown(sql: str, type: Any, target: Target | None, depth: int) -> str:
+    if isinstance(target, Column):
+        return _cast_sql(sql, target)
+    if target is None and "VARIANT" not in str(type):
+        return sql
+    if type.id == "variant":
+        return _variant_as_json(sql)
+
+    def inside(sql: str, position: int) -> str:
+        child = type.children[position][1]
+        return _shown(sql, child, target.get(position) if target else None, depth + 1)
+
+    def each(sql: str, position: int) -> str:
+        item = f"x{depth}"
+        made = inside(item, position)
+        return sql if made == item else f"list_transform({sql}, lambda {item}: {made})"
+
+    match type.id:
+        case "struct":
+            names = [duckdb_identifier(name) for name, _ in type.children]
+            fields = [f"{name} := {inside(f'({sql}).{name}', i)}" for i, name in enumerate(names)]
+            made = f"struct_pack({', '.join(fields)})"
+        case "list":
+            made = each(sql, 0)
+        case "map":
+            made = f"map({each(f'map_keys({sql})', 0)}, {each(f'map_values({sql})', 1)})"
+        case _:
+            return sql
+    return f"CASE WHEN {sql} IS NOT NULL THEN {made} END"
+
+
+def parse_value(text: str | None, column: Column) -> pa.Array:
+    """One value from its text form, as an array of length one."""
+    if text is None:
+        return pa.nulls(1, arrow_type(column))
+    return duckdb_cast(pa.array([text], pa.string()), column)
