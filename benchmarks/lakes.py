@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Final
 
 import duckdb
@@ -74,8 +72,7 @@ def planning_postgresql(*, files: int, repeats: int) -> Iterator[Figure | Skippe
         yield Skipped("plan on PostgreSQL", "PostgreSQL is not installed")
         return
     with (
-        tempfile.TemporaryDirectory() as folder,
-        closing(PostgreSQL(Path(folder), initdb)) as server,
+        closing(PostgreSQL(initdb)) as server,
         temporary_lake(lambda duck: _trips(duck, 100), server.create_database()) as uri,
     ):
         address = uri.removeprefix("ducklake:postgres:")

@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -41,8 +42,10 @@ class DatabaseServer:
     name: str
     stop_signal = signal.SIGTERM
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
+        # Not below pytest's folder: every pytest that starts makes that one private again, and a
+        # server that runs as another user loses its data (pytest 9, `make_numbered_dir`).
+        self.folder = Path(tempfile.mkdtemp(prefix="lakeport-database-"))
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0
@@ -56,7 +59,7 @@ class DatabaseServer:
         return self.location(name)
 
     def close(self) -> None:
-        """Stop the server; kill it if it does not end."""
+        """Stop the server, kill it if it does not end, and remove its folder."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(self.stop_signal)
             try:
@@ -64,6 +67,7 @@ class DatabaseServer:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def command(self) -> Sequence[str]:
         """Return the command that runs the server on `self.port`."""
@@ -133,21 +137,16 @@ class PostgreSQL(DatabaseServer):
         program = shutil.which("initdb") or (installed[-1] if installed else None)
         return None if program is None else Path(program)
 
-    def __init__(self, folder: Path, initdb: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, initdb: Path) -> None:
+        super().__init__()
         self._binaries = initdb.parent
         self._user: list[str] = []
         if os.geteuid() == 0:  # the server refuses to run as root
-            shutil.chown(folder, "postgres")
-            for parent in folder.parents:
-                if parent == Path("/tmp") or parent == parent.parent:
-                    break
-                parent.chmod(0o755)
+            shutil.chown(self.folder, "postgres")
             self._user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        made = [*self._user, str(initdb), "-D", str(folder / "data"), "-A", "trust"]
-        subprocess.run(
-            [*made, "-U", "postgres", "-E", "UTF8"], check=True, capture_output=True, cwd=folder
-        )
+        made = [*self._user, str(initdb), "-D", str(self.folder / "data"), "-A", "trust"]
+        made += ["-U", "postgres", "-E", "UTF8"]
+        subprocess.run(made, check=True, capture_output=True, cwd=self.folder)
 
     def command(self) -> Sequence[str]:
         return [
@@ -176,11 +175,11 @@ class MariaDB(DatabaseServer):
 
     name = "MariaDB"
 
-    def __init__(self, folder: Path, install: str, daemon: str) -> None:
-        super().__init__(folder)
+    def __init__(self, install: str, daemon: str) -> None:
+        super().__init__()
         self._daemon = daemon
         self._user = ["--user=root"] if os.geteuid() == 0 else []
-        self._data = f"--datadir={folder / 'data'}"
+        self._data = f"--datadir={self.folder / 'data'}"
         made = [install, self._data, "--auth-root-authentication-method=normal", "--skip-test-db"]
         subprocess.run([*made, *self._user], check=True, capture_output=True)
 
@@ -217,25 +216,25 @@ class MariaDB(DatabaseServer):
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+def postgresql() -> Iterator[Callable[[], str]]:
     """Create databases on a PostgreSQL server; each call returns the location of a lake."""
     initdb = PostgreSQL.initdb()
     if initdb is None:
         unavailable("PostgreSQL is not installed (Debian: postgresql)")
         return
-    with closing(PostgreSQL(tmp_path_factory.mktemp("postgresql"), initdb)) as server:
+    with closing(PostgreSQL(initdb)) as server:
         yield server.create_database
 
 
 @pytest.fixture(scope="session")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+def mariadb() -> Iterator[Callable[[], str]]:
     """Create databases on a MariaDB server; each call returns the location of a lake."""
     install = shutil.which("mariadb-install-db")
     daemon = shutil.which("mariadbd", path="/usr/sbin:/usr/bin")
     if install is None or daemon is None:
         unavailable("MariaDB is not installed (Debian: mariadb-server)")
         return
-    with closing(MariaDB(tmp_path_factory.mktemp("mariadb"), install, daemon)) as server:
+    with closing(MariaDB(install, daemon)) as server:
         yield server.create_database
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import psycopg
 
 from tests.fixtures_databases import PostgreSQL, unavailable
 from tests.waiting import wait_until
 
 
-def test_a_database_server_that_was_killed_is_started_again(tmp_path: Path) -> None:
+def test_a_database_server_that_was_killed_is_started_again() -> None:
     initdb = PostgreSQL.initdb()
     if initdb is None:
         unavailable("PostgreSQL is not installed (Debian: postgresql)")
         return
-    folder = tmp_path / "server"
-    folder.mkdir()
-    server = PostgreSQL(folder, initdb)
+    server = PostgreSQL(initdb)
     try:
         server.create_database()
         process = server._process

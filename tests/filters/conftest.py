@@ -169,7 +169,7 @@ def parquet(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(spark: Any) -> Any:
     """A Spark session in a zone that is not DuckDB's."""
     session = spark.newSession()

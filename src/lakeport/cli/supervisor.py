@@ -9,18 +9,15 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.catalog import current_request
-from lakeport.cli.catalogs import ServedCatalogs
 from lakeport.cli.config import SparkSettings
 from lakeport.cli.spark import is_active, quiet_errors, start_session
 from lakeport.errors import UnavailableError
-from lakeport.observability import Metrics
 from lakeport.spark import is_connect, is_running, session
-from lakeport.spark.transport import stream_metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkSupervisor", "add_spark_gauges"]
+__all__ = ["SparkSupervisor"]
 
 _log = logging.getLogger("lakeport")
 
@@ -176,29 +173,3 @@ def _is_stopped(spark: SparkSession) -> bool:
         return not is_running(spark)
     context: Any = spark.sparkContext
     return bool(context._jsc.sc().isStopped())  # noqa: SLF001
-
-
-def add_spark_gauges(metrics: Metrics, catalogs: ServedCatalogs) -> None:
-    """Show the scans and jobs that run on Spark, and the batches that wait for clients."""
-
-    def jobs() -> float:
-        spark = catalogs.spark.current
-        if spark is None or is_connect(spark) or not is_running(spark):
-            return 0
-        try:
-            return len(spark.sparkContext.statusTracker().getActiveJobsIds())
-        except Exception:  # noqa: BLE001
-            # Java ended a moment ago.
-            return 0
-
-    metrics.watch("catalogs", "Catalogs being served", lambda: len(catalogs.lakes))
-    metrics.watch("spark_jobs_active", "Spark jobs that are running", jobs)
-    metrics.watch(
-        "spark_restarts", "How often Spark was started again", lambda: catalogs.spark.restarts
-    )
-    metrics.watch("spark_scans", "Scans that run on Spark", lambda: stream_metrics().scans)
-    metrics.watch(
-        "spark_queued_bytes",
-        "Bytes of Arrow that wait in the driver for their clients",
-        lambda: stream_metrics().queued_bytes,
-    )

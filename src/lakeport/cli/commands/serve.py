@@ -22,9 +22,8 @@ from lakeport.cli.arguments import (
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import ServedCatalogs
 from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_settings
-from lakeport.cli.health import Health
+from lakeport.cli.health import Health, add_spark_gauges
 from lakeport.cli.output import make_console
-from lakeport.cli.supervisor import add_spark_gauges
 from lakeport.cli.tokens import TokenPolicy, Tokens
 from lakeport.ducklake.metadata import parse_location
 from lakeport.ducklake.storage import keep_reserve
