@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.catalog import current_request
-from lakeport.cli.catalogs import ServedCatalogs
 from lakeport.cli.config import SparkSettings
 from lakeport.cli.spark import is_active, quiet_errors, start_session
 from lakeport.errors import UnavailableError
@@ -178,26 +178,30 @@ def _is_stopped(spark: SparkSession) -> bool:
     return bool(context._jsc.sc().isStopped())  # noqa: SLF001
 
 
-def add_spark_gauges(metrics: Metrics, catalogs: ServedCatalogs) -> None:
-    """Show the scans and jobs that run on Spark, and the batches that wait for clients."""
+def add_spark_gauges(
+    metrics: Metrics, supervisor: SparkSupervisor, catalogs: Callable[[], int]
+) -> None:
+    """Add gauges of catalogs, Spark jobs and scans, and of the batches that wait for clients."""
 
     def jobs() -> float:
-        spark = catalogs.spark.current
+        spark = supervisor.current
         if spark is None or is_connect(spark) or not is_running(spark):
             return 0
         try:
             return len(spark.sparkContext.statusTracker().getActiveJobsIds())
         except Exception:  # noqa: BLE001
-            # Java ended a moment ago.
+            # The Java process has just ended.
             return 0
 
-    metrics.watch("catalogs", "Catalogs being served", lambda: len(catalogs.lakes))
-    metrics.watch("spark_jobs_active", "Spark jobs that are running", jobs)
-    metrics.watch(
-        "spark_restarts", "How often Spark was started again", lambda: catalogs.spark.restarts
+    metrics.add_gauge("catalogs", "Catalogs being served", catalogs)
+    metrics.add_gauge("spark_jobs_active", "Spark jobs that are running", jobs)
+    metrics.add_gauge(
+        "spark_restarts", "How often Spark was started again", lambda: supervisor.restarts
     )
-    metrics.watch("spark_scans", "Scans that run on Spark", lambda: stream_metrics().scans)
-    metrics.watch(
+    metrics.add_gauge(
+        "spark_scans_running", "Scans that run on Spark", lambda: stream_metrics().scans
+    )
+    metrics.add_gauge(
         "spark_queued_bytes",
         "Bytes of Arrow that wait in the driver for their clients",
         lambda: stream_metrics().queued_bytes,

@@ -176,7 +176,7 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
         # An authorizer costs the cache of listings; without it every token reaches every lake.
         authorize = policy.authorize if policy is not None and tokens.lakes else None
         server = _server(settings.server, opened, location, tls, policy, authorize, metrics)
-        add_spark_gauges(metrics, catalogs)
+        add_spark_gauges(metrics, catalogs.spark, lambda: len(catalogs.lakes))
         stack.enter_context(server)
         side = settings.server.metrics_listen
         health = Health(server, catalogs)
