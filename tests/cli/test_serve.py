@@ -266,7 +266,7 @@ def test_sigterm_lets_a_slow_reader_finish_and_refuses_others() -> None:
             assert get(f"{url}/healthz") == (200, '{"state": "ready"}')
             reader = client.table("s.water").scan().to_reader()
             rows = reader.read_next_batch().num_rows
-            assert "lakeport_streams_active 1.0" in get(f"{url}/metrics")[1]
+            assert "lakeport_scans_running 1.0" in get(f"{url}/metrics")[1]
 
             server.send(signal.SIGTERM)
             server.log.wait_for("draining")
@@ -333,7 +333,7 @@ def test_metrics_count_calls_scans_rows_and_bytes() -> None:
     assert float(figures["lakeport_rows_sent_total"]) == ROWS * BATCHES
     assert float(figures["lakeport_bytes_sent_total"]) > 8 * ROWS * BATCHES
     assert float(figures['lakeport_scans_total{result="complete"}']) == 1
-    assert float(figures["lakeport_streams_active"]) == 0
+    assert float(figures["lakeport_scans_running"]) == 0
     assert float(figures['lakeport_calls_total{status="OK",verb="DoGet"}']) == 1
     assert float(figures['lakeport_call_seconds_count{verb="DoGet"}']) == 1
     assert float(figures['lakeport_calls_total{status="NOT_FOUND",verb="GetFlightInfo"}']) == 1

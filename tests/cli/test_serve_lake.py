@@ -63,7 +63,7 @@ def test_a_lake_is_served_measured_reloaded_and_drained(
 
     assert rows == 199_000
     assert "base (main)" in told
-    assert "lakeport_spark_scans 0.0" in figures
+    assert "lakeport_spark_scans_running 0.0" in figures
     assert "lakeport_spark_jobs_active" in figures
     entries = [json.loads(line) for line in server.log.all]
     assert "lakeport.jvm" in {entry["logger"] for entry in entries}

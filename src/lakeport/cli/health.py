@@ -16,11 +16,8 @@ from typing import Final
 from lakeport.airport.server import Server
 from lakeport.cli.catalogs import ServedCatalogs
 from lakeport.lakehouse import LakeCatalog
-from lakeport.observability import Metrics
-from lakeport.spark import is_connect, is_running
-from lakeport.spark.transport import stream_metrics
 
-__all__ = ["Health", "Report", "add_spark_gauges"]
+__all__ = ["Health", "Report"]
 
 _log = logging.getLogger("lakeport")
 
@@ -124,29 +121,3 @@ class _Probe:
                 _log.warning("%s: %s", self._trouble, failure)
             self._failure, self._answered, self._is_running = failure, time.monotonic(), False
             self._changed.notify_all()
-
-
-def add_spark_gauges(metrics: Metrics, catalogs: ServedCatalogs) -> None:
-    """Show the scans and jobs that run on Spark, and the batches that wait for clients."""
-
-    def jobs() -> float:
-        spark = catalogs.spark.current
-        if spark is None or is_connect(spark) or not is_running(spark):
-            return 0
-        try:
-            return len(spark.sparkContext.statusTracker().getActiveJobsIds())
-        except Exception:  # noqa: BLE001
-            # Java ended a moment ago.
-            return 0
-
-    metrics.watch("catalogs", "Catalogs being served", lambda: len(catalogs.lakes))
-    metrics.watch("spark_jobs_active", "Spark jobs that are running", jobs)
-    metrics.watch(
-        "spark_restarts", "How often Spark was started again", lambda: catalogs.spark.restarts
-    )
-    metrics.watch("spark_scans", "Scans that run on Spark", lambda: stream_metrics().scans)
-    metrics.watch(
-        "spark_queued_bytes",
-        "Bytes of Arrow that wait in the driver for their clients",
-        lambda: stream_metrics().queued_bytes,
-    )

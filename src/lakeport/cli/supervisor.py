@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,12 +13,14 @@ from lakeport.catalog import current_request
 from lakeport.cli.config import SparkSettings
 from lakeport.cli.spark import is_active, quiet_errors, start_session
 from lakeport.errors import UnavailableError
+from lakeport.observability import Metrics
 from lakeport.spark import is_connect, is_running, session
+from lakeport.spark.transport import stream_metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkSupervisor"]
+__all__ = ["SparkSupervisor", "add_spark_gauges"]
 
 _log = logging.getLogger("lakeport")
 
@@ -173,3 +176,33 @@ def _is_stopped(spark: SparkSession) -> bool:
         return not is_running(spark)
     context: Any = spark.sparkContext
     return bool(context._jsc.sc().isStopped())  # noqa: SLF001
+
+
+def add_spark_gauges(
+    metrics: Metrics, supervisor: SparkSupervisor, catalogs: Callable[[], int]
+) -> None:
+    """Add gauges of catalogs, Spark jobs and scans, and of the batches that wait for clients."""
+
+    def jobs() -> float:
+        spark = supervisor.current
+        if spark is None or is_connect(spark) or not is_running(spark):
+            return 0
+        try:
+            return len(spark.sparkContext.statusTracker().getActiveJobsIds())
+        except Exception:  # noqa: BLE001
+            # The Java process has just ended.
+            return 0
+
+    metrics.add_gauge("catalogs", "Catalogs being served", catalogs)
+    metrics.add_gauge("spark_jobs_active", "Spark jobs that are running", jobs)
+    metrics.add_gauge(
+        "spark_restarts", "How often Spark was started again", lambda: supervisor.restarts
+    )
+    metrics.add_gauge(
+        "spark_scans_running", "Scans that run on Spark", lambda: stream_metrics().scans
+    )
+    metrics.add_gauge(
+        "spark_queued_bytes",
+        "Bytes of Arrow that wait in the driver for their clients",
+        lambda: stream_metrics().queued_bytes,
+    )

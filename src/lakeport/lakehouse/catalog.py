@@ -33,7 +33,7 @@ __all__ = ["LakeCatalog"]
 class LakeCatalog:
     """A lake as a catalog: every schema, table and view, read by Spark, as of the newest snapshot.
 
-    What others commit is seen at once; the statements of one transaction see one snapshot.
+    Commits of other writers are visible at once. The statements of a transaction read one snapshot.
 
         with LakeCatalog("ducklake:meta.ducklake") as catalog:
             serve(catalog)
@@ -52,7 +52,7 @@ class LakeCatalog:
             tables and views that the caller may read. A query may keep the cluster busy, so it is
             off by default.
         endpoints: Into how many parts a scan is divided at most; one for each core by default.
-        data_path: Where the files are, if not where the lake says.
+        data_path: Where the files are, if not at the path in the lake.
         metadata_schema: The database schema of the lake's own tables.
         storage: Credentials of object stores; the environment's when left out.
         database_timeout: Seconds to wait for an answer of a database server.
@@ -108,7 +108,7 @@ class LakeCatalog:
         return self._directory(self._access.newest()).names.main
 
     def close(self) -> None:
-        """Close the lake. The Spark session stays, since others may use it."""
+        """Close the lake. The Spark session keeps running, because other code may use it."""
         self._access.lake.close()
 
     def __enter__(self) -> Self:
@@ -123,7 +123,7 @@ class LakeCatalog:
         self.close()
 
     def schemas(self) -> Sequence[Schema]:
-        """All schemas of the lake, `main` first under its other name, then that of functions."""
+        """Return all schemas of the lake, `main` first, and the schema of functions last."""
         snapshot = current_snapshot(self._access)
         directory = self._directory(snapshot)
         schemas: list[Schema] = [
@@ -132,7 +132,7 @@ class LakeCatalog:
         return [*schemas, self._functions(directory, snapshot)]
 
     def schema(self, name: str) -> Schema | None:
-        """The schema of that name, whatever the case of its letters, or None."""
+        """Return the schema of that name, ignoring case, or None."""
         snapshot = current_snapshot(self._access)
         directory = self._directory(snapshot)
         key = fold_name(name)
@@ -140,7 +140,7 @@ class LakeCatalog:
             return self._published(directory, key, snapshot)
         if key == fold_name(directory.names.functions):
             return self._functions(directory, snapshot)
-        # To a caller who may not see the schema, it is one that does not exist.
+        # For a caller who may not list the schema, it does not exist.
         if key == MAIN and current_request().may(Operation.LIST, directory.names.main):
             raise NotFoundError(
                 "DuckDB cannot address a schema called 'main': the tables of the lake's schema "
@@ -149,21 +149,21 @@ class LakeCatalog:
         return None
 
     def catalog_version(self) -> CatalogVersion:
-        """The schema version of the lake: it grows with every change but those of rows."""
+        """Return the schema version of the lake, which changes of rows do not increase."""
         return CatalogVersion(version=self._access.newest().schema_version, is_fixed=False)
 
     def begin_transaction(self) -> str:
-        """Start a transaction that reads what is newest now, on any replica."""
+        """Start a transaction that reads the newest snapshot, on every replica."""
         return begin_transaction(self._access)
 
     def commit_transaction(self, transaction_id: str) -> None:
-        """End a transaction; it has changed nothing."""
+        """End a transaction, which has changed nothing."""
 
     def rollback_transaction(self, transaction_id: str) -> None:
-        """End a transaction; it has changed nothing."""
+        """End a transaction, which has changed nothing."""
 
     def transaction_status(self, transaction_id: str) -> TransactionState | None:
-        """Active for every identifier that this lake has given out."""
+        """Return ACTIVE for every identifier that has the form of a lake's transaction."""
         known = transaction_snapshot(transaction_id) is not None
         return TransactionState.ACTIVE if known else None
 

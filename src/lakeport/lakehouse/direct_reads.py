@@ -1,7 +1,7 @@
-"""Scans that a client on the same storage can do by itself: plain Parquet files, nothing to merge.
+"""Scans that a client reads from storage itself: plain Parquet files without deletes.
 
-DuckDB reads the files by column name, so a file qualifies only if it was written with exactly the
-columns that the table has now, in types that come back from Parquet as they are.
+DuckDB reads the files by column name. A file qualifies only if it was written with exactly the
+columns that the table has now, in types that Parquet returns unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GLOB = re.compile(r"[*?\[\]{}]")
 def direct_reads(
     access: LakeResources, table: LakeTable, plan: Scan
 ) -> Sequence[FunctionReference] | None:
-    """One reference for each file of a plan; None if the server has to read the table."""
+    """Return one reference for each file of a plan; None if the server has to read the table."""
     nodes = [node for column in table.columns for node in column.walk()]
     if not all(_is_exact(node) for node in nodes):
         return None
@@ -42,7 +42,7 @@ def direct_reads(
         return None
     if last_schema_change(access, table) > min(_begins(plan.tasks), default=table.snapshot.id):
         return None
-    # Folders such as region=eu would be taken for columns.
+    # Otherwise DuckDB adds a column for a folder such as region=eu.
     return [
         FunctionReference("read_parquet", (path,), {"hive_partitioning": False}) for path in paths
     ]
@@ -53,7 +53,7 @@ def _is_exact(node: Column) -> bool:
 
 
 def _readable_path(task: ScanTask) -> str | None:
-    """The path of a file whose rows are the table's rows as they are."""
+    """Return the path of a file that needs no merging; None for other tasks."""
     if not isinstance(task, FileTask) or task.inlined_deletes:
         return None
     file = task.file
@@ -77,20 +77,20 @@ def _begins(tasks: Iterable[ScanTask]) -> list[int]:
 
 
 def last_schema_change(access: LakeResources, table: LakeTable) -> int:
-    """The snapshot that changed a column of the table last."""
+    """Return the id of the last snapshot that changed a column of the table."""
 
-    def look() -> int:
+    def load() -> int:
         planner = table.planner
         rows = planner.catalog.database.read(
             lambda connection: planner.catalog.namesakes(connection, table.schema_name, table.name)
         )
-        moments = [
+        changes = [
             row[edge]
             for row in rows
             if row["table_id"] == table.id
             for edge in ("begin_snapshot", "end_snapshot")
             if row[edge] is not None and row[edge] <= table.snapshot.id
         ]
-        return int(max(moments))
+        return int(max(changes))
 
-    return access.details.remembered(("last change", table.id, table.snapshot.id), look)
+    return access.details.remembered(("last change", table.id, table.snapshot.id), load)

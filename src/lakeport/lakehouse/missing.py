@@ -1,4 +1,4 @@
-"""Why a lake catalog has no table of a name: a view that cannot run, a table that was dropped."""
+"""Explain why a lake catalog has no table of a name: a refused view, or a dropped table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MissingTables:
         self._snapshot = snapshot
 
     def explain(self, name: str) -> str | None:
-        """Return a sentence about the name; None if no snapshot has a table or view of it."""
+        """Return why the name is missing; None if no snapshot has a table or view of it."""
         names = self._directory.names
         shown = f"{names.published(self._schema)}.{name}"
         permissions = Permissions.of_request(self._access, names)
@@ -37,11 +37,11 @@ class MissingTables:
             reason = shown_reason(view, contents, permissions, self._directory.refused[view.id])
             return f"the view {shown} cannot be read: {reason}"
         lifetimes = self._access.lake.lifetimes()
-        known = [life for life in lifetimes if fold_name(life.name) == fold_name(name)]
-        # By the object's own spelling, too: the server has asked by that of the request.
-        if not all(permissions.reads_name(self._schema, life.name) for life in known):
+        namesakes = [life for life in lifetimes if fold_name(life.name) == fold_name(name)]
+        # The server has checked the spelling of the request; check the object's own, too.
+        if not all(permissions.reads_name(self._schema, life.name) for life in namesakes):
             return None
-        when = why_missing(known, self._schema, name, self._snapshot.id)
+        when = why_missing(namesakes, self._schema, name, self._snapshot.id)
         return when and f"there is no table {shown} at snapshot {self._snapshot.id}: {when}"
 
     def _refused_view(self, name: str) -> View | None:

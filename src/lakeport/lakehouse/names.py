@@ -1,6 +1,6 @@
-"""Under which names the schemas of a lake are published, and which table a text means.
+"""The published names of a lake's schemas, and the table that a text names.
 
-DuckDB's client cannot address a schema called `main`, which is where every lake keeps its tables.
+DuckDB's client cannot address a schema called `main`, the default schema of every lake.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check_main_as(name: str | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PublishedNames:
-    """The names that a lake catalog gives to what would otherwise clash."""
+    """The published names of the schema `main` and of the schema of functions."""
 
     main: str
     """The published name of the lake's schema `main`."""
@@ -52,24 +52,24 @@ class PublishedNames:
 
     @classmethod
     def choose(cls, schemas: Iterable[str], main_as: str | None) -> PublishedNames:
-        """Names that no schema of the lake has."""
+        """Choose names that no schema of the lake has."""
         taken = {fold_name(name) for name in schemas}
-        wanted = [main_as] if main_as is not None else ["public"]
-        main = _first_free([*wanted, "main_schema"], taken)
+        preferred = "public" if main_as is None else main_as
+        main = _first_free([preferred, "main_schema"], taken)
         functions = _first_free(["lakeport", "lakeport_functions"], taken | {fold_name(main)})
         return cls(main, functions)
 
     def published(self, schema: str) -> str:
-        """The name under which a schema of the lake is published."""
+        """Return the published name of a schema of the lake."""
         return self.main if fold_name(schema) == MAIN else schema
 
     def in_lake(self, schema: str) -> str:
-        """The schema of the lake that is published under a name."""
+        """Return the schema of the lake that has a published name."""
         return MAIN if fold_name(schema) == fold_name(self.main) else schema
 
 
 def parse_table_name(names: PublishedNames, text: str) -> tuple[str, str]:
-    """Return the schema and the table that `t`, `schema.t` or `"schema"."t"` mean in the lake.
+    """Return the schema and table of the lake that `t`, `schema.t` or `"schema"."t"` name.
 
     `t` alone is in `main`. The schema may be written as in the lake or as published.
     """
@@ -81,22 +81,22 @@ def parse_table_name(names: PublishedNames, text: str) -> tuple[str, str]:
 
 
 def find_table(contents: LakeContents, schema: str, name: str) -> TableSummary | None:
-    """Return the table of a name in the lake, whatever the case of its letters, or None."""
-    wanted = (fold_name(schema), fold_name(name))
+    """Return the table of a name, ignoring case; None if the lake has none."""
+    key = (fold_name(schema), fold_name(name))
     for table in contents.tables:
-        if (fold_name(table.schema), fold_name(table.name)) == wanted:
+        if (fold_name(table.schema), fold_name(table.name)) == key:
             return table
     return None
 
 
-def _first_free(wanted: list[str], taken: set[str]) -> str:
-    return next(name for name in _spellings(wanted) if fold_name(name) not in taken)
+def _first_free(candidates: list[str], taken: set[str]) -> str:
+    return next(name for name in _numbered(candidates) if fold_name(name) not in taken)
 
 
-def _spellings(wanted: list[str]) -> Iterator[str]:
-    yield from wanted
+def _numbered(candidates: list[str]) -> Iterator[str]:
+    yield from candidates
     for number in count(2):
-        yield f"{wanted[-1]}_{number}"
+        yield f"{candidates[-1]}_{number}"
 
 
 def _unquoted(part: str) -> str:
@@ -108,7 +108,7 @@ ROWID = "rowid"
 
 
 def published_schema(columns: Sequence[Column], *, with_rowid: bool) -> pa.Schema:
-    """The columns with their comments and defaults, and the row id last where it is wanted."""
+    """Return the columns with comments and defaults, with the row id last if requested."""
     fields = [_field(column) for column in columns]
     if with_rowid and has_rowid(columns):
         fields.append(rowid_field(ROWID))
@@ -116,12 +116,12 @@ def published_schema(columns: Sequence[Column], *, with_rowid: bool) -> pa.Schem
 
 
 def has_rowid(columns: Sequence[Column]) -> bool:
-    """Whether row ids can be asked for: not where a column of the table hides them."""
+    """Return whether clients can read row ids; a column named `rowid` hides them."""
     return all(fold_name(column.name) != ROWID for column in columns)
 
 
 def default_sql(column: Column) -> str | None:
-    """What an insert that omits the column writes, as an SQL expression."""
+    """Return the SQL expression for the column in an INSERT that omits it; None for NULL."""
     if column.default is None or column.default_is_expression:
         return column.default
     text = "'" + column.default.replace("'", "''") + "'"

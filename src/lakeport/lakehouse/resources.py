@@ -1,7 +1,7 @@
-"""What all objects of a lake catalog share: the lake, what is known of it, and the Spark session.
+"""The resources that all objects of a lake catalog share: the lake, caches, the Spark session.
 
-A snapshot never changes, so everything here is remembered by snapshot. The newest one is asked for
-anew by every request, with one small question.
+A snapshot never changes, so caches are keyed by snapshot. Every request queries the newest snapshot
+again, with one small statement.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SparkSource: TypeAlias = Union["SparkSession", "Callable[[], SparkSession]"]
 
 
 class LakeResources:
-    """A lake with what is remembered of it, and the session that reads it."""
+    """A lake, the caches of its metadata, and the session that reads it."""
 
     def __init__(self, lake: Lake, *, spark: SparkSource | None, endpoints: int | None) -> None:
         if endpoints is not None and endpoints < 1:
@@ -49,7 +49,7 @@ class LakeResources:
         self.lake = lake
         self.plans = PlanCache()
         self.details = SnapshotCache(10_000)
-        """Small facts that are true of a snapshot for ever: sizes, statistics."""
+        """Small facts about a snapshot, which never change: sizes, statistics."""
         self._snapshots = SnapshotCache(10_000)
         self._contents = SnapshotCache(8)
         self._tables = SnapshotCache(1000)
@@ -61,29 +61,29 @@ class LakeResources:
         self._endpoints = endpoints
 
     def newest(self) -> Snapshot:
-        """The newest snapshot."""
+        """Return the newest snapshot."""
         found = self.lake.snapshot()
         return self._snapshots.remembered(found.id, lambda: found)
 
     def snapshot(self, id: int) -> Snapshot:
-        """A snapshot by its id."""
+        """Return a snapshot by its id."""
         return self._snapshots.remembered(id, lambda: self.lake.snapshot(version=id))
 
     def contents(self, snapshot: Snapshot) -> LakeContents:
-        """What the lake holds at a snapshot; commits that only change rows share one answer."""
+        """Return the contents of a snapshot; commits that only change rows share them."""
         return self._contents.remembered(
             snapshot.schema_version, lambda: self.lake.contents(version=snapshot.id)
         )
 
     def table(self, schema: str, name: str, snapshot: int) -> LakeTable:
-        """The table that has this name at a snapshot."""
+        """Return the table that has this name at a snapshot."""
         return self._tables.remembered(
             (snapshot, fold_name(schema), fold_name(name)),
             lambda: self.lake.table(name, schema, version=snapshot),
         )
 
     def missing_table(self, schema: str, name: str, snapshot: int, *, shown: str) -> NotFoundError:
-        """Return the error about a table that a snapshot does not have; `shown` is its name there.
+        """Return the error for a table that a snapshot lacks; `shown` is its name in the message.
 
         It names the snapshots that created and dropped the table, if it ever existed.
         """
@@ -93,7 +93,7 @@ class LakeResources:
         return NotFoundError(f"there is no table {shown} at snapshot {snapshot}: {reason}")
 
     def session(self) -> SparkSession:
-        """The Spark session: the caller's, or one that is started now if none is running."""
+        """Return the Spark session: the given one, or a new one if none is running."""
         if self._find is not None:
             return self._find()
         with self._lock:
@@ -102,9 +102,9 @@ class LakeResources:
             return self._spark
 
     def endpoints(self) -> int:
-        """Into how many parts a scan is divided at most: one for each core, unless told."""
+        """Return the largest number of parts of a scan: as configured, or one for each core."""
         if self._endpoints is None:
-            # Several threads would find the same.
+            # Needs no lock: concurrent threads compute the same number.
             with retried_when_lost():
                 self._endpoints = _cores(self._spark if self._find is None else self._find())
         return self._endpoints
@@ -121,7 +121,7 @@ _VERSION = re.compile(r"\d{1,18}")
 
 
 def current_snapshot(access: LakeResources) -> Snapshot:
-    """The snapshot of the request's transaction, or the newest."""
+    """Return the snapshot of the request's transaction, or the newest one."""
     identifier = current_request().transaction_id
     if not identifier:
         return access.newest()
@@ -132,18 +132,18 @@ def current_snapshot(access: LakeResources) -> Snapshot:
 
 
 def begin_transaction(access: LakeResources) -> str:
-    """An identifier of a transaction that reads what is newest now."""
+    """Return the identifier of a new transaction that reads the newest snapshot."""
     return f"{access.newest().id}-{uuid.uuid4().hex}"
 
 
 def transaction_snapshot(identifier: str) -> int | None:
-    """The id of the snapshot that a transaction reads; None for an identifier of somebody else."""
+    """Return the snapshot id in a transaction identifier; None if it has another form."""
     match = _IDENTIFIER.fullmatch(identifier)
     return int(match.group(1)) if match else None
 
 
 def snapshot_at(access: LakeResources, time_point: TimePoint) -> Snapshot:
-    """The snapshot of `AT (VERSION => …)` or `AT (TIMESTAMP => …)`."""
+    """Return the snapshot of `AT (VERSION => …)` or `AT (TIMESTAMP => …)`."""
     if time_point.unit is TimeUnit.TIMESTAMP:
         return access.lake.snapshot(timestamp=time_point.value)
     if not _VERSION.fullmatch(time_point.value):
@@ -151,12 +151,12 @@ def snapshot_at(access: LakeResources, time_point: TimePoint) -> Snapshot:
     return access.snapshot(int(time_point.value))
 
 
-# About what a task weighs in memory, besides the inlined rows that it carries.
+# The approximate bytes of a task in memory, without its inlined rows.
 _TASK_BYTES = 2000
 
 
 class PlanCache:
-    """The plans that were made last, as many as fit into `max_bytes`."""
+    """The most recently used plans, as many as fit into `max_bytes`."""
 
     def __init__(self, *, max_bytes: int = 64 * 1024 * 1024) -> None:
         self._max_bytes = max_bytes
@@ -168,7 +168,7 @@ class PlanCache:
         return len(self._plans)
 
     def keep(self, key: Hashable, plan: Scan) -> None:
-        """Keep a plan; the ones that were used least lately make room for it."""
+        """Store a plan; evict the least recently used plans if necessary."""
         size = _weight(plan)
         with self._lock:
             self._drop(key)
@@ -178,7 +178,7 @@ class PlanCache:
                 self._drop(next(iter(self._plans)))
 
     def find(self, key: Hashable) -> Scan | None:
-        """The plan of a key, if it is still there."""
+        """Return the plan of a key; None if it was evicted."""
         with self._lock:
             found = self._plans.get(key)
             if found is None:

@@ -1,4 +1,4 @@
-"""A schema of a lake, as the server sees it."""
+"""The schemas of a lake as schemas of a catalog, and an index of what they hold."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class LakeCatalogSchema:
         self._explain = explain
 
     def tables(self) -> Sequence[Table]:
-        """All tables but those with a column that Lakeport does not know; the log says which."""
+        """Return the tables; those with a column of an unknown type are logged and left out."""
         tables = [publish(self._snapshot) for publish in self._members.values()]
         return [table for table in tables if self._can_be_listed(table)]
 
     def table(self, name: str) -> Table | None:
-        """The table of that name, whatever the case of its letters, or None."""
+        """Return the table of that name, ignoring case, or None."""
         publish = self._members.get(fold_name(name))
         omission = self._omitted.get(fold_name(name))
         if publish is None and omission is not None:
@@ -65,19 +65,19 @@ class LakeCatalogSchema:
         return None if publish is None else publish(self._snapshot)
 
     def why_missing(self, name: str) -> str | None:
-        """Return why there is no such table now; None if there never was one."""
+        """Return why there is no such table now; None if it never existed."""
         return self._explain(name)
 
     def scalar_functions(self) -> Sequence[ScalarFunction]:
-        """None: macros of a lake are not published."""
+        """Return no functions: macros of a lake are not published."""
         return ()
 
     def table_functions(self) -> Sequence[TableFunction]:
-        """None: the functions about the lake are in a schema of their own."""
+        """Return no functions: those about the lake are in a schema of their own."""
         return ()
 
     def table_functions_in_out(self) -> Sequence[TableFunctionInOut]:
-        """None."""
+        """Return no functions."""
         return ()
 
     def _can_be_listed(self, table: Table) -> bool:
@@ -90,12 +90,12 @@ class LakeCatalogSchema:
 
 
 TableFactory: TypeAlias = Callable[[Snapshot], Table]
-"""Makes a table or view of the lake one of the catalog, as of a snapshot."""
+"""Makes a catalog table of a table or view of the lake, at a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaIndex:
-    """The schemas of a lake and what they hold, by names in lower case."""
+    """The schemas, tables and views of a lake by their folded names."""
 
     names: PublishedNames
     schemas: Mapping[str, Schema]
@@ -103,9 +103,9 @@ class SchemaIndex:
     members: Mapping[str, Mapping[str, TableFactory]]
     """Tables and views, by the published names of their schemas and their own."""
     refused: Mapping[int, str]
-    """Why views are not among them, by the ids of the views."""
+    """The reasons for which views are refused, by the ids of the views."""
     omitted: Mapping[str, Mapping[str, Omission]]
-    """What cannot be read, by the same names."""
+    """The tables and views that cannot be read, by the same names."""
 
     @classmethod
     def of(
@@ -116,24 +116,24 @@ class SchemaIndex:
         main_as: str | None,
         direct_reads: bool,
     ) -> SchemaIndex:
-        """The directory of what a lake holds; views without known columns are not in it."""
+        """Return the index of a lake; views whose columns are unknown are refused."""
         names = PublishedNames.choose([schema.name for schema in contents.schemas], main_as)
 
-        def place(schema: str) -> str:
+        def folded_name(schema: str) -> str:
             return fold_name(names.published(schema))
 
         members: dict[str, dict[str, TableFactory]] = defaultdict(dict)
         for table in contents.tables:
             publish = partial(LakeCatalogTable, access, names, table, direct=direct_reads)
-            members[place(table.schema)][fold_name(table.name)] = publish
+            members[folded_name(table.schema)][fold_name(table.name)] = publish
         columns, refused = view_schemas(contents)
         for view in contents.views:
             if view.id in columns:
                 make = partial(LakeCatalogView, access, names, view, columns[view.id])
-                members[place(view.schema)][fold_name(view.name)] = make
+                members[folded_name(view.schema)][fold_name(view.name)] = make
         omitted: dict[str, dict[str, Omission]] = defaultdict(dict)
         for omission in contents.omitted:
             if omission.schema is not None and omission.name is not None:
-                omitted[place(omission.schema)][fold_name(omission.name)] = omission
-        schemas = {place(schema.name): schema for schema in contents.schemas}
+                omitted[folded_name(omission.schema)][fold_name(omission.name)] = omission
+        schemas = {folded_name(schema.name): schema for schema in contents.schemas}
         return cls(names, schemas, members, refused, omitted)

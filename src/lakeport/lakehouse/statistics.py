@@ -1,9 +1,8 @@
-"""What is known of a column without reading it, true for every snapshot that a query may read.
+"""Column statistics of a lake's table that hold for every snapshot.
 
-DuckDB asks without saying whether it will read the table as it is or as it was, and trusts the
-answer. So the bounds cover all files and all inlined rows that the lake still has, deleted or not,
-and nothing is said of a name that has meant several columns. The lake's own totals are not used:
-writers have been seen to forget values in them.
+DuckDB requests statistics without a snapshot and relies on them. So the bounds cover all files and
+all inlined rows that the lake still has, deleted or not. A name that has meant several columns has
+no statistics. The lake's own totals are not used, because some writers leave values out of them.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ __all__ = ["column_statistics"]
 
 _FLOATS = ("float32", "float64")
 _INSTANTS = ("timestamptz", "timestamptz_ns")
-# Their counts are written as zero, whatever the file holds.
-_UNCOUNTED = ("timetz", "interval", "variant", "geometry")
-# Writers cut longer texts, not all of them upwards.
+# Writers record their counts as zero.
+_TYPES_WITHOUT_COUNTS = ("timetz", "interval", "variant", "geometry")
+# Writers truncate longer texts. Some truncated maxima are smaller than the real one.
 _MAX_TEXT = 250
 _UNKNOWN = ColumnStats()
-# The statistics of each column are a join, of which MySQL takes 61 in a statement and SQLite 64.
+# Each column needs a join; MySQL allows 61 of them in a statement, SQLite 64.
 _MOST_COLUMNS: Final = 32
-# As many bounds of files, about, are held in memory at once.
+# The approximate number of file bounds that are in memory at once.
 _MOST_BOUNDS: Final = 200_000
 
 
 def column_statistics(access: LakeResources, summary: TableSummary, name: str) -> ColumnStats:
-    """Return the bounds of a column in all that the lake holds of its table.
+    """Return the bounds of a column over all files and inlined rows of its table.
 
-    The client asks twice for each column of a statement: the answers of a table are computed once
-    for each snapshot.
+    The client requests them twice for each column of a statement, so they are computed once for
+    each table and snapshot.
     """
     newest = access.newest().id
     key = ("statistics", newest, summary.schema, summary.name)
@@ -60,26 +59,26 @@ class _TableStatistics:
     """The statistics of one table at one snapshot, a group of columns at a time."""
 
     def __init__(self, access: LakeResources, summary: TableSummary, snapshot: int) -> None:
-        # Guards the answers: who asks at the same time waits instead of computing the same.
+        # Guards the results: concurrent callers wait instead of computing the same.
         self._lock = threading.Lock()
         self._known: dict[int, ColumnStats] = {}
         self._planner: Planner | None = None
         self._groups: list[list[Column]] = []
         try:
             planner = access.table(summary.schema, summary.name, snapshot).planner
-        except NotFoundError:  # dropped or renamed since: the past can still be read
+        except NotFoundError:  # dropped or renamed since; earlier snapshots still have it
             return
         self._planner = planner
         files = access.details.remembered(
             ("files", snapshot), lambda: access.lake.file_totals(version=snapshot)
         )
         count = files[planner.state.id].files if planner.state.id in files else 0
-        columns = _columns_of_one_meaning(planner)
+        columns = _unambiguous_columns(planner)
         step = max(1, min(_MOST_COLUMNS, _MOST_BOUNDS // max(count, 1)))
         self._groups = [columns[i : i + step] for i in range(0, len(columns), step)]
 
     def of_column(self, name: str) -> ColumnStats:
-        """Return the statistics of a column; unknown ones of a name that has several meanings."""
+        """Return the statistics of a column; unknown if its name has meant several columns."""
         if self._planner is None:
             return _UNKNOWN
         try:
@@ -93,8 +92,8 @@ class _TableStatistics:
             return self._known.get(id, _UNKNOWN)
 
 
-def _columns_of_one_meaning(planner: Planner) -> list[Column]:
-    """The columns with statistics whose names, and that of the table, never meant anything else."""
+def _unambiguous_columns(planner: Planner) -> list[Column]:
+    """Return the columns with statistics whose names, and that of the table, are unambiguous."""
     state = planner.state
     rows = planner.catalog.database.read(
         lambda connection: planner.catalog.namesakes(connection, state.schema, state.name)
@@ -109,12 +108,12 @@ def _columns_of_one_meaning(planner: Planner) -> list[Column]:
         for column in state.columns
         if meanings[fold_name(column.name)] == {(state.id, column.id)}
         and not column.children
-        and column.type not in _UNCOUNTED
+        and column.type not in _TYPES_WITHOUT_COUNTS
     ]
 
 
 def _statistics(planner: Planner, columns: Sequence[Column]) -> dict[int, ColumnStats]:
-    """The statistics of some columns by their ids, in one question to the catalog database."""
+    """Return the statistics of columns by their ids, from one query of the catalog database."""
     context = planner.context([column.name for column in columns], Filter.always())
     ids = [column.id for column in columns]
 
@@ -148,13 +147,13 @@ def _column_statistics(
         bounds.append((of_rows.min, of_rows.max))
     return ColumnStats(
         has_null=has_null,
-        min=_outermost(pc.min, [low for low, _ in bounds]),
-        max=_outermost(pc.max, [high for _, high in bounds]),
+        min=_widest(pc.min, [low for low, _ in bounds]),
+        max=_widest(pc.max, [high for _, high in bounds]),
     )
 
 
 def _has_bounds(planner: Planner, column: Column) -> bool:
-    """Whether the text of the files' bounds means the same in the column's present type."""
+    """Return whether the files' bounds have the same meaning in the column's present type."""
     if family(column.type) is None:
         return False
     is_inexact = column.type in _FLOATS or column.type in _INSTANTS
@@ -162,7 +161,7 @@ def _has_bounds(planner: Planner, column: Column) -> bool:
 
 
 def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
-    """The least and the greatest value of all files, None if unknown; no pair without values."""
+    """Return one pair of minimum and maximum, each None if unknown; no pair without values."""
     rows = pa.table(
         {
             "low": pa.array([file[f"s{column.id}_min_value"] for file in files], pa.string()),
@@ -174,7 +173,7 @@ def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
     type = sql_type(column)
     low, high = f"TRY_CAST(low AS {type})", f"TRY_CAST(high AS {type})"
     high_is_known = "true"
-    if column.type in _FLOATS:  # NaN is the greatest value, and outside of the bounds
+    if column.type in _FLOATS:  # NaN is the greatest value, and bounds do not include it
         low, high = (f"CASE WHEN NOT isnan({bound}) THEN {bound} END" for bound in (low, high))
         high_is_known = "nan = 0"
     elif column.type == "varchar":
@@ -204,8 +203,8 @@ def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
     return [(least, greatest)]
 
 
-def _outermost(choose: Any, bounds: Sequence[pa.Scalar | None]) -> pa.Scalar | None:
-    """The outermost of some bounds; unknown if one is, or if Arrow cannot compare them."""
+def _widest(choose: Any, bounds: Sequence[pa.Scalar | None]) -> pa.Scalar | None:
+    """Return the widest bound; None if one is unknown, or if Arrow cannot compare them."""
     known = [bound for bound in bounds if bound is not None and bound.is_valid]
     if not known or len(known) < len(bounds):
         return None

@@ -1,4 +1,4 @@
-"""A table of a lake, as the server sees it: columns, scans in parts, time travel, sizes."""
+"""A table of a lake as a catalog table: columns, scans in parts, time travel, sizes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["LakeCatalogTable"]
 
 
 class LakeCatalogTable:
-    """One table of a lake at the snapshot of the request, or at the one that a scan names."""
+    """One table of a lake, at the snapshot of the request or of a scan's time point."""
 
     def __init__(
         self,
@@ -62,17 +62,17 @@ class LakeCatalogTable:
         return self._summary.comment or ""
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The columns, then the row id; none where clients read files by themselves."""
+        """Return the columns, then the row id, which tables with direct reads do not have."""
         schema = published_schema(self._summary.columns, with_rowid=not self._direct)
         return project_schema(schema, columns)
 
     def schema_at(self, time_point: TimePoint) -> pa.Schema:
-        """The columns of the table that had this name then."""
+        """Return the columns of the table that had this name at the time point."""
         table = self._table(snapshot_at(self._access, time_point).id)
         return published_schema(table.columns, with_rowid=not self._direct)
 
     def size(self, options: ScanOptions) -> TableSize:
-        """Rows, less those deleted, and bytes of the files; with a filter an upper bound."""
+        """Return the number of live rows and the bytes of files; upper bounds with a filter."""
         if options.partition is not None:
             return _size(self._part(options))
         table = self._at(options.time_point)
@@ -83,11 +83,11 @@ class LakeCatalogTable:
         )
 
     def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:  # noqa: ARG002
-        """Bounds that hold for every snapshot that a query may read."""
+        """Return bounds that hold for every snapshot that a query may read."""
         return column_statistics(self._access, self._summary, column)
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
-        """The parts of a scan, pinned to a snapshot."""
+        """Plan a scan at one snapshot and return its parts."""
         table = self._at(options.time_point)
         plan = self._plan(table, options)
         if self._direct:
@@ -120,7 +120,7 @@ class LakeCatalogTable:
             return plan.to_batches(self._access.session())
 
     def _part(self, options: ScanOptions) -> Scan:
-        """The part that a token names; of the table that was asked for, whatever the token says."""
+        """Return the part that a token names; raise if the token is for another table."""
         token = ScanPartToken.from_bytes(options.partition or b"")
         table = self._table(token.snapshot)
         bound = (
@@ -153,7 +153,7 @@ class LakeCatalogTable:
         return table.scan(columns, options.filter, exact=False)
 
     def _wanted(self, table: LakeTable, options: ScanOptions) -> pa.Schema:
-        """The columns to read; rows can only be counted by some column."""
+        """Return the columns to read; at least one, because rows are counted by a column."""
         schema = published_schema(table.columns, with_rowid=not self._direct)
         wanted = project_schema(schema, options.columns)
         if len(wanted) or not len(schema):
@@ -167,7 +167,7 @@ class LakeCatalogTable:
         return self._table(at.id)
 
     def _table(self, snapshot: int) -> LakeTable:
-        """The table that had this name at a snapshot, if the caller may read that table."""
+        """Return the table of this name at a snapshot; raise if the caller may not read it."""
         schema, name = self._summary.schema, self._summary.name
         shown = f"{self._names.published(schema)}.{name}"
         try:
@@ -176,7 +176,7 @@ class LakeCatalogTable:
             raise
         except NotFoundError:
             raise self._access.missing_table(schema, name, snapshot, shown=shown) from None
-        # The server has asked about the table that has this name at the newest snapshot.
+        # The server has checked the table that has this name at the newest snapshot.
         if table.id != self._summary.id or current_request().transaction_id is not None:
             permissions = Permissions.of_request(self._access, self._names)
             state = table.planner.state
@@ -193,7 +193,7 @@ def _size(plan: Scan) -> TableSize:
 
 
 def _rows(task: ScanTask) -> int:
-    """About how many rows a task gives: of a piece of a file, its share of the deletes."""
+    """Estimate the rows of a task; a range of a file has its share of the deletes."""
     if not isinstance(task, FileTask) or not task.file.record_count:
         return task.estimated_rows
     deleted = sum(delete.delete_count or 0 for delete in task.file.deletes)

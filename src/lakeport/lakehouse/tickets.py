@@ -1,9 +1,9 @@
 """The parts of a scan, and the tokens that name them.
 
-A token says which table, at which snapshot, which of how many parts, and a digest of the files
-that the plan had. It holds no path, no key and no credential, and opens nothing by itself: whoever
-answers it plans the scan of the table that the ticket names, and takes a part of that plan. So any
-replica can answer it, and a forged one reads no more than the table.
+A token has the ids of table and snapshot, the number of its part, the number of parts, and a digest
+of the planned files. It contains no path, key or credential. The server plans the scan again and
+returns the part with this number. So any replica can answer a token, and a forged token reads no
+more than its table.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ class ScanPartToken:
 
     snapshot: int
     table: int
-    """The id of the table, which survives renames."""
+    """The id of the table, which renaming does not change."""
     digest: bytes
-    """Of the plan that was divided."""
+    """The digest of the plan that was divided."""
     part: int
     parts: int
 
     def to_bytes(self) -> bytes:
-        """The token as it travels."""
+        """Return the token as bytes of a ticket."""
         fields = [_VERSION, self.snapshot, self.table, self.digest, self.part, self.parts]
         packed: bytes = msgpack.packb(fields)
         return packed
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> ScanPartToken:
-        """Decode a token; anything that is not one is an `InvalidArgumentError`."""
+        """Decode a token; raise InvalidArgumentError for other bytes."""
         fields: Any = None
         if len(raw) <= _MAX_TOKEN_BYTES:
             try:
@@ -67,7 +67,7 @@ class ScanPartToken:
 
 
 def plan_digest(plan: ScanPlan) -> bytes:
-    """What a plan reads, in short: its files with their ranges and deletes, its inlined rows."""
+    """Return a digest of a plan: files with their ranges and deletes, number of inlined rows."""
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     inlined = 0
     for task in plan.tasks:
@@ -85,23 +85,23 @@ def plan_digest(plan: ScanPlan) -> bytes:
 
 
 def split_tasks(tasks: Sequence[ScanTask], parts: int) -> list[tuple[ScanTask, ...]]:
-    """Tasks in at most so many parts of about the same number of bytes.
+    """Split tasks into at most `parts` groups of about the same number of bytes.
 
-    Inlined rows stay together: the catalog database may give them in another order next time.
+    Inlined rows stay together: the catalog database may return them in another order next time.
     """
     files = [[task] for task in tasks if not isinstance(task, InlinedTask)]
     inlined = [task for task in tasks if isinstance(task, InlinedTask)]
     pieces: list[list[Any]] = [*files, inlined] if inlined else list(files)
     count = min(parts, len(pieces))
-    chosen: list[list[ScanTask]] = [[] for _ in range(count)]
+    groups: list[list[ScanTask]] = [[] for _ in range(count)]
     loads = [(0, part) for part in range(count)]
-    # The largest first, each to the part that has least.
+    # The largest first, each to the group with the fewest bytes.
     for piece in sorted(pieces, key=_bytes, reverse=True):
         load, lightest = loads[0]
-        chosen[lightest] += piece
-        # A task costs something even if it is empty.
+        groups[lightest] += piece
+        # An empty task has a cost, too.
         heapq.heapreplace(loads, (load + _bytes(piece) + 1, lightest))
-    return [tuple(part) for part in chosen]
+    return [tuple(group) for group in groups]
 
 
 def _bytes(piece: Sequence[ScanTask]) -> int:

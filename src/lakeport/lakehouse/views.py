@@ -1,4 +1,4 @@
-"""Views of a lake as tables that can only be read: DuckDB's SQL, translated and run by Spark."""
+"""Views of a lake as read-only tables: their SQL is translated to Spark SQL and run by Spark."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class LakeCatalogView:
         self._snapshot = snapshot
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The columns that the view gives."""
+        """Return the columns of the view."""
         return project_schema(self._schema, columns)
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:  # noqa: ARG002
-        """The whole view, pinned to a snapshot."""
+        """Return one endpoint: the whole view at the snapshot of the request."""
         self._reads(self._snapshot.id)
         return [Partition(self._token(self._snapshot.id).to_bytes())]
 
@@ -74,11 +74,11 @@ class LakeCatalogView:
             return scan_frame(self._frame(snapshot), options)
 
     def _reads(self, snapshot: int) -> dict[TableKey, TableSummary | View]:
-        """What the view reads, if the caller may read all of it."""
+        """Return the tables and views that the view reads; raise if the caller may not read one."""
         contents = self._access.contents(self._access.snapshot(snapshot))
         reads = reads_of(self._view, contents)
         shown = f"{self._names.published(self._view.schema)}.{self.name}"
-        # The view may be for everyone to see; the tables that it reads are not named.
+        # The caller may list the view, but maybe not its tables: the error does not name them.
         Permissions.of_request(self._access, self._names).require_reading(
             reads.values(), denied=f"you may not read everything that the view {shown} reads"
         )
@@ -89,13 +89,13 @@ class LakeCatalogView:
         return ScanPartToken(snapshot=snapshot, table=self._view.id, digest=digest, part=0, parts=1)
 
     def _frame(self, snapshot: int) -> DataFrame:
-        """The view over a session of its own, which knows the tables that the view reads."""
+        """Return a DataFrame of the view, in a session that has only the tables that it reads."""
         from lakeport.spark.sql import register_as, restricted_session
         from lakeport.types import spark_identifier
 
         reads = self._reads(snapshot)
         session = restricted_session(self._access.session())
-        # Nobody sees these names, and no two tables get the same.
+        # These names are internal and unique.
         names = {key: f"read_{i}" for i, key in enumerate(reads)}
         known = register_as(self._access.lake, session, names, version=snapshot)
         name = known.names.get((self._view.schema, self._view.name))
@@ -152,7 +152,7 @@ def _published(columns: Sequence[Column]) -> pa.Schema:
 
 
 def reads_of(view: View, contents: LakeContents) -> dict[TableKey, TableSummary | View]:
-    """What a view reads, directly or not, and the view: each after what it reads itself."""
+    """Return the view and all that it reads, also through other views, in order of dependency."""
     from lakeport.spark.sql.views import referenced_tables
 
     everything: list[TableSummary | View] = [*contents.tables, *contents.views]
@@ -177,7 +177,7 @@ def reads_of(view: View, contents: LakeContents) -> dict[TableKey, TableSummary 
 
 
 def shown_reason(view: View, contents: LakeContents, permissions: Permissions, reason: str) -> str:
-    """Return why a view is not listed, as far as the caller may see what the reason may name."""
+    """Return why a view is refused, without names that the caller may not list."""
     everything: list[TableSummary | View] = [*contents.tables, *contents.views]
     if sees_reads(view, contents, permissions) or all(map(permissions.sees, everything)):
         return reason
@@ -185,12 +185,12 @@ def shown_reason(view: View, contents: LakeContents, permissions: Permissions, r
 
 
 def sees_reads(view: View, contents: LakeContents, permissions: Permissions) -> bool:
-    """Whether the caller may see everything that a view names, and so its SQL."""
+    """Return whether the caller may list all that a view names, and so read its SQL."""
     if permissions.are_all_given:
         return True
     try:
         reads = reads_of(view, contents).values()
-    except (LakeportError, ImportError):  # what it reads is not known
+    except (LakeportError, ImportError):  # its tables are unknown
         return False
     return all(permissions.sees(read) for read in reads)
 

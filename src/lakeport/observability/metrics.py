@@ -74,7 +74,7 @@ class Metrics:
         )
         self._scans = self._counter("scans", "Scans that ended", "result")
         self._streams = Gauge(
-            "lakeport_streams_active", "Scans that are sending rows", registry=self.registry
+            "lakeport_scans_running", "Scans that are sending rows", registry=self.registry
         )
         self._rows = self._counter("rows_sent", "Rows sent by scans")
         self._bytes = self._counter("bytes_sent", "Bytes of Arrow sent by scans")
@@ -90,8 +90,8 @@ class Metrics:
             for what, title in _MOVED.items()
         }
 
-    def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """Show a number that is asked for whenever somebody looks."""
+    def add_gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """Add a gauge whose value is computed when the metrics are read."""
         gauge = Gauge(f"lakeport_{name}", description, registry=self.registry)
         gauge.set_function(value)
 

@@ -22,8 +22,9 @@ from lakeport.cli.arguments import (
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import ServedCatalogs
 from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_settings
-from lakeport.cli.health import Health, add_spark_gauges
+from lakeport.cli.health import Health
 from lakeport.cli.output import make_console
+from lakeport.cli.supervisor import add_spark_gauges
 from lakeport.cli.tokens import TokenPolicy, Tokens
 from lakeport.ducklake.metadata import parse_location
 from lakeport.ducklake.storage import keep_reserve
@@ -175,7 +176,7 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
         # An authorizer costs the cache of listings; without it every token reaches every lake.
         authorize = policy.authorize if policy is not None and tokens.lakes else None
         server = _server(settings.server, opened, location, tls, policy, authorize, metrics)
-        add_spark_gauges(metrics, catalogs)
+        add_spark_gauges(metrics, catalogs.spark, lambda: len(catalogs.lakes))
         stack.enter_context(server)
         side = settings.server.metrics_listen
         health = Health(server, catalogs)

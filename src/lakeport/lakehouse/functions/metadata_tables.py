@@ -1,6 +1,6 @@
-"""What there is to know about a lake, as rows: snapshots, schemas, tables, columns, files.
+"""The metadata of a lake as tables: snapshots, schemas, tables, columns, files.
 
-Rows are about what the caller may see; those about files, about what the caller may read.
+A caller gets rows about objects that it may list, and rows about files of tables that it may read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from lakeport.lakehouse.views import sees_reads, shown_reason
 from lakeport.types import Column, duckdb_type
 
 __all__ = [
-    "COLUMNS",
-    "FILES",
-    "FILES_OF_TABLE",
-    "SCHEMAS",
-    "SNAPSHOTS",
-    "TABLES",
-    "TABLE_INFO",
-    "UNLISTED",
+    "COLUMNS_SCHEMA",
+    "FILES_OF_TABLE_SCHEMA",
+    "FILES_SCHEMA",
+    "SCHEMAS_SCHEMA",
+    "SNAPSHOTS_SCHEMA",
+    "TABLES_SCHEMA",
+    "TABLE_INFO_SCHEMA",
+    "UNLISTED_SCHEMA",
     "changes_by_kind",
     "columns",
     "files",
@@ -43,7 +43,7 @@ __all__ = [
     "visible_changes",
 ]
 
-SNAPSHOTS: Final = pa.schema(
+SNAPSHOTS_SCHEMA: Final = pa.schema(
     [
         ("snapshot_id", pa.int64()),
         ("snapshot_time", pa.timestamp("us", "UTC")),
@@ -55,7 +55,7 @@ SNAPSHOTS: Final = pa.schema(
     ]
 )
 
-SCHEMAS: Final = pa.schema(
+SCHEMAS_SCHEMA: Final = pa.schema(
     [
         ("schema_name", pa.string()),
         ("name_in_lake", pa.string()),
@@ -65,7 +65,7 @@ SCHEMAS: Final = pa.schema(
     ]
 )
 
-TABLES: Final = pa.schema(
+TABLES_SCHEMA: Final = pa.schema(
     [
         ("schema_name", pa.string()),
         ("table_name", pa.string()),
@@ -77,7 +77,7 @@ TABLES: Final = pa.schema(
     ]
 )
 
-UNLISTED: Final = pa.schema(
+UNLISTED_SCHEMA: Final = pa.schema(
     [
         ("schema_name", pa.string()),
         ("table_name", pa.string()),
@@ -86,7 +86,7 @@ UNLISTED: Final = pa.schema(
     ]
 )
 
-COLUMNS: Final = pa.schema(
+COLUMNS_SCHEMA: Final = pa.schema(
     [
         ("schema_name", pa.string()),
         ("table_name", pa.string()),
@@ -100,7 +100,7 @@ COLUMNS: Final = pa.schema(
     ]
 )
 
-TABLE_INFO: Final = pa.schema(
+TABLE_INFO_SCHEMA: Final = pa.schema(
     [
         ("table_name", pa.string()),
         ("schema_id", pa.int64()),
@@ -113,8 +113,8 @@ TABLE_INFO: Final = pa.schema(
     ]
 )
 
-# Encryption keys, which DuckLake's own function shows, stay in the lake.
-FILES_OF_TABLE: Final = pa.schema(
+# Without the encryption keys, which DuckLake's own function returns.
+FILES_OF_TABLE_SCHEMA: Final = pa.schema(
     [
         ("data_file", pa.string()),
         ("data_file_size_bytes", pa.uint64()),
@@ -125,7 +125,7 @@ FILES_OF_TABLE: Final = pa.schema(
     ]
 )
 
-FILES: Final = pa.schema(
+FILES_SCHEMA: Final = pa.schema(
     [
         ("schema_name", pa.string()),
         ("table_name", pa.string()),
@@ -133,16 +133,16 @@ FILES: Final = pa.schema(
         ("record_count", pa.int64()),
         ("begin_snapshot", pa.int64()),
         ("is_encrypted", pa.bool_()),
-        *FILES_OF_TABLE,
+        *FILES_OF_TABLE_SCHEMA,
     ]
 )
 
 
 def snapshots(lake: Lake, permissions: Permissions) -> pa.Table:
-    """All snapshots, oldest first, with their changes to what the caller may see."""
+    """Return all snapshots, oldest first, with the changes to objects that the caller may list."""
     shown = visible_changes(lake, permissions)
     return _table(
-        SNAPSHOTS,
+        SNAPSHOTS_SCHEMA,
         (
             (
                 snapshot.id,
@@ -159,10 +159,10 @@ def snapshots(lake: Lake, permissions: Permissions) -> pa.Table:
 
 
 def schemas(contents: LakeContents, permissions: Permissions) -> pa.Table:
-    """The schemas, with the name that each has in the lake."""
+    """Return the schemas, with their published names and their names in the lake."""
     published = permissions.names.published
     return _table(
-        SCHEMAS,
+        SCHEMAS_SCHEMA,
         (
             (published(schema.name), schema.name, schema.id, schema.uuid, schema.comment)
             for schema in contents.schemas
@@ -172,7 +172,7 @@ def schemas(contents: LakeContents, permissions: Permissions) -> pa.Table:
 
 
 def tables(contents: LakeContents, permissions: Permissions) -> pa.Table:
-    """Tables and views."""
+    """Return the tables and views."""
     published = permissions.names.published
     rows: list[tuple[Any, ...]] = [
         (
@@ -200,13 +200,13 @@ def tables(contents: LakeContents, permissions: Permissions) -> pa.Table:
         for view in contents.views
         if permissions.sees(view)
     ]
-    return _table(TABLES, rows)
+    return _table(TABLES_SCHEMA, rows)
 
 
 def unlisted(
     contents: LakeContents, permissions: Permissions, refused: Mapping[int, str]
 ) -> pa.Table:
-    """The tables and views that a listing leaves out, since they cannot be read, with the reason.
+    """Return the tables and views that cannot be read, with the reason.
 
     `refused` are the reasons of views, by their ids.
     """
@@ -222,14 +222,14 @@ def unlisted(
         if view.id in refused and permissions.sees(view):
             reason = shown_reason(view, contents, permissions, refused[view.id])
             rows.append((published(view.schema), view.name, "VIEW", reason))
-    return _table(UNLISTED, rows)
+    return _table(UNLISTED_SCHEMA, rows)
 
 
 def columns(contents: LakeContents, permissions: Permissions) -> pa.Table:
-    """The columns of all tables."""
+    """Return the columns of all tables."""
     published = permissions.names.published
     return _table(
-        COLUMNS,
+        COLUMNS_SCHEMA,
         (
             (
                 published(table.schema),
@@ -252,7 +252,7 @@ def columns(contents: LakeContents, permissions: Permissions) -> pa.Table:
 def table_info(
     access: LakeResources, contents: LakeContents, permissions: Permissions, *, snapshot: Snapshot
 ) -> pa.Table:
-    """Number and size of the files of every table."""
+    """Return the number and size of the files of every table."""
     totals = access.lake.file_totals(version=snapshot.id)
     nothing = FileTotals()
     ids = {schema.name: schema.id for schema in contents.schemas}
@@ -273,23 +273,24 @@ def table_info(
                 of_table.delete_bytes,
             )
         )
-    return _table(TABLE_INFO, rows)
+    return _table(TABLE_INFO_SCHEMA, rows)
 
 
 def files_of_table(table: LakeTable) -> pa.Table:
-    """The data files of a table, each with its delete files."""
-    return _table(FILES_OF_TABLE, (row[-len(FILES_OF_TABLE) :] for row in _files(table, "")))
+    """Return the data files of a table, each with its delete files."""
+    width = len(FILES_OF_TABLE_SCHEMA)
+    return _table(FILES_OF_TABLE_SCHEMA, (row[-width:] for row in _files(table, "")))
 
 
 def files(
     access: LakeResources, contents: LakeContents, permissions: Permissions, *, snapshot: Snapshot
 ) -> Iterator[pa.RecordBatch]:
-    """The files of all tables, a table at a time."""
+    """Yield the files of all tables, one table at a time."""
     published = permissions.names.published
     for summary in contents.tables:
         if permissions.reads(summary):
             table = access.table(summary.schema, summary.name, snapshot.id)
-            yield from _table(FILES, _files(table, published(summary.schema))).to_batches()
+            yield from _table(FILES_SCHEMA, _files(table, published(summary.schema))).to_batches()
 
 
 def _files(table: LakeTable, schema: str) -> Iterator[tuple[Any, ...]]:
@@ -353,9 +354,9 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 def changes_by_kind(
     text: str, is_shown: Callable[[str], bool] = lambda _: True
 ) -> list[tuple[str, list[str]]]:
-    """`created_table:"main"."t",inserted_into_table:1` as kinds with names and ids.
+    """Return the changes in a text such as `created_table:"main"."t"`: names and ids by kind.
 
-    `is_shown` decides by the argument of a change, as it is written in the lake.
+    `is_shown` takes the argument of a change, as it is written in the lake.
     """
     found: dict[str, list[str]] = defaultdict(list)
     for keyword, argument in _CHANGE.findall(text):
@@ -365,16 +366,16 @@ def changes_by_kind(
 
 
 def visible_changes(lake: Lake, permissions: Permissions) -> Callable[[str], bool]:
-    """Return whether the argument of a change names what the caller may see.
+    """Return a function that decides whether the caller may see the argument of a change.
 
-    An id means what the object was ever called; one of which the lake no longer has a name is not
-    shown, since no authorizer can be asked about it.
+    The caller must be allowed to list every name that an object with this id ever had. An id
+    without a name is not shown, because the authorizer cannot decide about it.
     """
     if permissions.are_all_given:
         return lambda _: True
-    called: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    names_by_id: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for lifetime in lake.lifetimes():
-        called[str(lifetime.id)].add((lifetime.schema, lifetime.name))
+        names_by_id[str(lifetime.id)].add((lifetime.schema, lifetime.name))
 
     def sees(schema: str, name: str) -> bool:
         return permissions.sees_name(schema, name) if name else permissions.sees_schema(schema)
@@ -382,19 +383,20 @@ def visible_changes(lake: Lake, permissions: Permissions) -> Callable[[str], boo
     def is_shown(argument: str) -> bool:
         parts = _names(argument)
         if not parts:
-            return argument in called and all(sees(*names) for names in called[argument])
+            names = names_by_id.get(argument, set())
+            return bool(names) and all(sees(*name) for name in names)
         return sees(parts[0], parts[1] if len(parts) > 1 else "")
 
     return cache(is_shown)
 
 
 def _names(argument: str) -> list[str]:
-    """The quoted names in an argument; none in an id."""
+    """Return the quoted names in an argument; an id has none."""
     return [part[1:-1].replace('""', '"') for part in re.findall(_QUOTED, argument)]
 
 
 def _shown(argument: str) -> str:
-    """A name as people write it: quoted only where that is needed."""
+    """Return a name with quotes only where they are needed."""
     names = _names(argument)
     if len(names) < 2:
         return names[0] if names else argument

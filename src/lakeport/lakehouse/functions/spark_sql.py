@@ -41,10 +41,10 @@ _QUOTED: Final = re.compile(r"`((?:[^`]|``)+)`")
 
 
 class LakeSqlFunction:
-    """Runs a query in a session that knows the lake at its newest snapshot.
+    """Runs a query in a session that has the lake's tables and views at the newest snapshot.
 
-    Tables of `main` are called by their names, others `schema_table`, as by `Lake.register`. A
-    query sees the tables and views that its caller may read.
+    Tables of `main` have their own names, others `schema_table`, as with `Lake.register`. A query
+    can use the tables and views that its caller may read.
     """
 
     def __init__(self, access: LakeResources, *, main_as: str | None = None) -> None:
@@ -55,11 +55,11 @@ class LakeSqlFunction:
         self._access = access
         self._main_as = main_as
         self._lock = threading.Lock()
-        # Two, so that queries that have begun need not make way for a commit.
+        # Two, so that a commit does not end the session of running queries.
         self._sessions = SnapshotCache(2)
 
     def schema_for(self, arguments: Arguments) -> pa.Schema:
-        """The columns of the result, which Spark finds without running the query."""
+        """Return the columns of the result; Spark does not run the query for this."""
         with retried_when_lost():
             return arrow_schema(frame_columns(self._frame(arguments).schema))
 
@@ -76,7 +76,7 @@ class LakeSqlFunction:
 
     def _session(self) -> _LakeSession:
         snapshot, spark = self._access.newest(), self._access.session()
-        # The lock makes one session for all who ask at once.
+        # The lock makes concurrent queries share one session.
         with self._lock:
             return self._sessions.remembered(
                 (snapshot.id, spark),
@@ -85,7 +85,7 @@ class LakeSqlFunction:
 
 
 class _LakeSession:
-    """A session that knows what the queries so far have named of the lake at a snapshot."""
+    """A session with the tables and views that queries have named so far, at one snapshot."""
 
     def __init__(
         self, access: LakeResources, snapshot: Snapshot, spark: SparkSession, main_as: str | None
@@ -109,12 +109,12 @@ class _LakeSession:
         self._lock = threading.Lock()
 
     def frame(self, query: str) -> DataFrame:
-        """The DataFrame of a query; an error about a name explains what is wrong with it."""
+        """Return the DataFrame of a query; an error about a missing name explains the reason."""
         named = self._named_in(query)
-        # Others wait instead of doing the same.
+        # Concurrent queries wait instead of registering the same.
         with self._lock:
             self._register(named - self._registered)
-        # The session may know more: what others have named, which this caller may not read.
+        # The session also has tables of other queries, which this caller may not read.
         readable = {self._names[key] for key in named if self._may_read(*self._objects[key])}
         try:
             return untrusted_query(self._spark, query, readable)
@@ -125,16 +125,16 @@ class _LakeSession:
         return current_request().may(Operation.READ, self._published.published(schema), name)
 
     def _named_in(self, query: str) -> set[TableKey]:
-        """What a query may name; more does no harm."""
+        """Return the tables and views that a query may name, or more."""
         words = _words(query)
         return {key for key, called in self._names.items() if _words(called) <= words}
 
-    def _register(self, wanted: set[TableKey]) -> None:
+    def _register(self, named: set[TableKey]) -> None:
         from lakeport.spark.sql import register_as
 
-        if not wanted:
+        if not named:
             return
-        needed = wanted | self._read_by(wanted)
+        needed = named | self._read_by(named)
         registration = register_as(
             self._access.lake,
             self._spark,
@@ -146,13 +146,13 @@ class _LakeSession:
         self._hidden.update({name: dict(why) for name, why in registration.hidden.items()})
         self._registered |= needed
 
-    def _read_by(self, wanted: set[TableKey]) -> set[TableKey]:
+    def _read_by(self, named: set[TableKey]) -> set[TableKey]:
         from lakeport.spark.sql.views import table_key
 
         contents = self._access.contents(self._snapshot)
         read: set[TableKey] = set()
         for view in contents.views:
-            if table_key(view.schema, view.name) in wanted:
+            if table_key(view.schema, view.name) in named:
                 # A view that cannot be followed is refused when it is registered.
                 with suppress(LakeportError):
                     read |= reads_of(view, contents).keys()
@@ -168,7 +168,7 @@ class _LakeSession:
         return ""
 
     def _reason(self, parts: list[str]) -> str:
-        """Why a table or view of that name is not in the session."""
+        """Return why the session has no table or view of that name."""
         from lakeport.spark.sql import view_name
 
         reasons = {
@@ -179,7 +179,7 @@ class _LakeSession:
         return "".join(f" It is not there because {reason}." for reason in sorted(reasons))
 
     def _suggestion(self, parts: list[str]) -> str:
-        """The name that is probably meant, among those that the caller may read."""
+        """Return a suggestion of a similar name, among those that the caller may read."""
         from lakeport.spark.sql.views import table_key
 
         names = {

@@ -19,14 +19,14 @@ from lakeport.catalog import (
 from lakeport.ducklake import Snapshot
 from lakeport.errors import InvalidInputError, PermissionDeniedError, UnsupportedError
 from lakeport.lakehouse.functions.metadata_tables import (
-    COLUMNS,
-    FILES,
-    FILES_OF_TABLE,
-    SCHEMAS,
-    SNAPSHOTS,
-    TABLE_INFO,
-    TABLES,
-    UNLISTED,
+    COLUMNS_SCHEMA,
+    FILES_OF_TABLE_SCHEMA,
+    FILES_SCHEMA,
+    SCHEMAS_SCHEMA,
+    SNAPSHOTS_SCHEMA,
+    TABLE_INFO_SCHEMA,
+    TABLES_SCHEMA,
+    UNLISTED_SCHEMA,
     columns,
     files,
     files_of_table,
@@ -46,7 +46,7 @@ __all__ = ["functions_schema"]
 _COMMENT: Final = "Functions and tables about the lake itself"
 _TABLE: Final = Parameter("table_name", pa.string())
 _BOUNDS: Final = (pa.int64(), pa.timestamp("us", "UTC"))
-"""The bounds of a change feed are snapshots, or moments."""
+"""The bounds of a change feed are snapshot ids or times."""
 Bound: TypeAlias = int | datetime | None
 
 
@@ -58,9 +58,9 @@ def functions_schema(
     *,
     refused: Mapping[int, str],
 ) -> StaticSchema:
-    """The functions and tables about a lake, as of a snapshot.
+    """Return the schema of functions and tables about a lake, at a snapshot.
 
-    `refused` are the reasons for which views are not listed, by the ids of the views.
+    `refused` are the reasons for which views are refused, by the ids of the views.
     """
     functions = _Functions(access, names, snapshot, refused)
     return StaticSchema(
@@ -72,7 +72,7 @@ def functions_schema(
 
 
 class _Functions:
-    """What the functions and tables of one request share."""
+    """The functions and tables of one request."""
 
     def __init__(
         self,
@@ -90,44 +90,44 @@ class _Functions:
         contents, access = self._access.contents(self._snapshot), self._access
         yield ScanTable(
             "snapshots",
-            SNAPSHOTS,
+            SNAPSHOTS_SCHEMA,
             lambda _: self._snapshots(),
             comment="All snapshots of the lake",
         )
         yield ScanTable(
             "schemas",
-            SCHEMAS,
+            SCHEMAS_SCHEMA,
             lambda _: schemas(contents, self._permissions()),
             comment="The schemas, with their names in the lake",
         )
         yield ScanTable(
             "tables",
-            TABLES,
+            TABLES_SCHEMA,
             lambda _: tables(contents, self._permissions()),
             comment="The tables and views",
         )
         yield ScanTable(
             "unlisted",
-            UNLISTED,
+            UNLISTED_SCHEMA,
             lambda _: unlisted(contents, self._permissions(), self._refused),
             comment="The tables and views that cannot be read, and why",
         )
         yield ScanTable(
             "columns",
-            COLUMNS,
+            COLUMNS_SCHEMA,
             lambda _: columns(contents, self._permissions()),
             comment="The columns of all tables",
         )
         yield ScanTable(
             "files",
-            FILES,
+            FILES_SCHEMA,
             lambda _: files(access, contents, self._permissions(), snapshot=self._snapshot),
             comment="The files of all tables",
         )
 
     def functions(self) -> Iterator[TableFunction]:
         yield CallableTableFunction(
-            "snapshots", self._snapshots, (), SNAPSHOTS, comment="All snapshots"
+            "snapshots", self._snapshots, (), SNAPSHOTS_SCHEMA, comment="All snapshots"
         )
         yield CallableTableFunction(
             "table_info",
@@ -138,14 +138,14 @@ class _Functions:
                 snapshot=self._snapshot,
             ),
             (),
-            TABLE_INFO,
+            TABLE_INFO_SCHEMA,
             comment="Number and size of the files of every table",
         )
         yield CallableTableFunction(
             "list_files",
             self._list_files,
             (_TABLE, Parameter("snapshot_version", pa.int64(), ParameterKind.NAMED, None)),
-            FILES_OF_TABLE,
+            FILES_OF_TABLE_SCHEMA,
             comment="The files of a table, now or at a snapshot",
         )
         for type in _BOUNDS:
@@ -157,7 +157,7 @@ class _Functions:
         return snapshots(self._access.lake, self._permissions())
 
     def _permissions(self) -> Permissions:
-        """Those of the request that is being answered, which may not be the one that listed us."""
+        """Return the permissions of the current request, not of the one that listed the schema."""
         return Permissions.of_request(self._access, self._names)
 
     def _list_files(self, table_name: str | None, snapshot_version: int | None) -> pa.Table:
@@ -170,20 +170,23 @@ class _Functions:
         bound: pa.DataType,
         read: Callable[[ChangeFeed], ChangeFeed | Scan],
     ) -> TableFunction:
-        """A function of two snapshots or moments, both included, and a table of the second."""
+        """Return a function of a table and two bounds, both included.
 
-        def found(table_name: str | None, start: Bound, end: Bound) -> ChangeFeed | Scan:
+        The table is the one that has the name at the second bound.
+        """
+
+        def read_feed(table_name: str | None, start: Bound, end: Bound) -> ChangeFeed | Scan:
             if start is None or end is None:
                 raise InvalidInputError(f"{name} needs two bounds, which are not NULL")
             last = end if isinstance(end, int) else self._access.lake.snapshot(timestamp=end).id
             return read(self._table(table_name, last).changes(start, last))
 
         def schema(table_name: str | None, start: Bound, end: Bound) -> pa.Schema:
-            return _snapshot_first(found(table_name, start, end).schema)
+            return _snapshot_first(read_feed(table_name, start, end).schema)
 
         def rows(table_name: str | None, start: Bound, end: Bound) -> pa.RecordBatchReader:
             with retried_when_lost():
-                return found(table_name, start, end).to_batches(self._access.session())
+                return read_feed(table_name, start, end).to_batches(self._access.session())
 
         parameters = (_TABLE, Parameter("start", bound), Parameter("end", bound))
         return CallableTableFunction(name, rows, parameters, schema, comment=comment)
@@ -194,7 +197,7 @@ class _Functions:
         snapshot = self._snapshot if version is None else self._access.snapshot(version)
         schema, table_name = parse_table_name(self._names, name)
         table = find_table(self._access.contents(snapshot), schema, table_name)
-        # The name as it was written: the table's own spelling would show that there is one.
+        # The name as the caller wrote it: the table's own spelling would reveal that it exists.
         denied = f"you may not read {name[:80]}"
         if table is not None:
             self._permissions().require_reading([table], denied=denied)
@@ -217,7 +220,7 @@ def _deletions(feed: ChangeFeed) -> Scan:
 
 
 def _snapshot_first(schema: pa.Schema) -> pa.Schema:
-    """The columns of a feed in the order of DuckLake's own: snapshot, row id, then the rest."""
+    """Return the columns in DuckLake's order: snapshot, row id, then those of the table."""
     first = ("snapshot_id", "rowid")
     hidden = [name for name in first if schema.names.count(name) > 1]
     if hidden:
