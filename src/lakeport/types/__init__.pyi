@@ -1,5 +1,11 @@
 from .arrow import from_arrow_type
-from .cast_rules import _MOST_DIGITS, _widens, always_succeeds, preserves_value
+from .cast_rules import (
+    _MOST_DIGITS,
+    _widens,
+    always_succeeds,
+    compares_exactly,
+    preserves_value,
+)
 from .columns import Column, arrow_field, arrow_schema, arrow_type, duckdb_type, spark_type
 from .duckdb_casts import (
     Target,
@@ -63,6 +69,7 @@ __all__ = [
     "arrow_schema",
     "arrow_type",
     "canonical_id",
+    "compares_exactly",
     "duckdb_cast",
     "duckdb_identifier",
     "duckdb_literal",
