@@ -28,8 +28,8 @@ from .names import (
     duckdb_identifier,
     duckdb_string,
     fold_name,
+    spark_can_write,
     spark_identifier,
-    spark_identifier_or_none,
 )
 from .parquet import ParquetField, _node, _with_ids, field_id, with_field_ids
 from .table import TIME_TZ, normalize
@@ -86,9 +86,9 @@ __all__ = [
     "parse_value",
     "preserves_value",
     "select_expression",
+    "spark_can_write",
     "spark_cast_type",
     "spark_identifier",
-    "spark_identifier_or_none",
     "spark_literal",
     "spark_string",
     "spark_type",
