@@ -347,7 +347,7 @@ def _in_nanoseconds(constant: Constant) -> Constant:
 def _converted(value: Any, type: LogicalType) -> Any:
     numeric = type.id == "DECIMAL" or type.id in INTEGER_RANGES or type.id in ("FLOAT", "DOUBLE")
     if isinstance(value, bool) or not numeric:
-        raise UnsupportedError("Not a number.")
+        raise UnsupportedError("not a number")
     try:
         if type.id in ("FLOAT", "DOUBLE"):
             number: Any = to_float32(float(value)) if type.id == "FLOAT" else float(value)
@@ -356,7 +356,7 @@ def _converted(value: Any, type: LogicalType) -> Any:
             number = int(value) if type.id in INTEGER_RANGES else Decimal(value)
             exact = Fraction(number) == Fraction(value)
     except (OverflowError, ValueError, ArithmeticError) as error:
-        raise UnsupportedError("Not representable.") from error
+        raise UnsupportedError("not representable") from error
     if not exact:
-        raise UnsupportedError("Not representable.")
+        raise UnsupportedError("not representable")
     return number
