@@ -115,3 +115,83 @@ def test_a_batch_without_rows_passes() -> None:
     passing = row_filter(bind(parse_sql_filter("i % 2 = 0", COLUMNS), schema), schema, exact=True)
 
     assert passing(pa.RecordBatch.from_pylist([], schema=schema)).num_rows == 0
+
+
+WIDE_ROWS = """
+    SELECT c, c::INTEGER AS i, c::HUGEINT AS h, (c / 8)::DECIMAL(18,3) AS d, c::FLOAT AS f,
+        {'c': c} AS s
+    FROM (SELECT unnest([1, 2, 16777216, 16777217, 16777218, NULL]) AS c)
+    UNION ALL
+    SELECT c, NULL, c::HUGEINT, NULL, NULL, {'c': c}
+    FROM (SELECT unnest([9007199254740991, 9007199254740992, 9007199254740993, 9007199254740996,
+        -9007199254740993, 9223372036854775807]) AS c)
+    UNION ALL
+    SELECT NULL, NULL, NULL, unnest(['0.100', '0.300', '123456789012345.678'])::DECIMAL(18,3),
+        unnest(['0.1', 'nan', 'inf'])::FLOAT, NULL
+"""
+WIDE_COLUMNS = [
+    Column(id=1, name="n", type="int64"),
+    Column(id=2, name="c", type="int64"),
+    Column(id=3, name="i", type="int32"),
+    Column(id=4, name="h", type="int128"),
+    Column(id=5, name="d", type="decimal(18,3)"),
+    Column(id=6, name="f", type="float32"),
+    Column(id=7, name="s", type="struct", children=(Column(id=8, name="c", type="int64"),)),
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "c = 9007199254740992::DOUBLE",
+        "c = 9007199254740992e0",
+        "c <> 9007199254740992::DOUBLE",
+        "c > 9007199254740992::DOUBLE",
+        "c <= -9007199254740992::DOUBLE",
+        "9007199254740992::DOUBLE = c",
+        "c IS NOT DISTINCT FROM 9007199254740992::DOUBLE",
+        "c = 9007199254740991::DOUBLE",
+        "c = 9007199254740992.0",
+        "c = 9007199254740992",
+        "c = 1.0::DOUBLE",
+        "c > 1.5::DOUBLE",
+        "c < 'nan'::DOUBLE",
+        "c < '-inf'::DOUBLE",
+        "c = 16777216::FLOAT",
+        "c IN (9007199254740993, 1.5::DOUBLE)",
+        "c IN (16777217::FLOAT, 1::DOUBLE)",
+        "c NOT IN (9007199254740992::DOUBLE)",
+        "c BETWEEN 9007199254740993 AND 1e18",
+        "c BETWEEN 9223372036854775807::DOUBLE AND 1e20",
+        "coalesce(c, 1::DOUBLE) = 9007199254740992",
+        "i = 16777216::FLOAT",
+        "i = 16777216::DOUBLE",
+        "i < 1e300",
+        "h = 9007199254740992::DOUBLE",
+        "d = 0.1::DOUBLE",
+        "d >= 0.1::FLOAT",
+        "d = 0.3::FLOAT",
+        "d = 0.125::DOUBLE",
+        "d = 123456789012345.67::DOUBLE",
+        "f = 16777217",
+        "f = 0.1",
+        "f = 0.1::DOUBLE",
+        "f IN (16777217, 2)",
+        "s.c = 9007199254740992::DOUBLE",
+        "s.c = 1::DOUBLE",
+    ],
+)
+def test_numbers_of_different_types_compare_as_in_duckdb(text: str) -> None:
+    schema = arrow_schema(WIDE_COLUMNS)
+    numbered = f"SELECT row_number() OVER () AS n, * FROM ({WIDE_ROWS})"
+    with duckdb.connect() as connection:
+        rows = connection.sql(numbered).to_arrow_table()
+        expected = connection.sql(f"SELECT n FROM ({numbered}) WHERE {text}").fetchall()
+    batch = rows.combine_chunks().to_batches()[0]
+    filter = bind(parse_sql_filter(text, WIDE_COLUMNS), schema)
+
+    kept = row_filter(filter, schema, exact=True)(batch).column("n").to_pylist()
+    widened = row_filter(filter, schema, exact=False)(batch).column("n").to_pylist()
+
+    assert kept == sorted(n for (n,) in expected)
+    assert set(kept) <= set(widened)

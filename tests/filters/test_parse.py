@@ -34,6 +34,8 @@ from lakeport.filters import (
     to_spark_sql,
 )
 
+# Errors are in lower case and without a full stop, as all of the package.
+MESSAGE = r"^(?![A-Z][a-z]|An? ).*\bfilter\b.*[^.]$"
 INTEGER = {"id": "INTEGER", "type_info": None}
 COLUMN = {
     "expression_class": "BOUND_COLUMN_REF",
@@ -155,7 +157,7 @@ def test_what_is_unknown_is_kept_as_unsupported(document: Any) -> None:
     ],
 )
 def test_malformed_text_is_refused(text: str | bytes) -> None:
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(InvalidArgumentError, match=MESSAGE):
         parse_filter(text)
 
 
@@ -178,7 +180,7 @@ def test_malformed_text_is_refused(text: str | bytes) -> None:
     ],
 )
 def test_a_wrong_structure_is_refused(document: Any) -> None:
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(InvalidArgumentError, match=MESSAGE):
         read(document)
 
 

@@ -46,8 +46,10 @@ from lakeport.types import (
     UNKNOWN,
     VARCHAR,
     LogicalType,
+    compares_exactly,
     from_arrow_type,
     is_infinite,
+    preserves_value,
     to_float32,
 )
 
@@ -138,20 +140,23 @@ class Term:
 
     def is_in(self, items: Iterable[Any]) -> In:
         """``IN (items)``."""
-        return In(self.expression, tuple(self._other(item) for item in items))
+        probe, *values = self._with(*items)
+        return In(probe, tuple(values))
 
     def is_not_in(self, items: Iterable[Any]) -> In:
         """``NOT IN (items)``."""
-        return In(self.expression, tuple(self._other(item) for item in items), negated=True)
+        probe, *values = self._with(*items)
+        return In(probe, tuple(values), negated=True)
 
     def between(
         self, lower: Any, upper: Any, *, lower_inclusive: bool = True, upper_inclusive: bool = True
     ) -> Between:
         """Between two bounds, both inclusive by default."""
+        value, low, high = self._with(lower, upper)
         return Between(
-            self.expression,
-            self._other(lower),
-            self._other(upper),
+            value,
+            low,
+            high,
             lower_inclusive=lower_inclusive,
             upper_inclusive=upper_inclusive,
         )
@@ -185,14 +190,12 @@ class Term:
         return Term(Cast(self.expression, _logical_type(type), try_cast=try_cast))
 
     def _compare(self, op: ComparisonOp, other: Any) -> Comparison:
-        return Comparison(op, self.expression, self._other(other))
+        left, right = self._with(other)
+        return Comparison(op, left, right)
 
-    def _other(self, other: Any) -> Expression:
-        if isinstance(other, Term | Expression):
-            return _expression(other)
-        constant = lit(other)
-        type = type_of(self.expression)
-        return _coerced(constant, type) if type != UNKNOWN else constant
+    def _with(self, *others: Any) -> tuple[Expression, ...]:
+        operands = (_expression(o) if isinstance(o, Term | Expression) else lit(o) for o in others)
+        return _unify_types(self.expression, *operands)
 
     def _text_function(self, name: str, *texts: str, is_operator: bool = False) -> FunctionCall:
         subject = self.expression
@@ -222,18 +225,19 @@ class _Binder(Visitor[Expression]):
         return expression
 
     def visit_comparison(self, expression: Comparison) -> Expression:
-        left, right = self._alike(expression.left, expression.right)
+        left, right = _unify_types(*self._all((expression.left, expression.right)))
         return Comparison(expression.op, left, right)
 
     def visit_conjunction(self, expression: Conjunction) -> Expression:
         return Conjunction(expression.op, self._all(expression.children))
 
     def visit_between(self, expression: Between) -> Expression:
-        value, lower, upper = self._alike(expression.input, expression.lower, expression.upper)
+        operands = (expression.input, expression.lower, expression.upper)
+        value, lower, upper = _unify_types(*self._all(operands))
         return Between(value, lower, upper, expression.lower_inclusive, expression.upper_inclusive)
 
     def visit_in(self, expression: In) -> Expression:
-        probe, *items = self._alike(expression.probe, *expression.items)
+        probe, *items = _unify_types(*self._all((expression.probe, *expression.items)))
         return In(probe, tuple(items), negated=expression.negated)
 
     def visit_not(self, expression: Not) -> Expression:
@@ -243,7 +247,7 @@ class _Binder(Visitor[Expression]):
         return IsNull(self.visit(expression.child), negated=expression.negated)
 
     def visit_coalesce(self, expression: Coalesce) -> Expression:
-        return Coalesce(self._alike(*expression.children))
+        return Coalesce(_unify_types(*self._all(expression.children), as_result=True))
 
     def visit_function_call(self, expression: FunctionCall) -> Expression:
         call = expression
@@ -265,11 +269,6 @@ class _Binder(Visitor[Expression]):
     def _all(self, expressions: Iterable[Expression]) -> tuple[Expression, ...]:
         return tuple(self.visit(expression) for expression in expressions)
 
-    def _alike(self, *expressions: Expression) -> tuple[Expression, ...]:
-        bound = self._all(expressions)
-        type = next((type_of(e) for e in bound if not isinstance(e, Constant)), UNKNOWN)
-        return tuple(_coerced(e, type) if isinstance(e, Constant) else e for e in bound)
-
 
 def _expression(value: Term | Expression) -> Expression:
     return value.expression if isinstance(value, Term) else value
@@ -284,6 +283,36 @@ def _logical_type(type: LogicalType | pa.DataType) -> LogicalType:
     raise InvalidArgumentError(
         f"{type!r} is not a type: give an Arrow type such as pa.string(), or a LogicalType"
     )
+
+
+def _unify_types(*operands: Expression, as_result: bool = False) -> tuple[Expression, ...]:
+    """Return operands as DuckDB compares them: constants in the type of the first other operand.
+
+    DuckDB compares a BIGINT or a DECIMAL with a DOUBLE as two DOUBLEs. Where the result depends on
+    that, or if the operands are a result themselves, the others are cast to the float type.
+    """
+    types = [type_of(e) for e in operands if not isinstance(e, Constant)]
+    type = types[0] if types else UNKNOWN
+    floating = next((t for t in _FLOATS if t in map(type_of, operands)), None)
+    numbers = [e.value for e in operands if isinstance(e, Constant) and _is_number(e.value)]
+    if floating is not None and numbers:
+        cast = {
+            t
+            for t in types
+            if t.id == "DECIMAL" or t.id in INTEGER_RANGES
+            if not preserves_value(t, floating)
+            if as_result or not all(compares_exactly(n, t, floating) for n in numbers)
+        }
+        type = floating if type in cast else type
+        operands = tuple(
+            Cast(e, floating) if type_of(e) in cast and not isinstance(e, Constant) else e
+            for e in operands
+        )
+    return tuple(_coerced(e, type) if isinstance(e, Constant) else e for e in operands)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, _NUMBERS) and not isinstance(value, bool)
 
 
 def _coerced(constant: Constant, type: LogicalType) -> Constant:
@@ -301,6 +330,7 @@ def _coerced(constant: Constant, type: LogicalType) -> Constant:
 
 
 _NUMBERS = (int, float, Decimal)
+_FLOATS = (LogicalType("DOUBLE"), LogicalType("FLOAT"))
 _ZONED_NANOSECONDS = LogicalType("TIMESTAMPTZ_NS")
 
 
@@ -317,7 +347,7 @@ def _in_nanoseconds(constant: Constant) -> Constant:
 def _converted(value: Any, type: LogicalType) -> Any:
     numeric = type.id == "DECIMAL" or type.id in INTEGER_RANGES or type.id in ("FLOAT", "DOUBLE")
     if isinstance(value, bool) or not numeric:
-        raise UnsupportedError("Not a number.")
+        raise UnsupportedError("not a number")
     try:
         if type.id in ("FLOAT", "DOUBLE"):
             number: Any = to_float32(float(value)) if type.id == "FLOAT" else float(value)
@@ -326,7 +356,7 @@ def _converted(value: Any, type: LogicalType) -> Any:
             number = int(value) if type.id in INTEGER_RANGES else Decimal(value)
             exact = Fraction(number) == Fraction(value)
     except (OverflowError, ValueError, ArithmeticError) as error:
-        raise UnsupportedError("Not representable.") from error
+        raise UnsupportedError("not representable") from error
     if not exact:
-        raise UnsupportedError("Not representable.")
+        raise UnsupportedError("not representable")
     return number

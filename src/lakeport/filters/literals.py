@@ -43,13 +43,13 @@ def lit(value: Any, type: LogicalType | None = None) -> Constant:
 
 def _fitted(plain: Any, inferred: LogicalType, type: LogicalType) -> Any:
     if inferred.id in _MOMENTS and inferred.id != type.id:
-        raise UnsupportedError(f"A {inferred.id} cannot be a constant of type {type.id}.")
+        raise UnsupportedError(f"a {inferred.id} cannot be a constant of type {type.id}")
     if type.id not in ("FLOAT", "DOUBLE") or not isinstance(plain, int | float | Decimal):
         return plain
     try:
         return to_float32(float(plain)) if type.id == "FLOAT" else float(plain)
     except OverflowError as error:
-        raise UnsupportedError(f"{plain} is too large for a {type.id}.") from error
+        raise UnsupportedError(f"{plain} is too large for a {type.id}") from error
 
 
 def _infer(value: Any) -> tuple[Any, LogicalType]:
@@ -94,7 +94,7 @@ def _infer_moment(value: Any) -> tuple[Any, LogicalType]:
             micros = value.seconds * 10**6 + value.microseconds
             return Interval(days=value.days, micros=micros), LogicalType("INTERVAL")
         case _:
-            raise UnsupportedError(f"A {type(value).__name__} cannot be a constant of a filter.")
+            raise UnsupportedError(f"a {type(value).__name__} cannot be a constant of a filter")
 
 
 def _infer_list(values: list[Any] | tuple[Any, ...]) -> tuple[Any, LogicalType]:
@@ -108,17 +108,17 @@ def _integer_type(value: int) -> LogicalType:
         low, high = INTEGER_RANGES[id]
         if low <= value <= high:
             return LogicalType(id)
-    raise UnsupportedError("The integer is too large for a constant of a filter.")
+    raise UnsupportedError("the integer is too large for a constant of a filter")
 
 
 def _decimal_type(value: Decimal) -> LogicalType:
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int):
-        raise UnsupportedError("A DECIMAL can be neither NaN nor infinite.")
+        raise UnsupportedError("a DECIMAL can be neither NaN nor infinite")
     scale = max(0, -exponent)
     width = max(len(value.as_tuple().digits) + max(0, exponent), scale, 1)
     if width > 38:
-        raise UnsupportedError("The decimal number has more than 38 digits.")
+        raise UnsupportedError("the decimal number has more than 38 digits")
     return LogicalType.decimal(width, scale)
 
 
@@ -168,7 +168,7 @@ def _scalar_value(scalar: pa.Scalar) -> Any:
         or pa.types.is_duration(scalar.type)
     ):
         raise UnsupportedError(
-            f"An Arrow scalar of type {scalar.type} cannot be a constant of a filter."
+            f"an Arrow scalar of type {scalar.type} cannot be a constant of a filter"
         )
     if pa.types.is_struct(scalar.type):
         return tuple(_scalar_value(member) for member in scalar.values())

@@ -1,5 +1,11 @@
 from .arrow import from_arrow_type
-from .cast_rules import _MOST_DIGITS, _widens, always_succeeds, preserves_value
+from .cast_rules import (
+    _MOST_DIGITS,
+    _widens,
+    always_succeeds,
+    compares_exactly,
+    preserves_value,
+)
 from .columns import Column, arrow_field, arrow_schema, arrow_type, duckdb_type, spark_type
 from .duckdb_casts import (
     Target,
@@ -22,8 +28,8 @@ from .names import (
     duckdb_identifier,
     duckdb_string,
     fold_name,
+    spark_can_write,
     spark_identifier,
-    spark_identifier_or_none,
 )
 from .parquet import ParquetField, _node, _with_ids, field_id, with_field_ids
 from .table import TIME_TZ, normalize
@@ -63,6 +69,7 @@ __all__ = [
     "arrow_schema",
     "arrow_type",
     "canonical_id",
+    "compares_exactly",
     "duckdb_cast",
     "duckdb_identifier",
     "duckdb_literal",
@@ -79,9 +86,9 @@ __all__ = [
     "parse_value",
     "preserves_value",
     "select_expression",
+    "spark_can_write",
     "spark_cast_type",
     "spark_identifier",
-    "spark_identifier_or_none",
     "spark_literal",
     "spark_string",
     "spark_type",

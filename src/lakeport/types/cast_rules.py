@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
 from typing import Final
 
 import pyarrow as pa
@@ -13,9 +15,10 @@ import pyarrow as pa
 from lakeport.types.logical import LogicalType
 from lakeport.types.values import INTEGER_RANGES, TIMESTAMP_UNITS, ZONED_TIMESTAMPS
 
-__all__ = ["always_succeeds", "preserves_value"]
+__all__ = ["always_succeeds", "compares_exactly", "preserves_value"]
 
 _FLOAT_DIGITS: Final = {"FLOAT": 24, "DOUBLE": 53}
+_FLOAT_DECIMALS: Final = {"FLOAT": 6, "DOUBLE": 15}
 _ALWAYS_TEXT: Final = frozenset(
     {*INTEGER_RANGES, "BOOLEAN", "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME", "UUID", "ENUM"}
 )
@@ -48,6 +51,22 @@ def always_succeeds(source: LogicalType, target: LogicalType) -> bool:
         "FLOAT",
         "DOUBLE",
     )
+
+
+def compares_exactly(value: float | Decimal, source: LogicalType, floating: LogicalType) -> bool:
+    """Return whether a number compares with every value of `source` as it does in a float type.
+
+    DuckDB compares a BIGINT with a DOUBLE as two DOUBLEs, so that 2^53 equals 2^53 + 1. Below that,
+    no two values of the source type become the same float.
+    """
+    if preserves_value(source, floating) or not _is_exact(source):
+        return True
+    number = Fraction(0 if value != value or abs(value) == float("inf") else value)
+    if source.id in INTEGER_RANGES:
+        return abs(number) < 1 << _FLOAT_DIGITS[floating.id]
+    unscaled = number * Fraction(10) ** _scale(source)
+    limit = 10 ** _FLOAT_DECIMALS[floating.id]
+    return bool(unscaled.denominator == 1 and abs(unscaled) < limit)
 
 
 def _is_exact(type: LogicalType) -> bool:

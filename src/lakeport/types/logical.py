@@ -85,12 +85,12 @@ class LogicalType:
     def parse(cls, document: Any) -> LogicalType:
         """Read the JSON form of a type; a wrong structure raises ``InvalidArgumentError``."""
         if not isinstance(document, dict) or not isinstance(document.get("id"), str):
-            raise InvalidArgumentError("A type of the filter is not an object with an id.")
+            raise InvalidArgumentError("a type of the filter is not an object with an id")
         info = document.get("type_info")
         if info is None:
             info = {}
         if not isinstance(info, dict):
-            raise InvalidArgumentError("The type_info of a type of the filter is not an object.")
+            raise InvalidArgumentError("the type_info of a type of the filter is not an object")
         id = canonical_id(document["id"])
         alias = info.get("alias")
         return cls(id, alias=alias if isinstance(alias, str) else "", **_type_parameters(id, info))
@@ -111,7 +111,7 @@ class LogicalType:
 
     def _map_entry(self, index: int) -> LogicalType:
         if self.id != "MAP" or self.child is None or len(self.child.fields) != 2:
-            raise InvalidArgumentError(f"{self.id} is not a map of keys and values.")
+            raise InvalidArgumentError(f"{self.id} is not a map of keys and values")
         return self.child.fields[index].type
 
     def sql(self) -> str:
@@ -170,19 +170,19 @@ def _type_parameters(id: str, info: dict[str, Any]) -> dict[str, Any]:
 def _decimal_parameters(info: dict[str, Any]) -> dict[str, Any]:
     width, scale = info.get("width", 18), info.get("scale", 3)
     if not (_is_int(width) and _is_int(scale) and 1 <= width <= 38 and 0 <= scale <= width):
-        raise InvalidArgumentError("A DECIMAL type of the filter has an impossible width or scale.")
+        raise InvalidArgumentError("a DECIMAL type of the filter has an impossible width or scale")
     return {"width": width, "scale": scale}
 
 
 def _fields(info: dict[str, Any]) -> tuple[Field, ...]:
     members = info.get("child_types")
     if not isinstance(members, list):
-        raise InvalidArgumentError("A STRUCT or UNION type of the filter has no list of members.")
+        raise InvalidArgumentError("a STRUCT or UNION type of the filter has no list of members")
     fields = []
     for member in members:
         if not isinstance(member, dict) or not isinstance(member.get("first"), str):
             raise InvalidArgumentError(
-                "A member of a STRUCT or UNION type of the filter has no name."
+                "a member of a STRUCT or UNION type of the filter has no name"
             )
         fields.append(Field(member["first"], LogicalType.parse(member.get("second"))))
     return tuple(fields)
@@ -190,13 +190,13 @@ def _fields(info: dict[str, Any]) -> tuple[Field, ...]:
 
 def _size(size: Any) -> int:
     if not _is_int(size) or not 0 < size < 2**32:
-        raise InvalidArgumentError("An ARRAY type of the filter has an impossible size.")
+        raise InvalidArgumentError("an ARRAY type of the filter has an impossible size")
     return int(size)
 
 
 def _labels(labels: Any) -> tuple[str, ...]:
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise InvalidArgumentError("An ENUM type of the filter has no list of labels.")
+        raise InvalidArgumentError("an ENUM type of the filter has no list of labels")
     return tuple(labels)
 
 

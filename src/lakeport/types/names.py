@@ -1,4 +1,4 @@
-"""Names and types as Spark SQL, whatever characters they hold."""
+"""Names as identifiers of DuckDB and Spark SQL, whatever characters they contain."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ __all__ = [
     "duckdb_identifier",
     "duckdb_string",
     "fold_name",
+    "spark_can_write",
     "spark_identifier",
-    "spark_identifier_or_none",
 ]
 
 
 def spark_identifier(name: str) -> str:
-    """A name that Spark does not take apart."""
+    """Return a Spark SQL identifier that means exactly this name, if `spark_can_write` is true."""
     return "`" + name.replace("`", "``") + "`"
 
 
+def spark_can_write(name: str) -> bool:
+    """Return whether a name can stand in Spark SQL: Spark replaces `${...}` even inside quotes."""
+    return "${" not in name
+
+
 def fold_name(name: str) -> str:
-    """Lower case of A to Z only."""
+    """Return a name with A to Z in lower case, as DuckDB compares names."""
     return re.sub("[A-Z]+", lambda match: match.group().lower(), name)
 
 
-def spark_identifier_or_none(name: str) -> str | None:
-    """A quoted name, ``None`` if Spark would replace a part of it."""
-    return None if "${" in name else "`" + name.replace("`", "``") + "`"
-
-
 def duckdb_identifier(name: str) -> str:
-    """A DuckDB identifier that means exactly this name."""
+    """Return a DuckDB identifier that means exactly this name."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def duckdb_string(text: str) -> str:
-    """A DuckDB string literal that means exactly this text."""
+    """Return a DuckDB string literal that means exactly this text."""
     return "'" + text.replace("'", "''") + "'"

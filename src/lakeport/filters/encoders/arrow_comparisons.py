@@ -23,7 +23,7 @@ from lakeport.filters.encoders.arrow_placement import (
 )
 from lakeport.filters.encoders.text_match import TextMatch
 from lakeport.filters.expressions import ComparisonOp, Constant
-from lakeport.types import LogicalType
+from lakeport.types import LogicalType, compares_exactly, from_arrow_type
 
 __all__ = [
     "ArrowOperand",
@@ -100,7 +100,7 @@ def compare(
         unequal = compare(ComparisonOp.NOT_EQUAL, operand, constant)
         return None if unequal is None else column.is_null() | unequal
     if is_discrete(operand.type):
-        placed = place_constant(constant, operand.type) if seen_exactly(operand) else None
+        placed = _place(constant, operand)
         return None if placed is None else _compare_placed(op, column, placed)
     if is_floating(operand.type):
         return _compare_float(op, operand, constant, heed_nan=heed_nan)
@@ -126,7 +126,7 @@ def constant_scalar(constant: Constant, operand: ArrowOperand) -> pa.Scalar | No
     if value is None:
         return pa.scalar(None, type)
     if is_discrete(type):
-        placed = place_constant(constant, type) if seen_exactly(operand) else None
+        placed = _place(constant, operand)
         return placed.value if placed is not None and placed.position == "at" else None
     if is_floating(type):
         number = _exact_float(value)
@@ -182,6 +182,16 @@ def match_text(match: TextMatch, operand: ArrowOperand) -> pc.Expression | None:
     return ~matched if match.negated else matched
 
 
+def _place(constant: Constant, operand: ArrowOperand) -> Placement | None:
+    if not seen_exactly(operand):
+        return None
+    # DuckDB compares with a float as floats, where several values of the column may be equal.
+    is_float, type = constant.type.id in ("FLOAT", "DOUBLE"), from_arrow_type(operand.type)
+    if is_float and not compares_exactly(constant.value, type, constant.type):
+        return None
+    return place_constant(constant, operand.type)
+
+
 def _compare_placed(op: ComparisonOp, column: pc.Expression, placed: Placement) -> pc.Expression:
     value = placed.value
     always, never = (column <= value) | (column > value), (column < value) & (column > value)
@@ -203,6 +213,8 @@ def _compare_float(
         return None
     column = operand.expression
     if operand.type == pa.float32() and not _fits_float32(number):
+        if constant.type.id != "DOUBLE":
+            return None  # DuckDB rounds other numbers to FLOAT
         column = column.cast(pa.float64())
         value = pa.scalar(number, pa.float64())
     else:

@@ -41,8 +41,9 @@ from lakeport.types import (
     always_succeeds,
     has_spark_type,
     preserves_value,
+    spark_can_write,
     spark_cast_type,
-    spark_identifier_or_none,
+    spark_identifier,
     spark_literal,
     spark_string,
 )
@@ -79,7 +80,7 @@ class SparkEncoder(SqlEncoder):
 
     def quoted(self, name: str) -> str | None:
         """A name that cannot leave its place."""
-        return spark_identifier_or_none(name)
+        return spark_identifier(name) if spark_can_write(name) else None
 
     def predicate(self, expression: Expression) -> str | None:
         """The exact encoding, or one that the Parquet reader can use as well."""

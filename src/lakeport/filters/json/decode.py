@@ -52,16 +52,16 @@ def decode_value(document: Any, outer_type: LogicalType | None = None) -> tuple[
     ``outer_type`` is used where the document names no type, as older clients write it.
     """
     if not isinstance(document, dict):
-        raise InvalidArgumentError("A value of the filter is not an object.")
+        raise InvalidArgumentError("a value of the filter is not an object")
     type = LogicalType.parse(document["type"]) if document.get("type") is not None else outer_type
     if type is None:
-        raise InvalidArgumentError("A value of the filter has no type.")
+        raise InvalidArgumentError("a value of the filter has no type")
     if document.get("is_null", False) is not False:
         return None, type
     if type.id not in _DECODERS:
-        raise UnsupportedError(f"Constants of type {type.id} are not supported.")
+        raise UnsupportedError(f"constants of type {type.id} are not supported")
     if "value" not in document:
-        raise InvalidArgumentError(f"A {type.id} value of the filter is missing.")
+        raise InvalidArgumentError(f"a {type.id} value of the filter is missing")
     return _DECODERS[type.id](document["value"], type), type
 
 
@@ -237,7 +237,7 @@ def _from_words(value: Any, type: LogicalType) -> int:
 
 
 def _wrong(type: LogicalType) -> InvalidArgumentError:
-    return InvalidArgumentError(f"A {type.id} value of the filter is malformed.")
+    return InvalidArgumentError(f"a {type.id} value of the filter is malformed")
 
 
 _BLOB_TEXT: Final = re.compile(r"(?:[^\\]|\\x[0-9A-Fa-f]{2})*+")

@@ -72,12 +72,12 @@ def parse_filter(
     if not text:
         return Filter.always()
     if len(text) > max_bytes:
-        raise MessageTooLargeError(f"The filter is larger than {max_bytes} bytes.")
+        raise MessageTooLargeError(f"the filter is larger than {max_bytes} bytes")
     document = _load(text, max_nesting=3 * max_depth + 64, max_containers=10 * max_nodes)
     if document is None:
         return Filter.always()
     if not isinstance(document, dict):
-        raise InvalidArgumentError("The filter is not a JSON object.")
+        raise InvalidArgumentError("the filter is not a JSON object")
     reader = _Reader(_names(document), max_depth=max_depth, max_nodes=max_nodes)
     try:
         return Filter(tuple(reader.expressions(document.get("filters") or [], 0)))
@@ -89,7 +89,7 @@ def _load(text: str | bytes, *, max_nesting: int, max_containers: int) -> Any:
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
-        raise InvalidArgumentError("The filter is not UTF-8 text.") from error
+        raise InvalidArgumentError("the filter is not UTF-8 text") from error
     if not decoded.strip():
         return None
     _check_nesting(decoded, max_nesting=max_nesting, max_containers=max_containers)
@@ -99,7 +99,7 @@ def _load(text: str | bytes, *, max_nesting: int, max_containers: int) -> Any:
             # A lone surrogate is no text that could ever be encoded again.
             json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise InvalidArgumentError("The filter is not valid JSON.") from error
+        raise InvalidArgumentError("the filter is not valid JSON") from error
     return document
 
 
@@ -116,7 +116,7 @@ def _check_nesting(text: str, *, max_nesting: int, max_containers: int) -> None:
             nesting -= 1
 
 
-_TOO_LARGE: Final = "The filter is nested too deeply or has too many parts."
+_TOO_LARGE: Final = "the filter is nested too deeply or has too many parts"
 _STRUCTURE: Final = re.compile(r'"(?:[^"\\]+|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
@@ -125,7 +125,7 @@ def _names(document: dict[str, Any]) -> list[str]:
     if names is None:
         return []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InvalidArgumentError("The column names of the filter are not a list of strings.")
+        raise InvalidArgumentError("the column names of the filter are not a list of strings")
     return names
 
 
@@ -140,13 +140,13 @@ class _Reader:
     def expressions(self, documents: Any, depth: int) -> list[Expression]:
         """Read a JSON list of expressions."""
         if not isinstance(documents, list):
-            raise InvalidArgumentError("A list of expressions of the filter is not a list.")
+            raise InvalidArgumentError("a list of expressions of the filter is not a list")
         return [self.expression(document, depth) for document in documents]
 
     def expression(self, document: Any, depth: int) -> Expression:
         """Read one JSON expression."""
         if not isinstance(document, dict) or not isinstance(document.get("expression_class"), str):
-            raise InvalidArgumentError("An expression of the filter is not an object with a class.")
+            raise InvalidArgumentError("an expression of the filter is not an object with a class")
         self._nodes_left -= 1
         if depth >= self._max_depth or self._nodes_left < 0:
             raise MessageTooLargeError(_TOO_LARGE)
@@ -163,7 +163,7 @@ class _Reader:
             or isinstance(index, bool)
             or not 0 <= index < len(self._names)
         ):
-            raise InvalidArgumentError("The filter refers to a column that it does not name.")
+            raise InvalidArgumentError("the filter refers to a column that it does not name")
         return ColumnRef(self._names[index], _type(document, "return_type"))
 
     def _constant(self, document: dict[str, Any], _depth: int) -> Expression:
@@ -210,7 +210,7 @@ class _Reader:
             kind in ("OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL")
             and len(children) != 1
         ):
-            raise InvalidArgumentError(f"{kind} of the filter needs exactly one operand.")
+            raise InvalidArgumentError(f"{kind} of the filter needs exactly one operand")
         match kind:
             case "COMPARE_IN" | "COMPARE_NOT_IN" if children:
                 return In(children[0], children[1:], negated=kind == "COMPARE_NOT_IN")
@@ -245,7 +245,7 @@ class _Reader:
     def _case(self, document: dict[str, Any], depth: int) -> Expression:
         checks = document.get("case_checks")
         if not isinstance(checks, list) or not all(isinstance(check, dict) for check in checks):
-            raise InvalidArgumentError("A CASE of the filter has no list of branches.")
+            raise InvalidArgumentError("a CASE of the filter has no list of branches")
         branches = tuple(
             CaseBranch(
                 self.expression(check.get("when_expr"), depth),
@@ -263,7 +263,7 @@ class _Reader:
         children = self.expressions(document.get("children"), depth)
         if len(children) != len(names):
             raise InvalidArgumentError(
-                f"{_kind(document)} of the filter needs exactly {len(names)} operands."
+                f"{_kind(document)} of the filter needs exactly {len(names)} operands"
             )
         return children
 
@@ -293,14 +293,14 @@ def _text(document: dict[str, Any], key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InvalidArgumentError(f"The {key} of an expression of the filter is not a string.")
+        raise InvalidArgumentError(f"the {key} of an expression of the filter is not a string")
     return value
 
 
 def _flag(document: dict[str, Any], key: str, *, default: bool) -> bool:
     value = document.get(key, default)
     if not isinstance(value, bool):
-        raise InvalidArgumentError(f"The {key} of an expression of the filter is not a boolean.")
+        raise InvalidArgumentError(f"the {key} of an expression of the filter is not a boolean")
     return value
 
 
@@ -308,7 +308,7 @@ def _function_name(document: dict[str, Any]) -> str:
     function = document.get("function")
     name = _text(function if isinstance(function, dict) else document, "name")
     if not name:
-        raise InvalidArgumentError("A function of the filter has no name.")
+        raise InvalidArgumentError("a function of the filter has no name")
     return name
 
 

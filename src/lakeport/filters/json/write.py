@@ -41,11 +41,11 @@ def encode_value(value: Any, type: LogicalType) -> dict[str, Any]:
     if value is None:
         return {"type": type.to_json(), "is_null": True}
     if type.id not in _ENCODERS:
-        raise UnsupportedError(f"Constants of type {type.id} cannot be written.")
+        raise UnsupportedError(f"constants of type {type.id} cannot be written")
     try:
         encoded = _ENCODERS[type.id](value, type)
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise UnsupportedError(f"{value!r} is not a value of type {type.id}.") from error
+        raise UnsupportedError(f"{value!r} is not a value of type {type.id}") from error
     return {"type": type.to_json(), "is_null": False, "value": encoded}
 
 
@@ -277,7 +277,7 @@ class _Writer(Visitor[dict[str, Any]]):
         )
 
     def visit_unsupported(self, expression: Unsupported) -> dict[str, Any]:
-        raise UnsupportedError(f"The filter cannot be written: {expression.reason}")
+        raise UnsupportedError(f"the filter cannot be written: {expression.reason}")
 
     def _operator(self, kind: str, type: LogicalType, *children: Expression) -> dict[str, Any]:
         visited = [self.visit(child) for child in children]

@@ -30,7 +30,7 @@ from lakeport.spark.frames.parquet_columns import (
     literal,
 )
 from lakeport.spark.frames.parquet_footers import Footer, in_threads, read_footer
-from lakeport.types import Column, ParquetField, spark_identifier_or_none
+from lakeport.types import Column, ParquetField, spark_can_write
 
 __all__ = ["POSITION_BITS", "ParquetFile", "ParquetScan", "Shape", "plan_parquet_scans"]
 
@@ -153,7 +153,7 @@ def _shape(task: FileTask, footer: Footer) -> Shape | None:
     has_ids = any(node.id is not None for node in fields)
     if file.partial_rows or not has_unique_names([node.name for node in fields]):
         return None
-    if not all(_can_be_written(name) for name in _names(task, fields)):
+    if not all(spark_can_write(name) for name in _names(task, fields)):
         return None
     # Spark keeps what it knows of a file under that name.
     if any(node.name.lower() == "_metadata" for node in fields):
@@ -195,10 +195,6 @@ def _names(task: FileTask, fields: Sequence[ParquetField]) -> Iterator[str]:
         node = waiting.pop()
         waiting += node.children
         yield node.name
-
-
-def _can_be_written(name: str) -> bool:
-    return spark_identifier_or_none(name) is not None
 
 
 def _column(
