@@ -28,7 +28,7 @@ from lakeport.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from lakeport.types import UNKNOWN, from_arrow_type
+from lakeport.types import UNKNOWN, fold_name, from_arrow_type
 
 __all__ = [
     "CHUNK_ROWS",
@@ -203,7 +203,7 @@ def _to_insert(
 
 def _column(columns: pa.Schema, name: str, entry: TableEntry) -> pa.Field:
     for field in columns:
-        if field.name.casefold() == name.casefold():
+        if fold_name(field.name) == fold_name(name):
             return field
     raise NotFoundError(f"table {entry} has no column {name!r}")
 
