@@ -23,6 +23,7 @@ from lakeport.errors import (
     LakeportError,
     NotFoundError,
     UnsupportedError,
+    first_line,
 )
 from lakeport.filters import ColumnRef, Constant, Expression, Filter, Term, Unsupported, bind, walk
 from lakeport.filters.encoders import ArrowEncoder, DuckDBEncoder
@@ -182,7 +183,7 @@ def _duckdb_evaluator(filter: Filter) -> Evaluator:
         try:
             passes = connection.sql(query).to_arrow_table().column(0).combine_chunks()
         except duckdb.Error as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise InvalidInputError(f"the filter cannot be applied: {reason}") from None
         return pc.indices_nonzero(passes)
 

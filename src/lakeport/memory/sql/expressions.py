@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.arrow import arrays_of, no_rows
-from lakeport.errors import InvalidArgumentError, InvalidInputError
+from lakeport.errors import InvalidArgumentError, InvalidInputError, first_line
 from lakeport.filters import (
     SqlSyntaxError,
     constant_value,
@@ -147,7 +147,7 @@ def _run(sql: str, rows: pa.Table) -> pa.Array:
             cursor.register("rows", rows)
             column = cursor.sql(sql).to_arrow_table().column(0)
     except duckdb.Error as error:
-        raise InvalidInputError(str(error).partition("\n")[0]) from None
+        raise InvalidInputError(first_line(error)) from None
     return arrays_of(column)
 
 
@@ -204,7 +204,7 @@ def _parsed(text: str) -> dict[str, Any]:
     except RecursionError:
         raise InvalidArgumentError("the SQL expression is nested too deeply") from None
     except SqlSyntaxError as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise InvalidArgumentError(f"{text[:200]!r} is not an SQL expression: {reason}") from None
     node = statements[0]
     if len(statements) != 1 or not _is_bare_select(node):

@@ -26,7 +26,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakeport.catalog import current_request
-from lakeport.errors import CancelledError, InvalidInputError, UnavailableError
+from lakeport.errors import CancelledError, InvalidInputError, UnavailableError, first_line
 
 __all__ = ["evaluate_apart", "open_database"]
 
@@ -234,7 +234,7 @@ def _evaluated(database: Any, sql: str, packed: bytes) -> bytes:
     except (MemoryError, pa.ArrowMemoryError, duckdb.OutOfMemoryException):
         return _OUT_OF_MEMORY
     except (duckdb.Error, pa.ArrowException) as error:
-        return _FAILED + str(error).partition("\n")[0].encode()
+        return _FAILED + first_line(error).encode()
 
 
 def _limit_memory() -> None:

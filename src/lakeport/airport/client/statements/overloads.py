@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from lakeport.airport.client.entries import FunctionKind, FunctionOverload, RemoteFunction
 from lakeport.arrow import convert
 from lakeport.catalog import AnyType, Parameter, ParameterKind
-from lakeport.errors import InvalidArgumentError, InvalidInputError
+from lakeport.errors import InvalidArgumentError, InvalidInputError, first_line
 from lakeport.types import fold_name
 
 __all__ = ["BoundCall", "choose", "column_argument", "value_argument"]
@@ -161,7 +161,7 @@ def _inferred(values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise InvalidInputError(f"an argument has no Arrow type: {reason}") from None
 
 

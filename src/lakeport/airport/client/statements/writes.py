@@ -27,6 +27,7 @@ from lakeport.errors import (
     InvalidInputError,
     NotFoundError,
     UnsupportedError,
+    first_line,
 )
 from lakeport.types import UNKNOWN, fold_name, from_arrow_type
 
@@ -268,7 +269,7 @@ def _computed() -> Values:
             )
             array = computed.to_arrow_table().column(0).combine_chunks()
         except duckdb.Error as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise InvalidInputError(
                 f"the default of column {field.name!r} cannot be computed: {reason}"
             ) from None
