@@ -1,8 +1,8 @@
-"""Caches that forget what was not used for longest.
+"""A least-recently-used cache.
 
-What the catalog said about a snapshot may be remembered: a snapshot never changes. Whether it still
-exists, and which files it has now, is asked anew by every scan: compaction moves rows between
-files, and expiry removes snapshots.
+Facts about a snapshot may be cached, because a snapshot never changes. Whether a snapshot still
+exists, and which data files it has now, must be read from the catalog for every scan: compaction
+moves rows between files, and expiry removes snapshots.
 """
 
 from __future__ import annotations
@@ -14,49 +14,64 @@ from typing import Any, TypeVar
 
 from lakeport.errors import InvalidArgumentError
 
-__all__ = ["SnapshotCache", "WeighedCache"]
+__all__ = ["LruCache"]
 
 T = TypeVar("T")
 
 
-class WeighedCache:
-    """Keeps entries up to a total weight. One cache may serve several threads."""
+class LruCache:
+    """Keeps the entries that were used last, up to a total weight. May be used by many threads.
 
-    def __init__(self, max_weight: int, weigh: Callable[[Any], int]) -> None:
+    Without `weigh` each entry weighs 1, so that `max_weight` is the number of entries.
+    """
+
+    def __init__(
+        self, max_weight: int = 1000, *, weigh: Callable[[Any], int] | None = None
+    ) -> None:
+        if max_weight < 1:
+            raise InvalidArgumentError(
+                f"a cache needs a max_weight of at least 1, not {max_weight}"
+            )
         self._max_weight = max_weight
         self._weigh = weigh
         self._weight = 0
-        self._entries: OrderedDict[Hashable, Any] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def remembered(self, key: Hashable, look_up: Callable[[], T]) -> T:
-        """The entry of a key, looked up the first time."""
+    def get(self, key: Hashable) -> Any:
+        """Return the entry of a key, or None."""
         with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-                found: T = self._entries[key]
-                return found
-        value = look_up()
-        weight = self._weigh(value)
-        if weight > self._max_weight:
-            return value
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: Hashable, value: Any) -> None:
+        """Set the entry of a key, unless it alone is heavier than the whole cache may be."""
+        weight = 1 if self._weigh is None else self._weigh(value)
         with self._lock:
-            if key not in self._entries:
-                self._weight += weight
-                self._entries[key] = value
+            _, old_weight = self._entries.pop(key, (None, 0))
+            self._weight -= old_weight
+            if weight > self._max_weight:
+                return
+            self._entries[key] = (value, weight)
+            self._weight += weight
             while self._weight > self._max_weight:
-                _, forgotten = self._entries.popitem(last=False)
-                self._weight -= self._weigh(forgotten)
+                _, (_, oldest_weight) = self._entries.popitem(last=False)
+                self._weight -= oldest_weight
+
+    def get_or_load(self, key: Hashable, load: Callable[[], T]) -> T:
+        """Return the entry of a key. If there is none, load it and keep it."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+                cached: T = entry[0]
+                return cached
+        value = load()
+        self.put(key, value)
         return value
-
-
-class SnapshotCache(WeighedCache):
-    """Table descriptions by snapshot id; belongs to one lake."""
-
-    def __init__(self, max_entries: int = 1000) -> None:
-        if max_entries < 1:
-            raise InvalidArgumentError("a cache needs room for at least one entry")
-        super().__init__(max_entries, lambda _: 1)

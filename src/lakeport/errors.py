@@ -136,3 +136,8 @@ class InternalError(LakeportError):
 
 class CorruptLakeError(InternalError):
     """The lake contradicts itself."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the name of its class without a message."""
+    return str(error).strip().partition("\n")[0].rstrip() or type(error).__name__

@@ -15,8 +15,7 @@ import duckdb
 import pytest
 import sqlalchemy as sa
 
-from lakeport._cache import WeighedCache
-from lakeport.ducklake import Lake, SnapshotCache
+from lakeport.ducklake import Lake, LruCache
 from lakeport.ducklake.metadata.database import Database
 from lakeport.errors import (
     InvalidArgumentError,
@@ -145,7 +144,7 @@ def test_what_another_writer_commits_is_seen_at_the_next_lookup(
 def test_a_cache_saves_lookups_and_is_never_stale(make_lake: LakeMaker) -> None:
     lake = make_lake("sqlite")
     lake.execute("CREATE TABLE t(id INTEGER)", "INSERT INTO t VALUES (1)")
-    cache = SnapshotCache(max_entries=2)
+    cache = LruCache(2)
     with lake.open(cache=cache) as ours:
         assert ours.table("t") is ours.table("T")
         lake.execute("ALTER TABLE t ADD COLUMN v INTEGER DEFAULT 3", "INSERT INTO t VALUES (2, 4)")
@@ -165,7 +164,7 @@ def test_a_cache_saves_lookups_and_is_never_stale(make_lake: LakeMaker) -> None:
         with pytest.raises(SnapshotNotFoundError, match="expired"):
             old.scan()
     with pytest.raises(InvalidArgumentError):
-        SnapshotCache(max_entries=0)
+        LruCache(0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -245,12 +244,12 @@ def test_a_lake_is_read_from_many_threads(make_lake: LakeMaker) -> None:
 
 
 def test_a_cache_is_bounded_by_the_weight_of_what_it_keeps() -> None:
-    cache = WeighedCache(10, len)
+    cache = LruCache(10, weigh=len)
     for word in ("four", "fours", "a", "a word too long to be kept", "six"):
-        assert cache.remembered(word, lambda word=word: word) == word  # type: ignore[misc]
+        assert cache.get_or_load(word, lambda word=word: word) == word  # type: ignore[misc]
     assert len(cache) == 3
-    assert cache.remembered("four", lambda: "again") == "again"
-    assert cache.remembered("six", lambda: "not asked") == "six"
+    assert cache.get_or_load("four", lambda: "again") == "again"
+    assert cache.get_or_load("six", lambda: "not asked") == "six"
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgresql"])

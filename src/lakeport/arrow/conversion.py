@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from lakeport.errors import InternalError, InvalidInputError
+from lakeport.errors import InternalError, InvalidInputError, first_line
 
 __all__ = ["Alignment", "SchemaAdapter", "convert"]
 
@@ -57,7 +57,7 @@ def convert(values: pa.Array, type: pa.DataType, what: str) -> pa.Array:
     try:
         return _converter(values.type, type)(values)
     except _FAULTS as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise InvalidInputError(f"{what} cannot take these values: {reason}") from None
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakeport.arrow.batches import no_rows
 from lakeport.arrow.conversion import convert
-from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputError
+from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputError, first_line
 
 __all__ = ["RowSource", "RowsLike", "arrow_table", "as_reader", "reader_of"]
 
@@ -148,7 +148,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
     try:
         return pa.concat_tables(tables, promote_options="default")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise InvalidInputError(f"the batches do not fit each other: {reason}") from None
 
 
@@ -159,7 +159,7 @@ def _table(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Table:
             {name: _array(values, types.get(name.casefold())) for name, values in columns.items()}
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, OverflowError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise InvalidInputError(f"the rows do not fit their columns: {reason}") from None
 
 

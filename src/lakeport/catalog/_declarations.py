@@ -42,6 +42,7 @@ from lakeport.catalog.validation import (
     check_signature,
 )
 from lakeport.errors import DefinitionError
+from lakeport.types import fold_name
 
 __all__ = [
     "DataTable",
@@ -292,7 +293,7 @@ def check_overloads(made: SchemaObjects, schema_name: str) -> None:
                 for parameter in function.signature.parameters
                 if parameter.kind is not ParameterKind.NAMED
             )
-            key = (function.name.casefold(), types)
+            key = (fold_name(function.name), types)
             if key in seen:
                 raise DefinitionError(
                     f"schema {schema_name!r} has two functions {function.name}({', '.join(types)})"

@@ -46,6 +46,7 @@ from lakeport.catalog.options import ScanOptions
 from lakeport.catalog.results import Endpoint
 from lakeport.catalog.validation import check_declared_name, check_unique
 from lakeport.errors import DefinitionError
+from lakeport.types import fold_name
 
 __all__ = ["CatalogBuilder", "SchemaBuilder"]
 
@@ -73,7 +74,7 @@ class CatalogBuilder:
         for schema in self._schemas:
             check_declared_name(schema.name, "schema")
         check_unique([schema.name for schema in self._schemas], "schema", "the catalog")
-        if any(schema.name.casefold() == "main" for schema in self._schemas):
+        if any(fold_name(schema.name) == "main" for schema in self._schemas):
             warnings.warn(
                 "DuckDB's airport client cannot address a schema named 'main'; "
                 "its tables are reachable by other Flight clients only",

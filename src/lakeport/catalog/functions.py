@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeport.arrow import RowsLike, as_reader, convert
 from lakeport.catalog.options import ScanOptions
-from lakeport.errors import DefinitionError, InternalError, InvalidInputError
+from lakeport.errors import DefinitionError, InternalError, InvalidInputError, first_line
 
 __all__ = [
     "ANY",
@@ -228,7 +228,7 @@ class CallableScalarFunction:
             values, is_one = _values(result, returns)
             values = convert(values, returns, "the result")
         except _CONVERSION_FAULTS as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise InternalError(
                 f"function {self.name!r} returned {type(result).__name__}, which does not fit "
                 f"{returns}: {reason}"

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakeport.catalog.functions import ScalarFunction, TableFunction, TableFunctionInOut
 from lakeport.catalog.options import ScanOptions
 from lakeport.catalog.results import CatalogVersion
+from lakeport.types import fold_name
 
 __all__ = ["Catalog", "Schema", "StaticCatalog", "StaticSchema", "Table"]
 
@@ -117,7 +118,7 @@ class StaticSchema:
         self.comment = comment
         self.tags = dict(tags or {})
         self._tables = tuple(tables)
-        self._by_name = {table.name.casefold(): table for table in self._tables}
+        self._by_name = {fold_name(table.name): table for table in self._tables}
         self._scalar_functions = tuple(scalar_functions)
         self._table_functions = tuple(table_functions)
         self._table_functions_in_out = tuple(table_functions_in_out)
@@ -128,7 +129,7 @@ class StaticSchema:
 
     def table(self, name: str) -> Table | None:
         """The table of that name, or None."""
-        return self._by_name.get(name.casefold())
+        return self._by_name.get(fold_name(name))
 
     def scalar_functions(self) -> Sequence[ScalarFunction]:
         """All scalar functions."""
@@ -152,7 +153,7 @@ class StaticCatalog:
         self.name = name
         self.comment = comment
         self._schemas = tuple(schemas)
-        self._by_name = {schema.name.casefold(): schema for schema in self._schemas}
+        self._by_name = {fold_name(schema.name): schema for schema in self._schemas}
 
     def schemas(self) -> Sequence[StaticSchema]:
         """All schemas."""
@@ -160,7 +161,7 @@ class StaticCatalog:
 
     def schema(self, name: str) -> StaticSchema | None:
         """The schema of that name, or None."""
-        return self._by_name.get(name.casefold())
+        return self._by_name.get(fold_name(name))
 
     def catalog_version(self) -> CatalogVersion:
         """A fixed version, so that clients never ask again."""

@@ -13,6 +13,7 @@ import pyarrow.types as pt
 from lakeport.catalog.functions import AnyType, FunctionSignature, Parameter, ParameterKind
 from lakeport.catalog.schemas import field_is_rowid
 from lakeport.errors import DefinitionError, InvalidArgumentError
+from lakeport.types import fold_name
 
 __all__ = [
     "MAX_NAME_BYTES",
@@ -42,9 +43,9 @@ def check_unique(names: Sequence[str], kind: str, where: str) -> None:
     """Refuse names that DuckDB, which ignores case, cannot tell apart."""
     seen: set[str] = set()
     for name in names:
-        if name.casefold() in seen:
+        if fold_name(name) in seen:
             raise DefinitionError(f"{where} has two {kind}s named {name!r} (case is ignored)")
-        seen.add(name.casefold())
+        seen.add(fold_name(name))
 
 
 def check_columns(schema: pa.Schema, where: str) -> None:
@@ -150,7 +151,7 @@ def _check_parameter(parameter: Parameter, where: str) -> None:
             raise DefinitionError(
                 f"{where}: parameter {parameter.name!r} cannot be both named and of any type"
             )
-        if parameter.name.lower() in _RESERVED:
+        if fold_name(parameter.name) in _RESERVED:
             raise DefinitionError(
                 f"{where}: parameter {parameter.name!r} has a name that the client keeps for itself"
             )

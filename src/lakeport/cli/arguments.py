@@ -17,7 +17,7 @@ from lakeport.catalog import Catalog
 from lakeport.cli.config import LakeSettings, StorageSettings, check_token
 from lakeport.ducklake.metadata import parse_location
 from lakeport.ducklake.storage import S3Secret, Storage
-from lakeport.errors import DefinitionError
+from lakeport.errors import DefinitionError, first_line
 
 __all__ = [
     "MEMORY",
@@ -157,7 +157,7 @@ def load_object(place: str) -> Catalog:
         catalog = found() if callable(found) and not isinstance(found, Catalog) else found
     except Exception as error:
         # The code of a user may fail with anything, and only this catalog is at fault.
-        reason = str(error).strip().partition("\n")[0]
+        reason = first_line(error)
         kind = "" if isinstance(error, (ImportError, AttributeError)) else type(error).__name__
         told = ": ".join(part for part in (kind, reason) if part)
         raise DefinitionError(f"{place!r} cannot be loaded: {told}") from error

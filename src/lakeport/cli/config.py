@@ -21,7 +21,7 @@ from pydantic_settings import (
 )
 
 from lakeport.auth import MIN_TOKEN_LENGTH
-from lakeport.errors import DefinitionError
+from lakeport.errors import DefinitionError, first_line
 
 __all__ = [
     "LakeSettings",
@@ -316,7 +316,7 @@ def load_settings(file: Path | None = None, **flags: dict[str, Any]) -> Settings
     except (SettingsError, ValueError) as error:
         # The text of a parse error tells the line, and may not tell the value.
         where = "the environment" if isinstance(error, SettingsError) else str(file)
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise DefinitionError(f"{where} cannot be read: {reason}") from None
 
 

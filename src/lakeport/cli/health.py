@@ -15,6 +15,7 @@ from typing import Final
 
 from lakeport.airport.server import Server
 from lakeport.cli.catalogs import ServedCatalogs
+from lakeport.errors import first_line
 from lakeport.lakehouse import LakeCatalog
 
 __all__ = ["Health", "Report"]
@@ -115,7 +116,7 @@ class _Probe:
         try:
             self._check()
         except Exception as error:  # noqa: BLE001
-            failure = str(error).strip().partition("\n")[0] or type(error).__name__
+            failure = first_line(error)
         with self._changed:
             if failure and failure != self._failure:
                 _log.warning("%s: %s", self._trouble, failure)

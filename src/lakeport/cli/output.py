@@ -15,7 +15,7 @@ from rich.text import Text
 
 from lakeport._wording import counted
 from lakeport.arrow import combine
-from lakeport.errors import DefinitionError, UnsupportedError
+from lakeport.errors import DefinitionError, UnsupportedError, first_line
 from lakeport.types import Column, duckdb_cast
 
 __all__ = [
@@ -111,7 +111,7 @@ def save_rows(rows: pa.RecordBatchReader, path: Path) -> int:
             finally:
                 writer.close()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise UnsupportedError(f"{path.name} cannot hold these rows: {reason}") from None
     return count
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from lakeport.errors import LakeportError, UnavailableError
+from lakeport.errors import LakeportError, UnavailableError, first_line
 from lakeport.spark import session
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def start_session(master: str | None, conf: Mapping[str, Any]) -> SparkSession:
         except LakeportError:
             raise
         except Exception as error:  # noqa: BLE001
-            first_line = str(error).strip().partition("\n")[0]
-            raise UnavailableError(f"Spark did not start: {said.failure() or first_line}") from None
+            reason = said.failure() or first_line(error)
+            raise UnavailableError(f"Spark did not start: {reason}") from None
         finally:
             # PySpark takes Ctrl-C for itself.
             if threading.current_thread() is threading.main_thread():

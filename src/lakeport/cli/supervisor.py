@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.catalog import current_request
 from lakeport.cli.config import SparkSettings
 from lakeport.cli.spark import is_active, quiet_errors, start_session
-from lakeport.errors import UnavailableError
+from lakeport.errors import UnavailableError, first_line
 from lakeport.observability import Metrics
 from lakeport.spark import is_connect, is_running, session
 from lakeport.spark.transport import stream_metrics
@@ -153,7 +153,7 @@ class SparkSupervisor:
             try:
                 spark = start_session(self._settings.master, self._settings.conf)
             except Exception as error:  # noqa: BLE001
-                self._reason = str(error).strip().partition("\n")[0]
+                self._reason = first_line(error)
                 _log.error("Spark does not start, next attempt in %g s: %s", pause, self._reason)
                 self._closing.wait(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)

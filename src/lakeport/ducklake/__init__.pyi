@@ -1,4 +1,4 @@
-from lakeport._cache import SnapshotCache
+from lakeport._cache import LruCache
 from lakeport.types.columns import Column, arrow_schema, arrow_type, spark_type
 
 from .lake import Lake
@@ -33,6 +33,7 @@ __all__ = [
     "Lake",
     "LakeContents",
     "LakeTable",
+    "LruCache",
     "NameMapping",
     "PartitionField",
     "PartitionSpec",
@@ -41,7 +42,6 @@ __all__ = [
     "ScanTask",
     "Schema",
     "Snapshot",
-    "SnapshotCache",
     "SortField",
     "Storage",
     "TableStats",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import sqlalchemy as sa
 
-from lakeport._cache import SnapshotCache
+from lakeport._cache import LruCache
 from lakeport.ducklake.metadata.contents import (
     FileTotals,
     LakeContents,
@@ -69,7 +69,7 @@ class Lake:
         *,
         data_path: str | None = None,
         storage: Storage | None = None,
-        cache: SnapshotCache | None = None,
+        cache: LruCache | None = None,
     ) -> None:
         self._catalog = catalog
         self._data_path = data_path
@@ -87,7 +87,7 @@ class Lake:
         metadata_schema: str | None = None,
         snapshot: int | datetime | None = None,
         storage: StorageLike = None,
-        cache: SnapshotCache | None = None,
+        cache: LruCache | None = None,
         lock_timeout: float = 30.0,
         database_timeout: float = 60.0,
     ) -> Self:
@@ -248,7 +248,7 @@ class Lake:
             return look_up()
         if wanted is None:
             wanted = self._read(self._catalog.newest_snapshot)
-        return self._cache.remembered((wanted, fold_name(schema), fold_name(name)), look_up)
+        return self._cache.get_or_load((wanted, fold_name(schema), fold_name(name)), look_up)
 
     def _refuse_missing(self, schema: str, name: str, snapshot: int) -> None:
         """Raise an error about a table that only other snapshots have."""

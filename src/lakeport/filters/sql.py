@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from lakeport.arrow import thread_connection
-from lakeport.errors import CorruptLakeError, InvalidArgumentError, UnsupportedError
+from lakeport.errors import CorruptLakeError, InvalidArgumentError, UnsupportedError, first_line
 from lakeport.filters.duckdb_syntax import (
     SqlSyntaxError,
     cast_target,
@@ -228,7 +228,7 @@ def _constant(node: Mapping[str, Any]) -> Expression:
         sql = f"SELECT {expression_sql(duck, node)}"
         return lit(duck.sql(sql).to_arrow_table().column(0)[0])
     except duckdb.Error as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise InvalidArgumentError(
             f"a constant of the filter cannot be computed: {reason}"
         ) from None

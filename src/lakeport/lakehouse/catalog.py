@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from lakeport._cache import SnapshotCache
+from lakeport._cache import LruCache
 from lakeport.auth import Operation
 from lakeport.catalog import CatalogVersion, Schema, TransactionState, current_request
 from lakeport.ducklake import Snapshot
@@ -91,7 +91,7 @@ class LakeCatalog:
         self._access = LakeResources(opened, spark=spark, endpoints=endpoints)
         self._main_as = main_as
         self._direct_reads = direct_reads
-        self._directories = SnapshotCache(8)
+        self._directories = LruCache(8)
         self._extra_functions = (
             [LakeSqlFunction(self._access, main_as=main_as)] if spark_sql else []
         )
@@ -176,7 +176,7 @@ class LakeCatalog:
                 )
 
     def _directory(self, snapshot: Snapshot) -> SchemaIndex:
-        return self._directories.remembered(
+        return self._directories.get_or_load(
             snapshot.schema_version,
             lambda: SchemaIndex.of(
                 self._access,

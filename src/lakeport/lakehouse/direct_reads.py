@@ -93,4 +93,4 @@ def last_schema_change(access: LakeResources, table: LakeTable) -> int:
         ]
         return int(max(changes))
 
-    return access.details.remembered(("last change", table.id, table.snapshot.id), load)
+    return access.details.get_or_load(("last change", table.id, table.snapshot.id), load)

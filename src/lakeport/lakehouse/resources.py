@@ -10,11 +10,10 @@ import os
 import re
 import threading
 import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from lakeport._cache import SnapshotCache
+from lakeport._cache import LruCache
 from lakeport.catalog import TimePoint, TimeUnit, current_request
 from lakeport.ducklake import Snapshot
 from lakeport.ducklake.metadata import LakeContents, why_missing
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LakeResources",
-    "PlanCache",
     "SparkSource",
     "begin_transaction",
     "current_snapshot",
@@ -40,6 +38,9 @@ SparkSource: TypeAlias = Union["SparkSession", "Callable[[], SparkSession]"]
 """A session, or a callable that returns the one to use now."""
 
 
+_MAX_PLAN_BYTES = 64 * 1024 * 1024
+
+
 class LakeResources:
     """A lake, the caches of its metadata, and the session that reads it."""
 
@@ -47,12 +48,12 @@ class LakeResources:
         if endpoints is not None and endpoints < 1:
             raise DefinitionError("a scan needs at least one endpoint")
         self.lake = lake
-        self.plans = PlanCache()
-        self.details = SnapshotCache(10_000)
+        self.plans = LruCache(_MAX_PLAN_BYTES, weigh=_weight)
+        self.details = LruCache(10_000)
         """Small facts about a snapshot, which never change: sizes, statistics."""
-        self._snapshots = SnapshotCache(10_000)
-        self._contents = SnapshotCache(8)
-        self._tables = SnapshotCache(1000)
+        self._snapshots = LruCache(10_000)
+        self._contents = LruCache(8)
+        self._tables = LruCache(1000)
         # Guards the session, which is started when the first scan needs it.
         self._lock = threading.Lock()
         self._find: Callable[[], SparkSession] | None = spark if callable(spark) else None
@@ -63,21 +64,21 @@ class LakeResources:
     def newest(self) -> Snapshot:
         """Return the newest snapshot."""
         found = self.lake.snapshot()
-        return self._snapshots.remembered(found.id, lambda: found)
+        return self._snapshots.get_or_load(found.id, lambda: found)
 
     def snapshot(self, id: int) -> Snapshot:
         """Return a snapshot by its id."""
-        return self._snapshots.remembered(id, lambda: self.lake.snapshot(version=id))
+        return self._snapshots.get_or_load(id, lambda: self.lake.snapshot(version=id))
 
     def contents(self, snapshot: Snapshot) -> LakeContents:
         """Return the contents of a snapshot; commits that only change rows share them."""
-        return self._contents.remembered(
+        return self._contents.get_or_load(
             snapshot.schema_version, lambda: self.lake.contents(version=snapshot.id)
         )
 
     def table(self, schema: str, name: str, snapshot: int) -> LakeTable:
         """Return the table that has this name at a snapshot."""
-        return self._tables.remembered(
+        return self._tables.get_or_load(
             (snapshot, fold_name(schema), fold_name(name)),
             lambda: self.lake.table(name, schema, version=snapshot),
         )
@@ -153,43 +154,6 @@ def snapshot_at(access: LakeResources, time_point: TimePoint) -> Snapshot:
 
 # The approximate bytes of a task in memory, without its inlined rows.
 _TASK_BYTES = 2000
-
-
-class PlanCache:
-    """The most recently used plans, as many as fit into `max_bytes`."""
-
-    def __init__(self, *, max_bytes: int = 64 * 1024 * 1024) -> None:
-        self._max_bytes = max_bytes
-        self._lock = threading.Lock()
-        self._plans: OrderedDict[Hashable, tuple[Scan, int]] = OrderedDict()
-        self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._plans)
-
-    def keep(self, key: Hashable, plan: Scan) -> None:
-        """Store a plan; evict the least recently used plans if necessary."""
-        size = _weight(plan)
-        with self._lock:
-            self._drop(key)
-            self._plans[key] = (plan, size)
-            self._bytes += size
-            while self._bytes > self._max_bytes:
-                self._drop(next(iter(self._plans)))
-
-    def find(self, key: Hashable) -> Scan | None:
-        """Return the plan of a key; None if it was evicted."""
-        with self._lock:
-            found = self._plans.get(key)
-            if found is None:
-                return None
-            self._plans.move_to_end(key)
-            return found[0]
-
-    def _drop(self, key: Hashable) -> None:
-        dropped = self._plans.pop(key, None)
-        if dropped is not None:
-            self._bytes -= dropped[1]
 
 
 def _weight(plan: Scan) -> int:

@@ -49,7 +49,7 @@ def column_statistics(access: LakeResources, summary: TableSummary, name: str) -
     """
     newest = access.newest().id
     key = ("statistics", newest, summary.schema, summary.name)
-    found: _TableStatistics = access.details.remembered(
+    found: _TableStatistics = access.details.get_or_load(
         key, lambda: _TableStatistics(access, summary, newest)
     )
     return found.of_column(name)
@@ -69,7 +69,7 @@ class _TableStatistics:
         except NotFoundError:  # dropped or renamed since; earlier snapshots still have it
             return
         self._planner = planner
-        files = access.details.remembered(
+        files = access.details.get_or_load(
             ("files", snapshot), lambda: access.lake.file_totals(version=snapshot)
         )
         count = files[planner.state.id].files if planner.state.id in files else 0

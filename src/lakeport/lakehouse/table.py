@@ -78,7 +78,7 @@ class LakeCatalogTable:
         table = self._at(options.time_point)
         if options.filter:
             return _size(self._plan(table, options))
-        return self._access.details.remembered(
+        return self._access.details.get_or_load(
             ("size", table.id, table.snapshot.id), lambda: _size(self._plan(table, options))
         )
 
@@ -95,7 +95,7 @@ class LakeCatalogTable:
             if references is not None:
                 return references
         digest = plan_digest(plan)
-        self._access.plans.keep(_key(table, digest, options), plan)
+        self._access.plans.put(_key(table, digest, options), plan)
         parts = len(split_tasks(plan.tasks, self._access.endpoints()))
         return [
             Partition(
@@ -135,7 +135,7 @@ class LakeCatalogTable:
                 "run the query again"
             )
         key = _key(table, token.digest, options)
-        plan = self._access.plans.find(key)
+        plan: Scan | None = self._access.plans.get(key)
         if plan is None:
             plan = self._plan(table, options)
             if plan_digest(plan) != token.digest:
@@ -143,7 +143,7 @@ class LakeCatalogTable:
                     f"the files of table {self.name!r} were compacted or flushed while the query "
                     "was starting; run the query again"
                 )
-            self._access.plans.keep(key, plan)
+            self._access.plans.put(key, plan)
         note_snapshot(token.snapshot)
         parts = split_tasks(plan.tasks, token.parts)
         return replace(plan, tasks=parts[token.part] if token.part < len(parts) else ())

@@ -25,7 +25,8 @@ from lakeport.memory.constraints import (
 )
 from lakeport.memory.rows import CHUNK_ROWS, Chunk, Rows
 from lakeport.memory.sql.expressions import check_syntax, evaluate, parse_expression
-from lakeport.memory.state import Definition, TableState, UniqueKey, fold
+from lakeport.memory.state import Definition, TableState, UniqueKey
+from lakeport.types import fold_name
 
 __all__ = [
     "add_column",
@@ -92,7 +93,7 @@ def rename_column(table: TableState, old: str, new: str) -> TableState:
     if taken is not None and taken != index:
         raise AlreadyExistsError(f"table {table} has a column {new!r} already")
     checks = _checks_with(before, old)
-    if checks and fold(old) != fold(new):
+    if checks and fold_name(old) != fold_name(new):
         raise ConstraintError(
             f"column {old!r} of table {table} cannot be renamed: it is used by CHECK ({checks[0]})"
         )
@@ -206,12 +207,15 @@ def _checks_with(definition: Definition, name: str) -> list[str]:
 
 
 def _in(name: str, columns: Sequence[str]) -> bool:
-    return fold(name) in {fold(column) for column in columns}
+    return fold_name(name) in {fold_name(column) for column in columns}
 
 
 def _renamed(key: UniqueKey, old: str, new: str) -> UniqueKey:
     return replace(
-        key, columns=tuple(new if fold(column) == fold(old) else column for column in key.columns)
+        key,
+        columns=tuple(
+            new if fold_name(column) == fold_name(old) else column for column in key.columns
+        ),
     )
 
 
@@ -238,7 +242,7 @@ def add_field(table: TableState, path: Sequence[str], field: pa.Field) -> TableS
     field = stored_field(field)
 
     def add(members: _Members, length: int) -> _Members:
-        if any(fold(known.name) == fold(field.name) for known, _ in members):
+        if any(fold_name(known.name) == fold_name(field.name) for known, _ in members):
             raise AlreadyExistsError(f"there is a field {_dotted([*path, field.name])} already")
         return [*members, (field, pa.nulls(length, field.type))]
 
@@ -252,7 +256,7 @@ def rename_field(table: TableState, path: Sequence[str], new_name: str) -> Table
     def rename(members: _Members, length: int) -> _Members:  # noqa: ARG001
         position = _member(members, name, path)
         if any(
-            fold(field.name) == fold(new_name)
+            fold_name(field.name) == fold_name(new_name)
             for other, (field, _) in enumerate(members)
             if other != position
         ):
@@ -321,14 +325,14 @@ def _edited(
 
 def _member(members: _Members, name: str, path: Sequence[str]) -> int:
     for position, (field, _) in enumerate(members):
-        if fold(field.name) == fold(name):
+        if fold_name(field.name) == fold_name(name):
             return position
     raise NotFoundError(f"there is no field {_dotted(path)}")
 
 
 def _position(type: pa.DataType, name: str) -> int | None:
     for position in range(type.num_fields):
-        if fold(type.field(position).name) == fold(name):
+        if fold_name(type.field(position).name) == fold_name(name):
             return position
     return None
 

@@ -39,11 +39,11 @@ from lakeport.memory.state import (
     SchemaState,
     TableState,
     TableVersion,
-    fold,
 )
 from lakeport.memory.store import Store
 from lakeport.memory.table import MemoryTable
 from lakeport.memory.writes import prepare_insert
+from lakeport.types import fold_name
 
 __all__ = ["MemoryCatalog", "MemorySchema"]
 
@@ -205,7 +205,7 @@ class MemorySchema:
     def table(self, name: str) -> MemoryTable | None:
         """The table of that name, whatever its case, or None."""
         schema = self._store.view().schema(self.name)
-        table = None if schema is None else schema.tables.get(fold(name))
+        table = None if schema is None else schema.tables.get(fold_name(name))
         return None if table is None else MemoryTable(self._store, table)
 
     def scalar_functions(self) -> Sequence[ScalarFunction]:
@@ -228,14 +228,14 @@ class MemorySchema:
         new = _new_table(self._store, self.name, name, definition, options.comment)
 
         def apply(state: CatalogState) -> CatalogState:
-            known = state.require_schema(self.name).tables.get(fold(name))
+            known = state.require_schema(self.name).tables.get(fold_name(name))
             if known is not None and options.on_conflict is OnConflict.IGNORE:
                 return state
             replaces = options.on_conflict is OnConflict.REPLACE
             return _with_new_table(state, new, self.name, replaces=replaces)
 
         self._store.write(Change(apply))
-        table = self._store.view().require_schema(self.name).tables[fold(name)]
+        table = self._store.view().require_schema(self.name).tables[fold_name(name)]
         return MemoryTable(self._store, table)
 
     def drop_table(self, name: str, options: DropTableOptions) -> None:
@@ -265,7 +265,7 @@ class MemorySchema:
         def apply(state: CatalogState) -> CatalogState:
             schema = state.require_schema(self.name)
             table = _require(schema, old_name, known.id)
-            if fold(new_name) in schema.tables and fold(new_name) != fold(old_name):
+            if fold_name(new_name) in schema.tables and fold_name(new_name) != fold_name(old_name):
                 raise AlreadyExistsError(f"there is a table {self.name}.{new_name} already")
             schema = schema.without_table(old_name).with_table(replace(table, name=new_name))
             return state.with_schema(schema).altered()
@@ -289,7 +289,7 @@ def _with_new_table(
     state: CatalogState, table: TableState, schema: str, *, replaces: bool = False
 ) -> CatalogState:
     owner = state.require_schema(schema)
-    known = owner.tables.get(fold(table.name))
+    known = owner.tables.get(fold_name(table.name))
     if known is not None and not replaces:
         raise AlreadyExistsError(f"there is a table {known} already")
     return state.with_schema(owner.with_table(replace(table, schema=owner.name))).altered()
@@ -297,7 +297,7 @@ def _with_new_table(
 
 def _require(schema: SchemaState, name: str, table_id: int) -> TableState:
     """The table that had this name when the statement began."""
-    table = schema.tables.get(fold(name))
+    table = schema.tables.get(fold_name(name))
     if table is None or table.id != table_id:
         raise NotFoundError(f"there is no table {schema.name}.{name}")
     return table

@@ -19,7 +19,8 @@ from lakeport.errors import (
 )
 from lakeport.memory.rows import Chunk, Rows
 from lakeport.memory.sql.expressions import evaluate, parse_expression
-from lakeport.memory.state import Definition, UniqueKey, fold
+from lakeport.memory.state import Definition, UniqueKey
+from lakeport.types import fold_name
 
 __all__ = [
     "check_checks",
@@ -160,11 +161,11 @@ def define(name: str, schema: pa.Schema, options: CreateTableOptions) -> Definit
     columns = without_rowid(schema)
     check_columns(columns, f"table {name!r}")
     definition = Definition(pa.schema([stored_field(field) for field in columns]))
-    not_null = {fold(column) for column in (*options.not_null_columns, *options.primary_key)}
+    not_null = {fold_name(column) for column in (*options.not_null_columns, *options.primary_key)}
     for column in (*options.not_null_columns, *options.primary_key):
         definition.require(column, name)
     fields = [
-        field.with_nullable(field.nullable and fold(field.name) not in not_null)
+        field.with_nullable(field.nullable and fold_name(field.name) not in not_null)
         for field in definition.columns
     ]
     definition = Definition(
@@ -180,7 +181,7 @@ def check_definition(definition: Definition) -> None:
     """Refuse names, types of keys and CHECK expressions that cannot be used."""
     for field in definition.columns:
         check_name(field.name, "column")
-        if fold(field.name) == _ROWID:
+        if fold_name(field.name) == _ROWID:
             raise InvalidArgumentError(
                 f"a column cannot be named {field.name!r}: each table has a row identifier of "
                 "that name"

@@ -20,6 +20,7 @@ from lakeport.catalog import rowid_field, with_check_constraints
 from lakeport.errors import NotFoundError
 from lakeport.memory.rows import Rows
 from lakeport.memory.statistics import BoundsAccumulator
+from lakeport.types import fold_name
 
 __all__ = [
     "CatalogState",
@@ -29,13 +30,7 @@ __all__ = [
     "TableState",
     "TableVersion",
     "UniqueKey",
-    "fold",
 ]
-
-
-def fold(name: str) -> str:
-    """The form of a name that DuckDB, which ignores case, compares."""
-    return name.casefold()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +57,9 @@ class Definition:
 
     def index(self, name: str) -> int | None:
         """The position of a column, or None."""
-        wanted = fold(name)
+        wanted = fold_name(name)
         for index, column in enumerate(self.columns.names):
-            if fold(column) == wanted:
+            if fold_name(column) == wanted:
                 return index
         return None
 
@@ -148,11 +143,11 @@ class SchemaState:
 
     def with_table(self, table: TableState) -> SchemaState:
         """The schema with a table, in the place of the one of that name."""
-        return replace(self, tables={**self.tables, fold(table.name): table})
+        return replace(self, tables={**self.tables, fold_name(table.name): table})
 
     def without_table(self, name: str) -> SchemaState:
         """The schema without the table of that name."""
-        return replace(self, tables={k: t for k, t in self.tables.items() if k != fold(name)})
+        return replace(self, tables={k: t for k, t in self.tables.items() if k != fold_name(name)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +162,7 @@ class CatalogState:
 
     def schema(self, name: str) -> SchemaState | None:
         """The schema of that name, or None."""
-        return self.schemas.get(fold(name))
+        return self.schemas.get(fold_name(name))
 
     def require_schema(self, name: str) -> SchemaState:
         """The schema of that name."""
@@ -192,11 +187,13 @@ class CatalogState:
 
     def with_schema(self, schema: SchemaState) -> CatalogState:
         """The catalog with a schema, in the place of the one of that name."""
-        return replace(self, schemas={**self.schemas, fold(schema.name): schema})
+        return replace(self, schemas={**self.schemas, fold_name(schema.name): schema})
 
     def without_schema(self, name: str) -> CatalogState:
         """The catalog without the schema of that name."""
-        return replace(self, schemas={k: s for k, s in self.schemas.items() if k != fold(name)})
+        return replace(
+            self, schemas={k: s for k, s in self.schemas.items() if k != fold_name(name)}
+        )
 
     def with_table(self, table: TableState) -> CatalogState:
         """The catalog with a table, in the place of the one of that name."""

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.arrow import combine, relabel, thread_connection
-from lakeport.errors import CorruptLakeError
+from lakeport.errors import CorruptLakeError, first_line
 from lakeport.types.columns import Column, arrow_type, duckdb_type
 from lakeport.types.names import duckdb_identifier
 
@@ -54,7 +54,7 @@ def duckdb_cast(array: pa.Array, column: Column) -> pa.Array:
     try:
         result = duck.from_arrow(source).project(f"{_cast_sql('v', column)} AS v").to_arrow_table()
     except duckdb.Error as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise CorruptLakeError(
             f"a value of column {column.name!r} is not a {column.type}: {reason}"
         ) from None

@@ -47,6 +47,7 @@ from lakeport.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from lakeport.types import fold_name
 
 __all__ = ["AttachedCatalog", "bundled_contents", "schema_contents"]
 
@@ -137,7 +138,7 @@ class AttachedCatalog:
 
     def schema(self, name: str) -> RemoteSchema:
         """A schema by name."""
-        found = self._listed().schemas.get(name.casefold())
+        found = self._listed().schemas.get(fold_name(name))
         if found is None:
             raise NotFoundError(f"there is no schema {name!r}; refresh() looks for new ones")
         return RemoteSchema(found.name, found.description, dict(found.tags))
@@ -165,16 +166,16 @@ class AttachedCatalog:
         with self._lock:
             if self._listing is not None:
                 ref = SchemaRef(name, comment, dict(tags), contents)
-                self._listing.schemas[name.casefold()] = ref
-                self._listing.items.pop(name.casefold(), None)
+                self._listing.schemas[fold_name(name)] = ref
+                self._listing.items.pop(fold_name(name), None)
         return RemoteSchema(name, comment, dict(tags))
 
     def drop_schema(self, name: str) -> None:
         """Forget a schema that this client dropped."""
         with self._lock:
             if self._listing is not None:
-                self._listing.schemas.pop(name.casefold(), None)
-                self._listing.items.pop(name.casefold(), None)
+                self._listing.schemas.pop(fold_name(name), None)
+                self._listing.items.pop(fold_name(name), None)
 
     def put_table(
         self, info: Described, schema: str, *, instead_of: str | None = None
@@ -186,14 +187,14 @@ class AttachedCatalog:
         with self._lock:
             tables = self._items(schema).tables
             if instead_of is not None:
-                tables.pop(instead_of.casefold(), None)
-            tables[entry.name.casefold()] = entry
+                tables.pop(fold_name(instead_of), None)
+            tables[fold_name(entry.name)] = entry
         return entry
 
     def drop_table(self, entry: TableEntry) -> None:
         """Forget a table that this client dropped."""
         with self._lock:
-            self._items(entry.schema_name).tables.pop(entry.name.casefold(), None)
+            self._items(entry.schema_name).tables.pop(fold_name(entry.name), None)
 
     def _find(
         self, name: str, schema: str | None, kind: str, items: Callable[[_Items], dict[str, E]]
@@ -203,7 +204,7 @@ class AttachedCatalog:
         found = [
             each
             for candidate in self._names(schema)
-            if (each := items(self._items(candidate)).get(name.casefold())) is not None
+            if (each := items(self._items(candidate)).get(fold_name(name))) is not None
         ]
         if len(found) == 1:
             return found[0]
@@ -227,7 +228,7 @@ class AttachedCatalog:
     def _list_schemas(self) -> _Listing:
         body = self.connection.request("list_schemas", self._named(), self._headers())
         root = read_catalog_root(body)
-        schemas = {each.name.casefold(): each for each in root.schemas}
+        schemas = {fold_name(each.name): each for each in root.schemas}
         if "" in schemas or len(schemas) != len(root.schemas):
             raise InternalError("the server lists schemas with empty or repeated names")
         self._is_fixed = root.version.is_fixed
@@ -236,7 +237,7 @@ class AttachedCatalog:
     def _items(self, schema: str) -> _Items:
         with self._lock:
             listing = self._listed()
-            key = schema.casefold()
+            key = fold_name(schema)
             if key not in listing.schemas:
                 raise NotFoundError(f"there is no schema {schema!r}; refresh() looks for new ones")
             if key not in listing.items:
@@ -258,9 +259,9 @@ class AttachedCatalog:
         for info in infos:
             entry = read_entry(info, catalog=self.name, schema=ref.name)
             if isinstance(entry, TableEntry):
-                items.tables[entry.name.casefold()] = entry
+                items.tables[fold_name(entry.name)] = entry
             elif entry is not None:
-                key = entry.name.casefold()
+                key = fold_name(entry.name)
                 names.setdefault(key, entry.name)
                 overloads.setdefault(key, []).append(entry.overload)
         for key, each in overloads.items():

@@ -23,10 +23,11 @@ from lakeport.errors import (
     LakeportError,
     NotFoundError,
     UnsupportedError,
+    first_line,
 )
 from lakeport.filters import ColumnRef, Constant, Expression, Filter, Term, Unsupported, bind, walk
 from lakeport.filters.encoders import ArrowEncoder, DuckDBEncoder
-from lakeport.types import Column, LogicalType, arrow_type, from_arrow_type, normalize
+from lakeport.types import Column, LogicalType, arrow_type, fold_name, from_arrow_type, normalize
 
 __all__ = [
     "ROWID",
@@ -102,7 +103,7 @@ def column_positions(schema: pa.Schema) -> dict[str, int]:
     positions: dict[str, int] = {}
     for index, field in enumerate(schema):
         if not field_is_rowid(field):
-            positions.setdefault(field.name.casefold(), index)
+            positions.setdefault(fold_name(field.name), index)
     for index, field in enumerate(schema):
         if field_is_rowid(field):
             positions.setdefault(ROWID, index)
@@ -114,10 +115,10 @@ class Predicate:
 
     def __init__(self, filter: Filter, schema: pa.Schema) -> None:
         known = column_positions(schema)
-        missing = sorted(name for name in filter.columns if name.casefold() not in known)
+        missing = sorted(name for name in filter.columns if fold_name(name) not in known)
         if missing:
             raise NotFoundError(f"there is no column {missing[0]!r} to filter by")
-        spelled = {name: known[name.casefold()] for name in sorted(filter.columns)}
+        spelled = {name: known[fold_name(name)] for name in sorted(filter.columns)}
         names = {name: _query_name(schema.field(index)) for name, index in spelled.items()}
         self._columns = {names[name]: index for name, index in spelled.items()}
         typed = pa.schema([schema.field(i).with_name(n) for n, i in self._columns.items()])
@@ -182,7 +183,7 @@ def _duckdb_evaluator(filter: Filter) -> Evaluator:
         try:
             passes = connection.sql(query).to_arrow_table().column(0).combine_chunks()
         except duckdb.Error as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise InvalidInputError(f"the filter cannot be applied: {reason}") from None
         return pc.indices_nonzero(passes)
 

@@ -14,7 +14,7 @@ from pyarrow import flight
 from lakeport.airport.protocol.codec import Struct, decompress_container
 from lakeport.airport.protocol.limits import MIB, Limits
 from lakeport.catalog import CatalogVersion
-from lakeport.errors import InternalError, InvalidArgumentError
+from lakeport.errors import InternalError, InvalidArgumentError, first_line
 
 __all__ = [
     "REPLY_LIMITS",
@@ -136,7 +136,7 @@ def decoding_reply(what: str) -> Iterator[None]:
         MemoryError,
         msgpack.UnpackException,
     ) as error:
-        reason = str(error).partition("\n")[0][:500]
+        reason = first_line(error)[:500]
         raise InternalError(f"the server's {what} cannot be understood: {reason}") from None
 
 

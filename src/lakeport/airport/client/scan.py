@@ -27,6 +27,7 @@ from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedErro
 from lakeport.filters import Filter
 from lakeport.filters.encoders import to_duckdb_sql
 from lakeport.filters.json import to_json
+from lakeport.types import fold_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -244,10 +245,10 @@ def _visible(schema: pa.Schema) -> list[int]:
 
 def _chosen(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
     known = column_positions(schema)
-    missing = [name for name in columns if name.casefold() not in known]
+    missing = [name for name in columns if fold_name(name) not in known]
     if missing:
         raise NotFoundError(f"there is no column {missing[0]!r}")
-    return [known[name.casefold()] for name in columns]
+    return [known[fold_name(name)] for name in columns]
 
 
 def _output_field(each: pa.Field) -> pa.Field:

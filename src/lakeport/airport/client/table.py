@@ -25,7 +25,7 @@ from lakeport.airport.protocol.codec import read_one_row
 from lakeport.arrow import RowSource
 from lakeport.catalog import ColumnStats, check_constraints, without_rowid
 from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
-from lakeport.types import duckdb_identifier, from_arrow_type
+from lakeport.types import duckdb_identifier, fold_name, from_arrow_type
 
 __all__ = ["CAN_PRODUCE_STATISTICS", "RemoteTable", "column_statistics"]
 
@@ -209,7 +209,7 @@ class RemoteTable:
 
     def _column(self, name: str) -> pa.Field:
         for field in without_rowid(self._entry.schema):
-            if field.name.casefold() == name.casefold():
+            if fold_name(field.name) == fold_name(name):
                 return field
         raise NotFoundError(f"table {self._entry} has no column {name!r}")
 

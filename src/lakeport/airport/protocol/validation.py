@@ -11,7 +11,7 @@ import struct
 import pyarrow as pa
 import pyarrow.types as pt
 
-from lakeport.errors import InvalidArgumentError
+from lakeport.errors import InvalidArgumentError, first_line
 
 __all__ = ["ContentCheck", "check_layout", "is_compressed"]
 
@@ -116,4 +116,4 @@ def _field(field: pa.Field) -> pa.Field:
 
 
 def _reason(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return first_line(error)

@@ -31,6 +31,7 @@ from lakeport.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
+from lakeport.types import fold_name
 
 __all__ = ["NO_CATALOG", "AnyFunction", "CatalogRegistry", "CatalogRoute", "CatalogSource"]
 
@@ -134,8 +135,8 @@ class CatalogRoute:
                 raise self.denied(Operation.CALL, address.schema, address.name)
 
     def _choose(self, schema: Schema | None, functions: Iterable[F], address: Address) -> F:
-        wanted = address.name.casefold()
-        named = [function for function in functions if function.name.casefold() == wanted]
+        wanted = fold_name(address.name)
+        named = [function for function in functions if fold_name(function.name) == wanted]
         if address.tag:
             named = [function for function in named if tag_of(function) == address.tag]
         self.require_calls(schema, address, (function.name for function in named))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakeport._cache import WeighedCache
+from lakeport._cache import LruCache
 from lakeport._wording import counted
 from lakeport.ducklake.model import DeleteFile
 from lakeport.ducklake.reading.parquet import (
@@ -180,7 +180,7 @@ def deletes_at(storage: Storage, deletes: tuple[DeleteFile, ...], snapshot: int)
 
 def read_delete_file(storage: Storage, delete: DeleteFile) -> Deletes:
     """All positions of a delete file, and the snapshot that deleted each if the file tells."""
-    return _RECENT.remembered((storage, delete), lambda: _read(storage, delete))
+    return _RECENT.get_or_load((storage, delete), lambda: _read(storage, delete))
 
 
 def _size(deletes: Deletes) -> int:
@@ -189,7 +189,7 @@ def _size(deletes: Deletes) -> int:
 
 
 # The tasks of a divided file read the same delete file.
-_RECENT = WeighedCache(256 << 20, _size)
+_RECENT = LruCache(256 << 20, weigh=_size)
 
 
 def _read(storage: Storage, delete: DeleteFile) -> Deletes:

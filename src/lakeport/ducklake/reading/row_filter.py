@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.arrow import combine, relabel, thread_connection
-from lakeport.errors import InvalidArgumentError, UnsupportedError
+from lakeport.errors import InvalidArgumentError, UnsupportedError, first_line
 from lakeport.filters import ColumnRef, Expression, Filter, Unsupported, walk
 from lakeport.filters.encoders import ArrowEncoder, DuckDBEncoder
 from lakeport.types import has_zoned_nanoseconds
@@ -54,7 +54,7 @@ def _by_arrow(condition: pc.Expression | None) -> RowFilter:
         try:
             rows = pa.Table.from_batches([batch]).filter(condition)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise InvalidArgumentError(f"the filter cannot be evaluated: {reason}") from None
         return rows.combine_chunks().to_batches()[0] if rows.num_rows else batch.slice(0, 0)
 
@@ -71,7 +71,7 @@ def _by_duckdb(condition: str) -> RowFilter:
         try:
             passes = rows.project(f"coalesce(({condition}), false)").to_arrow_table().column(0)
         except duckdb.Error as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise InvalidArgumentError(f"the filter cannot be evaluated: {reason}") from None
         return batch.filter(relabel(combine(passes), pa.bool_()))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from lakeport._cache import SnapshotCache
+from lakeport._cache import LruCache
 from lakeport.auth import Operation
 from lakeport.catalog import Arguments, ScanOptions, current_request
 from lakeport.ducklake import Snapshot
@@ -56,7 +56,7 @@ class LakeSqlFunction:
         self._main_as = main_as
         self._lock = threading.Lock()
         # Two, so that a commit does not end the session of running queries.
-        self._sessions = SnapshotCache(2)
+        self._sessions = LruCache(2)
 
     def schema_for(self, arguments: Arguments) -> pa.Schema:
         """Return the columns of the result; Spark does not run the query for this."""
@@ -78,7 +78,7 @@ class LakeSqlFunction:
         snapshot, spark = self._access.newest(), self._access.session()
         # The lock makes concurrent queries share one session.
         with self._lock:
-            return self._sessions.remembered(
+            return self._sessions.get_or_load(
                 (snapshot.id, spark),
                 lambda: _LakeSession(self._access, snapshot, spark, self._main_as),
             )

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.arrow import arrays_of, no_rows
-from lakeport.errors import InvalidArgumentError, InvalidInputError
+from lakeport.errors import InvalidArgumentError, InvalidInputError, first_line
 from lakeport.filters import (
     SqlSyntaxError,
     constant_value,
@@ -28,6 +28,7 @@ from lakeport.filters import (
     parse_sql,
 )
 from lakeport.memory.sql.process import evaluate_apart, open_database
+from lakeport.types import fold_name
 
 __all__ = ["ScalarExpression", "check_syntax", "evaluate", "parse_expression"]
 
@@ -97,15 +98,15 @@ class ScalarExpression:
 def parse_expression(text: str, columns: pa.Schema) -> ScalarExpression:
     """The expression, if it is one scalar expression over these columns."""
     tree = _tree(text)
-    used = {name.casefold() for name in _column_names(tree)} - set(_lambda_parameters(tree))
+    used = {fold_name(name) for name in _column_names(tree)} - set(_lambda_parameters(tree))
     expression = ScalarExpression(
         sql=_text_of(tree),
-        columns=tuple(name for name in columns.names if name.casefold() in used),
+        columns=tuple(name for name in columns.names if fold_name(name) in used),
         is_comparison=_is_comparison(tree),
     )
     # DuckDB would take some names that are no columns, such as current_user, for functions.
     if len(expression.columns) < len(used):
-        unknown = used.difference(name.casefold() for name in columns.names)
+        unknown = used.difference(fold_name(name) for name in columns.names)
         raise InvalidArgumentError(f"{text[:200]!r}: there is no column {min(unknown)!r}")
     try:
         evaluate(expression, pa.Table.from_batches([no_rows(columns)]))
@@ -146,7 +147,7 @@ def _run(sql: str, rows: pa.Table) -> pa.Array:
             cursor.register("rows", rows)
             column = cursor.sql(sql).to_arrow_table().column(0)
     except duckdb.Error as error:
-        raise InvalidInputError(str(error).partition("\n")[0]) from None
+        raise InvalidInputError(first_line(error)) from None
     return arrays_of(column)
 
 
@@ -203,7 +204,7 @@ def _parsed(text: str) -> dict[str, Any]:
     except RecursionError:
         raise InvalidArgumentError("the SQL expression is nested too deeply") from None
     except SqlSyntaxError as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise InvalidArgumentError(f"{text[:200]!r} is not an SQL expression: {reason}") from None
     node = statements[0]
     if len(statements) != 1 or not _is_bare_select(node):
@@ -246,11 +247,11 @@ def _check(part: dict[str, Any], text: str) -> None:
         )
     if kind == "FUNCTION":
         name = part["function_name"]
-        if name.lower() not in _functions() or part.get("catalog"):
+        if fold_name(name) not in _functions() or part.get("catalog"):
             raise InvalidArgumentError(
                 f"{text[:200]!r} calls {name!r}, which is not a function of its arguments alone"
             )
-        if name.lower() in _GROWING and not all(map(_is_small, _growth(part))):
+        if fold_name(name) in _GROWING and not all(map(_is_small, _growth(part))):
             raise InvalidArgumentError(
                 f"{text[:200]!r} calls {name!r} with something else than constants of at most "
                 f"{_MAX_GROWTH}"
@@ -292,7 +293,7 @@ def _column_names(tree: dict[str, Any]) -> Iterator[str]:
 def _lambda_parameters(tree: dict[str, Any]) -> Iterator[str]:
     for part in _parts(tree):
         if part.get("class") == "LAMBDA" and isinstance(part.get("lhs"), dict):
-            yield from (name.casefold() for name in _column_names(part["lhs"]))
+            yield from (fold_name(name) for name in _column_names(part["lhs"]))
 
 
 def _parts(tree: Any) -> Iterator[dict[str, Any]]:

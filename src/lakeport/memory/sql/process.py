@@ -1,11 +1,11 @@
-"""Expressions of clients, evaluated in a process that can be bounded and ended.
+"""Evaluation of clients' SQL expressions in a child process with bounds on memory and time.
 
-DuckDB's memory limit does not count the texts and lists that a function makes (DuckDB 1.5), and its
-interrupt waits for the function to return. So expressions that call functions run in a process of
-their own, with a limit of its address space, a deadline, and an end when the client goes away. Idle
-processes are used again.
+DuckDB's memory limit does not count the texts and lists that a function creates, and its interrupt
+waits until the function returns (DuckDB 1.5). Expressions that call functions therefore run in a
+child process. The child has a limit on its address space and a deadline, and it is killed when the
+client disconnects. Idle children are used again.
 
-This module is both sides: the parent's `evaluate_apart`, and the child's program.
+This module contains both sides: `evaluate_apart` for the parent, and the child's program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakeport.catalog import current_request
-from lakeport.errors import CancelledError, InvalidInputError
+from lakeport.errors import CancelledError, InvalidInputError, UnavailableError, first_line
 
 __all__ = ["evaluate_apart", "open_database"]
 
@@ -40,40 +40,43 @@ _CONFIG: Final = {
     "threads": "1",
     "memory_limit": "512MB",
 }
-"""A DuckDB that reaches neither files nor the network."""
+"""Settings of a DuckDB without access to files and the network."""
 
-_DEADLINE: Final = 30.0
-"""The seconds that one expression may take for the rows of one statement or batch."""
+_DEADLINE_SECONDS: Final = 30.0
+"""The time for one query in a child that is ready."""
+_START_SECONDS: Final = 120.0
+"""The time to wait for a free slot, and again for a new child to start."""
 
 _MIB: Final = 1024 * 1024
 _HEADROOM: Final = 1024 * _MIB
-"""The address space of the child beyond what it has after its start."""
-_MOST_REPLY: Final = 256 * _MIB
-_PROCESSES: Final = 4
-_LOOK: Final = 0.05
+"""The bytes by which the address space of a child may grow once it is ready."""
+_MAX_REPLY_BYTES: Final = 256 * _MIB
+_MAX_CHILDREN: Final = 4
+_POLL_SECONDS: Final = 0.05
 
-_DONE, _FAILED, _OUT_OF_MEMORY = b"\x00", b"\x01", b"\x02"
+_DONE, _FAILED, _OUT_OF_MEMORY, _READY = b"\x00", b"\x01", b"\x02", b"\x03"
 
 
-def evaluate_apart(sql: str, rows: pa.Table, *, deadline: float = _DEADLINE) -> pa.Table:
-    """Return the result of a query over the table `rows`, or raise why there is none.
+def evaluate_apart(sql: str, rows: pa.Table, *, deadline: float = _DEADLINE_SECONDS) -> pa.Table:
+    """Return the result of a query over the table `rows`, evaluated in a child process.
 
     Raises:
-        InvalidInputError: DuckDB refuses it, or it takes more time or memory than allowed.
-        CancelledError: The client went away.
+        InvalidInputError: DuckDB rejects the query, or it takes more time or memory than allowed.
+        UnavailableError: No child process is free, or none can be started.
+        CancelledError: The client disconnected.
 
     """
-    end = time.monotonic() + deadline
-    _wait_for(lambda seconds: bool(_SLOTS.acquire(timeout=seconds)), end)
+    busy = UnavailableError("too many expressions are being evaluated; try again")
+    _wait_for(lambda seconds: bool(_SLOTS.acquire(timeout=seconds)), _START_SECONDS, busy)
     try:
         idle = _idle_child()
         try:
-            reply = _asked(idle or _Child(), sql, rows, end)
+            reply = _evaluate_in(idle or _Child(), sql, rows, deadline)
         except _OutOfMemoryError:
             if idle is None:
                 raise
-            # A process keeps some of the memory of its earlier queries; a new one has all of it.
-            reply = _asked(_Child(), sql, rows, end)
+            # A child keeps memory of its earlier queries. A new one has all of its headroom.
+            reply = _evaluate_in(_Child(), sql, rows, deadline)
     finally:
         _SLOTS.release()
     if reply[:1] == _FAILED:
@@ -82,15 +85,17 @@ def evaluate_apart(sql: str, rows: pa.Table, *, deadline: float = _DEADLINE) -> 
 
 
 class _OutOfMemoryError(InvalidInputError):
-    """A query takes more memory than its process has."""
+    """The query takes more memory than its child process has."""
 
     def __init__(self) -> None:
         super().__init__("the expression takes more memory than an expression may take")
 
 
-def _asked(child: _Child, sql: str, rows: pa.Table, end: float) -> bytes:
+def _evaluate_in(child: _Child, sql: str, rows: pa.Table, deadline: float) -> bytes:
+    """Return a child's reply to a query. The child is idle afterwards, or ended after an error."""
     try:
-        reply = child.ask(sql, rows, end)
+        child.wait_until_ready()
+        reply = child.evaluate(sql, rows, deadline)
     except BaseException:
         child.end()
         raise
@@ -100,13 +105,13 @@ def _asked(child: _Child, sql: str, rows: pa.Table, end: float) -> bytes:
 
 
 def open_database() -> Any:
-    """Return a DuckDB that computes and does nothing else."""
+    """Return a DuckDB that has no access to anything but its own memory."""
     import duckdb
 
     database = duckdb.connect(":memory:", config=dict(_CONFIG))
     database.execute("SET arrow_lossless_conversion = true")
     database.execute("SET TimeZone = 'UTC'")
-    # Clients of DuckDB 1.5 send lambdas with an arrow, which DuckDB 2.0 refuses by default.
+    # Clients of DuckDB 1.5 send lambdas with an arrow, which DuckDB 2.0 rejects by default.
     with suppress(duckdb.CatalogException):
         database.execute("SET GLOBAL lambda_syntax = 'ENABLE_SINGLE_ARROW'")
     database.execute("SET lock_configuration = true")
@@ -117,6 +122,7 @@ class _Child:
     """A process that evaluates one query after the other."""
 
     def __init__(self) -> None:
+        self._is_ready = False
         self._pipe, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603
@@ -129,13 +135,25 @@ class _Child:
                 env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
             )
 
-    def ask(self, sql: str, rows: pa.Table, end: float) -> bytes:
-        """Return the reply to a query."""
+    def wait_until_ready(self) -> None:
+        """Wait until the process accepts queries; starting it takes no time of the query."""
+        if self._is_ready:
+            return
+        failed = UnavailableError("the process for SQL expressions did not start; try again")
+        _wait_for(self._pipe.poll, _START_SECONDS, failed)
         try:
-            self._pipe.send_bytes(f"{max(1.0, end - time.monotonic())}\n{sql}".encode())
+            self._is_ready = self._pipe.recv_bytes() == _READY
+        except (EOFError, OSError):
+            raise failed from None
+
+    def evaluate(self, sql: str, rows: pa.Table, deadline: float) -> bytes:
+        """Return the reply to a query."""
+        too_long = InvalidInputError("the expression takes longer than an expression may take")
+        try:
+            self._pipe.send_bytes(f"{deadline}\n{sql}".encode())
             self._pipe.send_bytes(_packed(rows))
-            _wait_for(self._pipe.poll, end)
-            reply = self._pipe.recv_bytes(_MOST_REPLY)
+            _wait_for(self._pipe.poll, deadline, too_long)
+            reply = self._pipe.recv_bytes(_MAX_REPLY_BYTES)
         except (EOFError, OSError):
             raise _OutOfMemoryError from None
         if reply == _OUT_OF_MEMORY:
@@ -143,18 +161,18 @@ class _Child:
         return reply
 
     def is_alive(self) -> bool:
-        """Whether the process still waits for queries."""
+        """Return whether the process still runs."""
         return self._process.poll() is None
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
         self._pipe.close()
 
 
 _LOCK = threading.Lock()
-_SLOTS = threading.BoundedSemaphore(_PROCESSES)
+_SLOTS = threading.BoundedSemaphore(_MAX_CHILDREN)
 _IDLE: list[_Child] = []
 
 
@@ -168,14 +186,15 @@ def _idle_child() -> _Child | None:
     return None
 
 
-def _wait_for(is_done: Callable[[float], bool], end: float) -> None:
-    """Wait until it is done, the client goes away, or the time is over."""
+def _wait_for(is_done: Callable[[float], bool], seconds: float, timeout: Exception) -> None:
+    """Wait until `is_done`. Raise `timeout` after some seconds, CancelledError without a client."""
+    end = time.monotonic() + seconds
     request = current_request()
-    while not is_done(_LOOK):
+    while not is_done(_POLL_SECONDS):
         if request.is_cancelled():
-            raise CancelledError("the client went away while an expression was evaluated")
+            raise CancelledError("the client disconnected while an expression was evaluated")
         if time.monotonic() > end:
-            raise InvalidInputError("the expression takes longer than an expression may take")
+            raise timeout
 
 
 def _packed(rows: pa.Table) -> memoryview:
@@ -186,14 +205,17 @@ def _packed(rows: pa.Table) -> memoryview:
 
 
 def _main() -> None:
-    """Evaluate queries until the parent goes away."""
+    """Evaluate queries until the parent closes the pipe."""
     pipe = Connection(int(sys.argv[1]))
     database = open_database()
+    # The first query imports modules and starts threads, which take 300 MiB of address space.
+    _evaluated(database, "SELECT a FROM rows", bytes(_packed(pa.table({"a": [1]}))))
     _limit_memory()
+    pipe.send_bytes(_READY)
     while True:
         try:
             seconds, _, sql = pipe.recv_bytes().decode().partition("\n")
-            # The parent may be gone before the query ends: the signal ends this process.
+            # The signal ends this process if the parent has gone before the query ends.
             signal.setitimer(signal.ITIMER_REAL, float(seconds) + 1)
             pipe.send_bytes(_evaluated(database, sql, pipe.recv_bytes()))
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -212,11 +234,11 @@ def _evaluated(database: Any, sql: str, packed: bytes) -> bytes:
     except (MemoryError, pa.ArrowMemoryError, duckdb.OutOfMemoryException):
         return _OUT_OF_MEMORY
     except (duckdb.Error, pa.ArrowException) as error:
-        return _FAILED + str(error).partition("\n")[0].encode()
+        return _FAILED + first_line(error).encode()
 
 
 def _limit_memory() -> None:
-    """Let the process grow by so much only; where its size is unknown, from a generous one."""
+    """Limit the address space to its present size, or a guess without /proc, and the headroom."""
     used = _HEADROOM
     with suppress(OSError):
         pages = Path("/proc/self/statm").read_text().split()[0]

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lakeport.ducklake import View
-from lakeport.errors import DefinitionError, LakeportError, UnsupportedError
+from lakeport.errors import DefinitionError, LakeportError, UnsupportedError, first_line
 from lakeport.spark.compat import replaces_variables
 from lakeport.spark.frames.values import not_held
 from lakeport.spark.sql.views.columns import ViewSchemas
@@ -216,7 +216,7 @@ class _Registrar:
             self._refuse_variables(called, "its name")
             frame().createOrReplaceTempView(spark_identifier(called))
         except (LakeportError, PySparkException) as error:
-            self.refused[schema, name] = str(error).strip().partition("\n")[0]
+            self.refused[schema, name] = first_line(error)
         else:
             self.names[schema, name] = called
 

@@ -16,7 +16,7 @@ from lakeport.airport.client.statements.writes import wire_schema
 from lakeport.airport.protocol.codec import write_schema
 from lakeport.catalog import OnConflict, field_is_rowid
 from lakeport.errors import InvalidArgumentError, NotFoundError
-from lakeport.types import duckdb_identifier
+from lakeport.types import duckdb_identifier, fold_name
 
 __all__ = [
     "alter",
@@ -156,7 +156,7 @@ def one_field(name: str, type: pa.DataType) -> bytes:
 
 def _position(fields: Sequence[pa.Field], name: str) -> int:
     for position, field in enumerate(fields):
-        if field.name.casefold() == name.casefold():
+        if fold_name(field.name) == fold_name(name):
             return position
     raise NotFoundError(f"there is no column {name!r} to constrain")
 

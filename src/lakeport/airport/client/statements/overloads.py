@@ -12,7 +12,8 @@ import pyarrow.types as pt
 from lakeport.airport.client.entries import FunctionKind, FunctionOverload, RemoteFunction
 from lakeport.arrow import convert
 from lakeport.catalog import AnyType, Parameter, ParameterKind
-from lakeport.errors import InvalidArgumentError, InvalidInputError
+from lakeport.errors import InvalidArgumentError, InvalidInputError, first_line
+from lakeport.types import fold_name
 
 __all__ = ["BoundCall", "choose", "column_argument", "value_argument"]
 
@@ -101,8 +102,8 @@ def _bind(
 ) -> tuple[int, BoundCall] | None:
     """The overload with its arguments, and how far they are from it; None if they don't fit."""
     places = [p for p in overload.parameters if p.kind is ParameterKind.POSITIONAL]
-    by_name = {p.name.casefold(): p for p in overload.parameters if p.kind is ParameterKind.NAMED}
-    given = {name.casefold(): argument for name, argument in named.items()}
+    by_name = {fold_name(p.name): p for p in overload.parameters if p.kind is ParameterKind.NAMED}
+    given = {fold_name(name): argument for name, argument in named.items()}
     if len(places) != len(positional) or not given.keys() <= by_name.keys():
         return None
     given_positional = iter(positional)
@@ -113,7 +114,7 @@ def _bind(
         argument = (
             next(given_positional)
             if parameter.kind is ParameterKind.POSITIONAL
-            else given.get(parameter.name.casefold())
+            else given.get(fold_name(parameter.name))
         )
         fitted = _fit(argument, parameter)
         if fitted is None:
@@ -160,7 +161,7 @@ def _inferred(values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise InvalidInputError(f"an argument has no Arrow type: {reason}") from None
 
 

@@ -27,8 +27,9 @@ from lakeport.errors import (
     InvalidInputError,
     NotFoundError,
     UnsupportedError,
+    first_line,
 )
-from lakeport.types import UNKNOWN, from_arrow_type
+from lakeport.types import UNKNOWN, fold_name, from_arrow_type
 
 __all__ = [
     "CHUNK_ROWS",
@@ -203,7 +204,7 @@ def _to_insert(
 
 def _column(columns: pa.Schema, name: str, entry: TableEntry) -> pa.Field:
     for field in columns:
-        if field.name.casefold() == name.casefold():
+        if fold_name(field.name) == fold_name(name):
             return field
     raise NotFoundError(f"table {entry} has no column {name!r}")
 
@@ -268,7 +269,7 @@ def _computed() -> Values:
             )
             array = computed.to_arrow_table().column(0).combine_chunks()
         except duckdb.Error as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise InvalidInputError(
                 f"the default of column {field.name!r} cannot be computed: {reason}"
             ) from None

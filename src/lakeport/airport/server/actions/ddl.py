@@ -49,6 +49,7 @@ from lakeport.catalog import (
     current_request,
 )
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from lakeport.types import fold_name
 
 __all__ = [
     "DDL_ACTIONS",
@@ -236,7 +237,7 @@ def create_schema(
     check_name(name, "schema")
     with change(host, routed, name):
         schema = dynamic_catalog(routed).create_schema(name, options)
-    if name.casefold() == "main":
+    if fold_name(name) == "main":
         _log.warning("a schema 'main' was created, which DuckDB's client lists but cannot use")
     return schema
 

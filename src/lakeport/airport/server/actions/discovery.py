@@ -23,6 +23,7 @@ from lakeport.arrow import write_batch
 from lakeport.auth import Operation
 from lakeport.catalog import AnyType, Parameter, Schema, TableFunction, field_is_rowid
 from lakeport.errors import InvalidArgumentError, InvalidInputError, NotFoundError
+from lakeport.types import fold_name
 
 __all__ = ["DISCOVERY_ACTIONS"]
 
@@ -116,7 +117,7 @@ def _functions_named(
         (function, Address(schema.name, function.name, catalog=routed.name))
         for schema in schemas
         for function in schema.table_functions()
-        if function.name.casefold() == name.casefold()
+        if fold_name(function.name) == fold_name(name)
     ]
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from lakeport.ducklake import View
-from lakeport.errors import UnsupportedError
+from lakeport.errors import UnsupportedError, first_line
 from lakeport.spark.sql.views.syntax import CATALOG
 from lakeport.types import Column, duckdb_type, fold_name, normalize
 
@@ -73,7 +73,7 @@ class ViewSchemas:
             ]
             return tuple(self._commented(view, columns))
         except duckdb.Error as error:
-            reason = str(error).partition("\n")[0].replace(f"{CATALOG}.", "")
+            reason = first_line(error).replace(f"{CATALOG}.", "")
             raise UnsupportedError(f"DuckDB refuses the view: {reason}") from None
 
     def _commented(self, view: View, columns: list[Column]) -> list[Column]:

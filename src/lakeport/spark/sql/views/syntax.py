@@ -12,7 +12,7 @@ from typing import Final
 from sqlglot import Token, Tokenizer, TokenType, errors, exp, parse
 
 from lakeport.ducklake import View
-from lakeport.errors import UnsupportedError
+from lakeport.errors import UnsupportedError, first_line
 
 __all__ = ["CATALOG", "parse_view"]
 
@@ -54,7 +54,7 @@ def parse_view(view: View) -> exp.Query:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".")
+    return first_line(error).rstrip(".")
 
 
 def _bare_lambdas(sql: str) -> str:

@@ -10,7 +10,7 @@ from sqlglot import ErrorLevel, errors, exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from lakeport.ducklake import View
-from lakeport.errors import UnsupportedError
+from lakeport.errors import UnsupportedError, first_line
 from lakeport.spark.sql.views.rules import check, in_spark
 from lakeport.spark.sql.views.syntax import CATALOG, parse_view
 from lakeport.types import Column, fold_name
@@ -77,7 +77,7 @@ def translate(
     try:
         return in_spark(tree).sql("spark", identify=True, unsupported_level=ErrorLevel.RAISE)
     except errors.SqlglotError as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
+        reason = first_line(error).rstrip(".")
         raise UnsupportedError(f"the view has no translation: {reason}") from None
     except RecursionError:
         raise UnsupportedError("the view's SQL is nested too deeply") from None
@@ -98,7 +98,7 @@ def _sources(tree: exp.Query) -> list[tuple[Scope, exp.Expr, exp.Table | Scope]]
             for node, source in scope.selected_sources.values()
         ]
     except errors.SqlglotError as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
+        reason = first_line(error).rstrip(".")
         raise UnsupportedError(f"the view's tables cannot be told apart: {reason}") from None
 
 

@@ -1,0 +1,34 @@
+"""Names that differ beyond ASCII letters are different objects for the client, as for DuckDB."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from lakeport.errors import NotFoundError
+from lakeport.memory import MemoryCatalog
+from tests.client.conftest import Attach
+
+
+def test_a_table_is_found_by_ascii_letters_of_any_case_and_by_no_other_letters(
+    attach: Attach,
+) -> None:
+    catalog = MemoryCatalog.from_tables(
+        {
+            "s": {
+                "Straße": pa.table({"Größe": [1], "GRÖSSE": [2]}),
+                "STRASSE": pa.table({"a": [3]}),
+            }
+        }
+    )
+
+    client = attach(catalog)
+
+    table = client.table("s.sTRAßE")
+    assert table.scan().to_arrow().column_names[:2] == ["Größe", "GRÖSSE"]
+    assert table.scan(columns=["gRöße"]).to_arrow().to_pylist() == [{"Größe": 1}]
+    assert client.table("S.strasse").scan().to_arrow().column("a").to_pylist() == [3]
+    with pytest.raises(NotFoundError):
+        client.table("s.STRAẞE")
+    with pytest.raises(NotFoundError):
+        table.scan(columns=["größe", "GröSSe", "GRÖẞE"]).to_arrow()
