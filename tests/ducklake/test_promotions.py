@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.ducklake.reading.alignment import aligner
+from lakeport.ducklake.reading.alignment import column_converter
 from lakeport.types import duckdb_casts
 from lakeport.types.columns import Column
 
@@ -75,7 +75,7 @@ def _compare(array: pa.Array, column: Column) -> None:
             return type(error)
 
     by_duckdb = outcome(lambda given: duckdb_casts.duckdb_cast(given, column))
-    ours = outcome(aligner(pa.field("c", array.type), column, None))
+    ours = outcome(column_converter(pa.field("c", array.type), column, None))
     assert ours == by_duckdb if isinstance(by_duckdb, type) else ours.equals(by_duckdb)
 
 

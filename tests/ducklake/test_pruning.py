@@ -74,7 +74,7 @@ def test_no_file_with_a_matching_row_is_pruned(
     matching = duck.from_arrow(everything).filter(sql).project("filename").distinct().fetchall()
     in_files = {row[0] for row in matching if not row[0].startswith("ducklake_inlined")}
     assert in_files <= planned
-    assert len(planned) == plan.pruning.kept <= plan.pruning.files
+    assert len(planned) == plan.pruning.files_read <= plan.pruning.files
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +124,9 @@ def test_files_that_cannot_match_are_left_out(
     predicate: Expression, at_most: int, table: LakeTable
 ) -> None:
     plan = table.scan(filter=predicate)
-    assert plan.pruning.kept <= at_most
+    assert plan.pruning.files_read <= at_most
     assert len(plan.tasks) <= at_most + 1
-    assert f"files: {plan.pruning.kept} of {plan.pruning.files} read" in plan.explain()
+    assert f"files: {plan.pruning.files_read} of {plan.pruning.files} read" in plan.explain()
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_files_that_cannot_match_are_left_out(
 )
 def test_a_filter_may_be_sql(sql: str, at_most: int, table: LakeTable) -> None:
     plan = table.scan(["rowid"], sql)
-    assert plan.pruning.kept <= at_most
+    assert plan.pruning.files_read <= at_most
     assert plan.tasks
 
 
@@ -172,7 +172,7 @@ def test_a_field_of_a_struct_is_pruned_by_its_own_statistics(table: LakeTable) -
 
     field = FunctionCall("struct_extract", (ColumnRef("st"), lit("x")), LogicalType("INTEGER"))
     plan = table.scan(["rowid"], Filter.of(Comparison(ComparisonOp.LESS, field, lit(5))))
-    assert 0 < plan.pruning.kept < plan.pruning.files / 4
+    assert 0 < plan.pruning.files_read < plan.pruning.files / 4
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_buckets_hash_like_the_real_implementation(type: str, literal: str, hash
 def test_a_constant_of_another_kind_prunes_nothing(table: LakeTable) -> None:
     files = table.scan().pruning.files
     for constant in (Constant("x", LogicalType("VARCHAR")), Constant(b"x", LogicalType("BLOB"))):
-        assert table.scan(["i"], col("i") == constant, exact=False).pruning.kept == files
+        assert table.scan(["i"], col("i") == constant, exact=False).pruning.files_read == files
 
 
 def test_statistics_of_intervals_and_zoned_times_are_ignored(table: LakeTable) -> None:
     for name in ("iv", "zz"):
         plan = table.scan(["rowid"], col(name).is_not_null())
-        assert plan.pruning.kept == plan.pruning.files
+        assert plan.pruning.files_read == plan.pruning.files
 
 
 def test_of_twenty_thousand_files_a_selective_filter_keeps_one(
@@ -234,5 +234,5 @@ def test_of_twenty_thousand_files_a_selective_filter_keeps_one(
         ours.table("t").scan(filter=col("id") == 5)
         for key in (5_000_123, 7_000_001, 123_456):
             plan = ours.table("t").scan(filter=col("id") == key)
-            assert plan.pruning.kept == 1
+            assert plan.pruning.files_read == 1
             assert plan.pruning.files == 20_001

@@ -115,7 +115,9 @@ class Lake:
         try:
             catalog = open_catalog(database)
             check_version(catalog.version)
-            lake = cls(catalog, data_path=data_path, storage=Storage.of(storage), cache=cache)
+            lake = cls(
+                catalog, data_path=data_path, storage=Storage.from_options(storage), cache=cache
+            )
             if snapshot is not None:
                 pinned = snapshot if isinstance(snapshot, int) else None
                 moment = snapshot if isinstance(snapshot, datetime) else None

@@ -1,4 +1,4 @@
-"""What a lake consists of, as immutable values. No database, no files, no Arrow in here."""
+"""The objects of a lake as immutable values. This module uses no database, no files, no Arrow."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class ColumnLife:
-    """When a table had a column at its top level."""
+    """The snapshots at which a table had a column at its top level."""
 
     id: int
     begin_snapshot: int
@@ -71,7 +71,7 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """How rows are divided into files. A spec without fields means: no longer partitioned."""
+    """How rows are divided into files. A spec without fields ends the partitioning of a table."""
 
     id: int
     fields: tuple[PartitionField, ...]
@@ -102,7 +102,7 @@ class ColumnStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStats:
-    """Gross totals of a table, as its writers keep them; not reduced by row deletes."""
+    """Totals of a table as its writers record them; deleted rows are not subtracted."""
 
     record_count: int
     next_row_id: int
@@ -112,7 +112,7 @@ class TableStats:
 
 @dataclass(frozen=True, slots=True)
 class NameMapping:
-    """How one node of the table is found in an added file that has no field ids."""
+    """The name of one column or nested field in an added file that has no field ids."""
 
     source_name: str
     is_partition: bool
@@ -121,7 +121,7 @@ class NameMapping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlinedTable:
-    """A table of the catalog database that holds rows of a lake's table."""
+    """A table of the catalog database that holds inlined rows of a lake's table."""
 
     name: str
     schema_version: int
@@ -133,7 +133,7 @@ class InlinedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedFile:
-    """What the catalog records of a Parquet file; None where it records nothing."""
+    """The catalog's record of a Parquet file; None where it records nothing."""
 
     path: str
     encryption_key: str | None = field(default=None, repr=False)
@@ -159,7 +159,7 @@ class DeleteFile:
 
     @property
     def recorded(self) -> RecordedFile:
-        """What the file must be. A 0 is a number that its writer did not know."""
+        """The properties that the file must have. A recorded 0 stands for an unknown number."""
         return RecordedFile(
             path=self.path,
             encryption_key=self.encryption_key,
@@ -192,7 +192,7 @@ class DataFile:
 
     @property
     def recorded(self) -> RecordedFile:
-        """What the file must be. A size of 0 is one that its writer did not know."""
+        """The properties that the file must have. A size of 0 stands for an unknown size."""
         return RecordedFile(
             path=self.path,
             encryption_key=self.encryption_key,
@@ -220,13 +220,13 @@ class View:
     tags: Mapping[str, str | None] = field(default_factory=dict)
 
     def select(self, catalog: str) -> str:
-        """The view's SELECT with the lake's name filled in."""
+        """Return the view's SELECT with the lake's name filled in."""
         return self.sql.replace("{DUCKLAKE_CATALOG}", duckdb_identifier(catalog))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """Everything the catalog says about one table at one snapshot, except its files."""
+    """Everything in the catalog about one table at one snapshot, except its files."""
 
     id: int
     uuid: str
@@ -244,11 +244,11 @@ class TableState:
     inlined_tables: tuple[InlinedTable, ...]
     inlined_delete_table: str | None
     mappings: Mapping[int, Mapping[int, NameMapping]]
-    retyped: frozenset[int]
+    columns_with_older_types: frozenset[int]
     """Columns that had another type in the past: old statistics are in the old type's text."""
     lives: tuple[ColumnLife, ...] = ()
-    """The columns of all times, in their order."""
+    """The top-level columns of all snapshots, in their order."""
 
-    def mapping_of(self, file: DataFile) -> dict[int, NameMapping] | None:
-        """How the columns of an added file are named; None for a file with field ids."""
+    def name_mapping_of(self, file: DataFile) -> dict[int, NameMapping] | None:
+        """Return the names of the columns in an added file; None for a file with field ids."""
         return None if file.mapping_id is None else dict(self.mappings.get(file.mapping_id, {}))

@@ -82,7 +82,9 @@ def last_schema_change(access: LakeResources, table: LakeTable) -> int:
     def load() -> int:
         planner = table.planner
         rows = planner.catalog.database.read(
-            lambda connection: planner.catalog.namesakes(connection, table.schema_name, table.name)
+            lambda connection: planner.catalog.columns_ever_named(
+                connection, table.schema_name, table.name
+            )
         )
         changes = [
             row[edge]

@@ -96,7 +96,7 @@ def _unambiguous_columns(planner: Planner) -> list[Column]:
     """Return the columns with statistics whose names, and that of the table, are unambiguous."""
     state = planner.state
     rows = planner.catalog.database.read(
-        lambda connection: planner.catalog.namesakes(connection, state.schema, state.name)
+        lambda connection: planner.catalog.columns_ever_named(connection, state.schema, state.name)
     )
     meanings: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
     for row in rows:
@@ -118,8 +118,8 @@ def _statistics(planner: Planner, columns: Sequence[Column]) -> dict[int, Column
     ids = [column.id for column in columns]
 
     def work(connection: sa.Connection) -> tuple[list[Row], list[InlinedRows]]:
-        rows = planner.file_rows(connection, ids, since=0)
-        return rows["data_file"], planner.inlined(connection, rows, context, since=0)
+        rows = planner.file_rows(connection, ids, from_snapshot=0)
+        return rows["data_file"], planner.inlined(connection, rows, context, from_snapshot=0)
 
     files, inlined = planner.catalog.database.read(work)
     return {
@@ -157,7 +157,7 @@ def _has_bounds(planner: Planner, column: Column) -> bool:
     if family(column.type) is None:
         return False
     is_inexact = column.type in _FLOATS or column.type in _INSTANTS
-    return not (is_inexact and column.id in planner.state.retyped)
+    return not (is_inexact and column.id in planner.state.columns_with_older_types)
 
 
 def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:

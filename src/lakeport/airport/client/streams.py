@@ -331,7 +331,7 @@ def _read_ipc(kind: str, location: str, schema: pa.Schema) -> Iterator[pa.Record
     try:
         filesystem, path = _filesystem(location)
         if isinstance(filesystem, fs.LocalFileSystem):
-            check_regular(path, what="the referenced file")
+            check_regular(path, subject="the referenced file")
         if kind == "ipc-stream":
             with filesystem.open_input_stream(path) as file, pa.ipc.open_stream(file) as stream:
                 _check_same(stream.schema, schema, location)

@@ -1,4 +1,4 @@
-"""What `lakeport inspect` finds out about a lake. Its JSON is these dataclasses, field by field."""
+"""The reports of `lakeport inspect`. Its JSON output is these dataclasses, field by field."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class SnapshotReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeReport:
-    """How large a table is at a snapshot, as the lake's catalog counts."""
+    """The size of a table at a snapshot, from the numbers in the catalog."""
 
     rows: int
-    """Rows that a scan gives."""
+    """Rows that a scan returns."""
     deleted_rows: int
     """Rows of the files that are deleted."""
     inlined_rows: int
@@ -85,7 +85,7 @@ class LakeReport:
     schemas: list[SchemaReport]
     snapshots: list[SnapshotReport]
     problems: list[ProblemFindings]
-    """What is left out above, and why."""
+    """The objects that are left out above, with the reason for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class FileReport:
     deleted_rows: int
     bytes: int
     snapshot: int
-    """The snapshot that brought it."""
+    """The snapshot that added the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class TableReport:
 def inspect_lake(
     lake: Lake, location: str, *, version: int | None = None, timestamp: str | None = None
 ) -> LakeReport:
-    """Everything at a glance."""
+    """Return a report of all schemas, tables, views and snapshots of a lake."""
     contents = lake.contents(version=version, timestamp=timestamp)
     problems = [
         ProblemFindings(kind=left_out.kind, name=left_out.shown_name, reason=left_out.reason)
@@ -166,7 +166,7 @@ def inspect_lake(
 
 
 def inspect_table(table: LakeTable) -> TableReport:
-    """One table with its columns and files."""
+    """Return a report of one table with its columns and files."""
     files = _files(table)
     names = {column.id: column.name for column in table.columns}
     partitions = () if table.partition_spec is None else table.partition_spec.fields

@@ -80,7 +80,7 @@ class Database:
         if self.location.path and not Path(self.location.path).exists():
             raise NotFoundError(f"there is no catalog database at {self.location.path!r}")
         if self.location.path:
-            check_regular(self.location.path, what="the catalog database")
+            check_regular(self.location.path, subject="the catalog database")
         deadline = time.monotonic() + self._lock_timeout
         pause = 0.005
         reconnected = False

@@ -90,7 +90,7 @@ class CatalogReader:
         return self._run(connection, ("snapshot", version is None), build, at=version)
 
     def lifetimes(self, connection: sa.Connection) -> dict[str, list[Row]]:
-        """Return every name that a schema, table or view has had, and since and until when."""
+        """Return every name that a schema, table or view has had, with its first and last snapshot."""
 
         def build() -> UnionQuery:
             bundle = UnionQuery()
@@ -168,7 +168,7 @@ class CatalogReader:
 
         return self._run(connection, ("file_totals", version is None), build, at=version)
 
-    def namesakes(self, connection: sa.Connection, schema: str, name: str) -> list[Row]:
+    def columns_ever_named(self, connection: sa.Connection, schema: str, name: str) -> list[Row]:
         """All columns, of any time, of all tables that ever had this name."""
         t = self.tables
 
@@ -190,7 +190,9 @@ class CatalogReader:
             )
             return bundle
 
-        return self._run(connection, "namesakes", build, **name_parameters(schema, name))["column"]
+        return self._run(connection, "columns_ever_named", build, **name_parameters(schema, name))[
+            "column"
+        ]
 
     def table(
         self, connection: sa.Connection, schema: str, name: str, version: int | None
@@ -227,24 +229,37 @@ class CatalogReader:
         table_id: int,
         at: int,
         *,
-        stats_of: Sequence[int] = (),
+        statistics_columns: Sequence[int] = (),
         partition_keys: int = 0,
         inlined_delete_table: str | None = None,
-        since: int | None = None,
+        from_snapshot: int | None = None,
     ) -> dict[str, list[Row]]:
         """Data files visible at a snapshot, with their deletes, in one statement.
 
-        `stats_of` adds the statistics of some columns, `partition_keys` that many partition values.
-        With `since`, instead: every file with a row written or deleted from there on.
+        `statistics_columns` adds the statistics of some columns, `partition_keys` the values of that
+        many partition keys. With `from_snapshot`, instead: every file with a row written or deleted
+        from there on.
         """
-        key = ("files", tuple(stats_of), partition_keys, inlined_delete_table, since is None)
+        key = (
+            "files",
+            tuple(statistics_columns),
+            partition_keys,
+            inlined_delete_table,
+            from_snapshot is None,
+        )
 
         def build() -> UnionQuery:
             return file_query(
-                self.tables, stats_of, partition_keys, inlined_delete_table, since=since is not None
+                self.tables,
+                statistics_columns,
+                partition_keys,
+                inlined_delete_table,
+                from_snapshot=from_snapshot is not None,
             )
 
-        return self._run(connection, key, build, at=at, table_id=table_id, since=since)
+        return self._run(
+            connection, key, build, at=at, table_id=table_id, from_snapshot=from_snapshot
+        )
 
     def _run(
         self,

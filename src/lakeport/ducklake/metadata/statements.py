@@ -227,11 +227,11 @@ def _add_inlined(bundle: UnionQuery, t: CatalogTables, ids: sa.Select[Any]) -> N
 
 def file_query(
     t: CatalogTables,
-    stats_of: Sequence[int],
+    statistics_columns: Sequence[int],
     partition_keys: int,
     inlined_delete_table: str | None,
     *,
-    since: bool,
+    from_snapshot: bool,
 ) -> UnionQuery:
     """Data files with their deletes, and if asked for their statistics and partition values."""
     table_id = sa.bindparam("table_id", type_=sa.BigInteger)
@@ -241,7 +241,7 @@ def file_query(
     data = t["data_file"]
     columns: dict[str, Any] = {name: data.c[name] for name in _FILE}
     source: Any = data
-    for column_id in stats_of:
+    for column_id in statistics_columns:
         stats = t["file_column_stats"]
         mine = sa.and_(stats.c.table_id == table_id, stats.c.column_id == column_id)
         only = _only_row(stats, _STATS, mine, f"s{column_id}")
@@ -253,10 +253,10 @@ def file_query(
         only = _only_row(values, ("partition_value",), mine, f"p{index}")
         source = source.outerjoin(only, only.c.data_file_id == data.c.data_file_id)
         columns[f"p{index}"] = only.c.partition_value
-    visible = _changed_since(data) if since else t.visible(data, AT)
+    visible = _changed_since(data) if from_snapshot else t.visible(data, AT)
     bundle.add_select("data_file", columns, source, data.c.table_id == table_id, visible)
     deletes = t["delete_file"]
-    visible = deletes.c.begin_snapshot <= AT if since else t.visible(deletes, AT)
+    visible = deletes.c.begin_snapshot <= AT if from_snapshot else t.visible(deletes, AT)
     bundle.add("delete_file", deletes, _DELETE, deletes.c.table_id == table_id, visible)
     if inlined_delete_table:
         names = ("file_id", "row_id", "begin_snapshot")
@@ -313,6 +313,6 @@ def same_name(column: ColumnElement[str], parameter: str) -> ColumnElement[bool]
 
 def _changed_since(data: sa.FromClause) -> ColumnElement[bool]:
     """Files whose rows may have been inserted or deleted between two snapshots."""
-    since = sa.bindparam("since", type_=sa.BigInteger)
+    from_snapshot = sa.bindparam("from_snapshot", type_=sa.BigInteger)
     end = data.c.end_snapshot
-    return sa.and_(data.c.begin_snapshot <= AT, sa.or_(end.is_(None), end >= since))
+    return sa.and_(data.c.begin_snapshot <= AT, sa.or_(end.is_(None), end >= from_snapshot))

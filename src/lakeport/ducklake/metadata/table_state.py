@@ -72,7 +72,7 @@ def table_state(
         inlined_tables=_inlined_tables(rows, columns_at=history),
         inlined_delete_table=delete_table if delete_table in existing else None,
         mappings=_mappings(rows["name_mapping"]),
-        retyped=_retyped(history),
+        columns_with_older_types=_columns_with_older_types(history),
         lives=_lives(history),
     )
 
@@ -297,7 +297,7 @@ def _lives(history: Iterable[Row]) -> tuple[ColumnLife, ...]:
     )
 
 
-def _retyped(history: Iterable[Row]) -> frozenset[int]:
+def _columns_with_older_types(history: Iterable[Row]) -> frozenset[int]:
     types: dict[int, set[str]] = defaultdict(set)
     for row in history:
         types[row["column_id"]].add(normalize(row["column_type"] or ""))

@@ -1,4 +1,4 @@
-"""What happened to a table between two snapshots: rows inserted, rows deleted, as two scan plans.
+"""The changes of a table between two snapshots, as two scan plans: rows inserted, rows deleted.
 
 An update is a deletion and an insertion with the same row id at the same snapshot.
 """
@@ -44,50 +44,52 @@ class ChangePlan:
 
 
 def plan_changes(planner: Planner, first: Snapshot) -> ChangePlan:
-    """The changes from `first` to the planner's snapshot."""
+    """Plan the changes from `first` to the planner's snapshot."""
     names = [column.name for column in planner.state.columns]
     context = planner.context([*names, "rowid", "snapshot_id"], Filter.always())
 
     def work(connection: sa.Connection) -> tuple[dict[str, list[Row]], list[InlinedRows]]:
-        rows = planner.file_rows(connection, (), since=first.id)
-        return rows, planner.inlined(connection, rows, context, since=first.id)
+        rows = planner.file_rows(connection, (), from_snapshot=first.id)
+        return rows, planner.inlined(connection, rows, context, from_snapshot=first.id)
 
     rows, inlined = planner.catalog.database.read(work)
     files = data_files(planner.state, rows)
-    inserted = [task for file in files if (task := _inserted(planner, context, file, first.id))]
+    insertions = [task for file in files if (task := _inserted(planner, context, file, first.id))]
     pairs: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in rows.get("inlined_delete", ()):
         pairs[row["file_id"]].append((row["row_id"], row["begin_snapshot"]))
-    deleted: list[ScanTask] = [
+    deletions: list[ScanTask] = [
         DeletedRowsTask(
             context=context,
             estimated_rows=file.record_count or 0,
             estimated_bytes=file.file_size_bytes or 0,
             file=file,
             first_snapshot=first.id,
-            names=planner.state.mapping_of(file),
+            name_mapping=planner.state.name_mapping_of(file),
             inlined_deletes=np.array(pairs.get(file.id, []), np.int64).tobytes(),
         )
         for file in files
         if file.deletes or file.id in pairs or file.end_snapshot is not None
     ]
     for part in inlined:
-        born = _between(part.begin_snapshots, first.id, planner.snapshot.id)
-        gone = _between(part.end_snapshots, first.id, planner.snapshot.id)
-        inserted += inlined_tasks(context, inlined_table(context, part.take(born)))
-        ended = part.take(gone)
-        deleted += inlined_tasks(context, inlined_table(context, ended, ended.end_snapshots))
+        is_inserted = _between(part.begin_snapshots, first.id, planner.snapshot.id)
+        is_deleted = _between(part.end_snapshots, first.id, planner.snapshot.id)
+        insertions += inlined_tasks(context, inlined_table(context, part.take(is_inserted)))
+        deleted_rows = part.take(is_deleted)
+        snapshots = deleted_rows.end_snapshots
+        deletions += inlined_tasks(context, inlined_table(context, deleted_rows, snapshots))
     return ChangePlan(
         first,
         planner.snapshot,
-        _plan(planner, context, inserted),
-        _plan(planner, context, deleted),
+        _plan(planner, context, insertions),
+        _plan(planner, context, deletions),
     )
 
 
 def _inserted(
     planner: Planner, context: ScanContext, file: DataFile, first: int
 ) -> ScanTask | None:
+    """Return the task of the rows that a file inserted since `first`; None if there are none."""
     if file.begin_snapshot < first and (file.partial_max or -1) < first:
         return None
     return FileTask(
@@ -95,7 +97,7 @@ def _inserted(
         estimated_rows=file.record_count or 0,
         estimated_bytes=file.file_size_bytes or 0,
         file=file,
-        names=planner.state.mapping_of(file),
+        name_mapping=planner.state.name_mapping_of(file),
         apply_deletes=False,
         first_snapshot=first,
     )

@@ -1,7 +1,7 @@
-"""Rows that live in the catalog database itself, as Arrow in the table's columns.
+"""Read inlined rows, which are stored in the catalog database, in the table's columns.
 
-DuckDB files hold them in native types and hand them over as Arrow. The other databases hold some of
-them as text; their rows travel as text, and DuckDB turns it into values as it once wrote it.
+A DuckDB file stores them in native types and returns them as Arrow. The other databases store
+values of some types as text. All values are read from them as text, and DuckDB casts the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakeport.ducklake.metadata.inlined_values import _as_text, _decode, _is_bin
 from lakeport.ducklake.metadata.queries import CatalogReader
 from lakeport.ducklake.metadata.union_query import UnionQuery
 from lakeport.ducklake.model import InlinedTable
-from lakeport.ducklake.reading.alignment import aligner, constant, find_child
+from lakeport.ducklake.reading.alignment import column_converter, constant_column, find_child
 from lakeport.types import Column, duckdb_identifier, select_expression, with_field_ids
 
 __all__ = ["InlinedRows", "read_inlined"]
@@ -36,7 +36,7 @@ class InlinedRows:
     columns: list[pa.Array]
 
     def take(self, keep: pa.Array) -> InlinedRows:
-        """Only the rows where `keep` is true."""
+        """Return the rows where `keep` is true."""
         return InlinedRows(
             self.name,
             self.row_ids.filter(keep),
@@ -53,106 +53,110 @@ def read_inlined(
     columns: Sequence[Column],
     snapshot: int,
     *,
-    since: int | None = None,
+    from_snapshot: int | None = None,
 ) -> list[InlinedRows]:
-    """The inlined rows visible at a snapshot, in one statement.
+    """Return the inlined rows visible at a snapshot, read by one statement.
 
-    With `since`, instead: all rows begun or ended from there up to the snapshot.
+    With `from_snapshot`, return the rows inserted or deleted from there up to the snapshot instead.
     """
     if not tables:
         return []
     if catalog.database.kind == "duckdb":
-        raw = _read_native(catalog, connection, tables, columns, snapshot, since)
+        raw = _read_native(catalog, connection, tables, columns, snapshot, from_snapshot)
     else:
-        raw = _read_text(catalog, connection, tables, columns, snapshot, since)
-    found = []
+        raw = _read_text(catalog, connection, tables, columns, snapshot, from_snapshot)
+    parts = []
     for table, arrays in zip(tables, raw, strict=True):
         if len(arrays[0]):
-            shaped = _align(arrays[3:], table.columns, columns, len(arrays[0]))
-            found.append(InlinedRows(table.name, arrays[0], arrays[1], arrays[2], shaped))
-    return found
+            converted = _convert(arrays[3:], table.columns, columns, len(arrays[0]))
+            parts.append(InlinedRows(table.name, arrays[0], arrays[1], arrays[2], converted))
+    return parts
 
 
-def _align(
-    arrays: Sequence[pa.Array], stored: Sequence[Column], wanted: Sequence[Column], length: int
+def _convert(
+    arrays: Sequence[pa.Array], stored: Sequence[Column], columns: Sequence[Column], length: int
 ) -> list[pa.Array]:
-    """The same rules as for a Parquet file: by column id, with defaults and promotions."""
+    """Convert as for a Parquet file: by column id, with defaults and promotions."""
     fields = [with_field_ids(column) for column in stored]
-    made = []
-    for column in wanted:
+    converted = []
+    for column in columns:
         position = find_child(fields, column, None)
         if position is None:
-            made.append(constant(column, column.initial_default)(length))
+            converted.append(constant_column(column, column.initial_default)(length))
         else:
-            made.append(aligner(fields[position], column, None)(arrays[position]))
-    return made
+            converted.append(column_converter(fields[position], column, None)(arrays[position]))
+    return converted
 
 
-def _condition(table: InlinedTable, snapshot: int, since: int | None) -> Any:
+def _condition(table: InlinedTable, snapshot: int, from_snapshot: int | None) -> Any:
     begin: Any = sa.column(table.physical[1][0])
     end: Any = sa.column(table.physical[2][0])
-    if since is None:
+    if from_snapshot is None:
         return sa.and_(begin <= snapshot, sa.or_(end.is_(None), end > snapshot))
-    return sa.or_(begin.between(since, snapshot), end.between(since, snapshot))
+    return sa.or_(begin.between(from_snapshot, snapshot), end.between(from_snapshot, snapshot))
 
 
 def _read_native(
     catalog: CatalogReader,
     connection: sa.Connection,
     tables: Sequence[InlinedTable],
-    wanted: Sequence[Column],
+    requested: Sequence[Column],
     snapshot: int,
-    since: int | None,
+    from_snapshot: int | None,
 ) -> list[list[pa.Array]]:
-    """One UNION ALL in which each inlined table fills its own struct."""
-    # Of a variant that became JSON the nulls differ: only here the one is known from the other.
-    documents = {column.id: column for column in wanted if column.type == "json"}
+    """Read all inlined tables by one UNION ALL in which each table has a struct column."""
+    # A SQL NULL and a JSON null differ. Only this query still distinguishes them, so variants that
+    # became JSON are converted here.
+    documents = {column.id: column for column in requested if column.type == "json"}
     branches = []
     for index, table in enumerate(tables):
         system = [
             f"{duckdb_identifier(name)} AS n{i}" for i, (name, _) in enumerate(table.physical[:3])
         ]
-        shown = [
+        expressions = [
             select_expression(
                 name, type, documents.get(stored.id) if stored.type == "variant" else None
             )
             for (name, type), stored in zip(table.physical[3:], table.columns, strict=True)
         ]
-        members = ", ".join(f"c{i} := {sql}" for i, sql in enumerate(shown))
+        members = ", ".join(f"c{i} := {sql}" for i, sql in enumerate(expressions))
         packed = [
             f"struct_pack({members}) AS v{i}" if i == index else f"NULL AS v{i}"
             for i in range(len(tables))
         ]
-        where = _condition(table, snapshot, since).compile(compile_kwargs={"literal_binds": True})
+        where = _condition(table, snapshot, from_snapshot).compile(
+            compile_kwargs={"literal_binds": True}
+        )
         schema = catalog.database.schema or "main"
         source = f"{duckdb_identifier(schema)}.{duckdb_identifier(table.name)}"
-        chosen = ", ".join([f"{index} AS part", *system, *packed])
-        branches.append(f"SELECT {chosen} FROM {source} WHERE {where}")  # noqa: S608
+        selected = ", ".join([f"{index} AS part", *system, *packed])
+        branches.append(f"SELECT {selected} FROM {source} WHERE {where}")  # noqa: S608
     rows = catalog.database.read_arrow(connection, " UNION ALL ".join(branches))
     part = np.asarray(rows.column(0))
-    found = []
+    arrays = []
     for index, table in enumerate(tables):
-        chosen = rows.filter(pa.array(part == index)) if len(tables) > 1 else rows
-        packed_column = combine(chosen.column(f"v{index}"))
+        own = rows.filter(pa.array(part == index)) if len(tables) > 1 else rows
+        packed_column = combine(own.column(f"v{index}"))
         columns = [
             relabel(packed_column.field(i), with_field_ids(column).type)
             for i, column in enumerate(table.columns)
         ]
-        found.append([combine(chosen.column(f"n{i}")).cast(pa.int64()) for i in range(3)] + columns)
-    return found
+        numbers = [combine(own.column(f"n{i}")).cast(pa.int64()) for i in range(3)]
+        arrays.append(numbers + columns)
+    return arrays
 
 
 def _read_text(
     catalog: CatalogReader,
     connection: sa.Connection,
     tables: Sequence[InlinedTable],
-    wanted: Sequence[Column],
+    requested: Sequence[Column],
     snapshot: int,
-    since: int | None,
+    from_snapshot: int | None,
 ) -> list[list[pa.Array]]:
-    """One bundle with a part for each inlined table; only columns that are wanted are decoded."""
-    ids = {column.id for column in wanted}
-    bundle = UnionQuery()
+    """Read all inlined tables by one union query; decode only the requested columns."""
+    ids = {column.id for column in requested}
+    query = UnionQuery()
     for index, table in enumerate(tables):
         source = sa.table(
             table.name,
@@ -166,11 +170,11 @@ def _read_text(
         for i, (name, type) in enumerate(table.physical[3:]):
             if table.columns[i].id in ids:
                 columns[f"c{i}"] = _as_text(catalog.database.kind, source.c[name], type)
-        bundle.add_select(f"i{index}", columns, source, _condition(table, snapshot, since))
-    answer = bundle.prepare(catalog.database.engine.dialect).run(connection)
-    found = []
+        query.add_select(f"i{index}", columns, source, _condition(table, snapshot, from_snapshot))
+    result = query.prepare(catalog.database.engine.dialect).run(connection)
+    arrays = []
     for index, table in enumerate(tables):
-        rows = answer[f"i{index}"]
+        rows = result[f"i{index}"]
         numbers = [pa.array([row[f"n{i}"] for row in rows], pa.int64()) for i in range(3)]
         decoded = [
             _decode(
@@ -180,5 +184,5 @@ def _read_text(
             else pa.nulls(len(rows))
             for i, column in enumerate(table.columns)
         ]
-        found.append(numbers + decoded)
-    return found
+        arrays.append(numbers + decoded)
+    return arrays

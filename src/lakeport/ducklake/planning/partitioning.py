@@ -23,7 +23,7 @@ _AS_TEXT = frozenset({"uint8", "uint16", "uint32", "uint64", "int128", "uint128"
 
 
 def bucket_of(literal: str, column: Column, buckets: int) -> int | None:
-    """The bucket of an SQL literal in a column; None when that cannot be said for sure."""
+    """Return the bucket of an SQL literal in a column; None if it is not certain."""
     import duckdb
 
     try:
@@ -34,7 +34,7 @@ def bucket_of(literal: str, column: Column, buckets: int) -> int | None:
 
 
 def murmur3(data: bytes) -> int:
-    """MurmurHash3, 32 bits, seed 0."""
+    """Return MurmurHash3 with 32 bits and seed 0."""
     mask = 0xFFFFFFFF
 
     def mix(k: int) -> int:
@@ -55,9 +55,9 @@ def murmur3(data: bytes) -> int:
 
 
 def _bytes(literal: str, column: Column) -> bytes | None:
-    """What is hashed: the value's own unit as an integer, its text, or its bytes."""
+    """Return the hashed bytes of a literal: of an integer in the type's unit, or of its text."""
     if column.type not in _FLOATS and _value(f"typeof({literal})").as_py() in ("FLOAT", "DOUBLE"):
-        return None  # compared as floats, among which several of the column's values are equal
+        return None  # compared as floats: several values of the column may equal the literal
     if column.type in _AS_INT64:
         typed = f"CAST({literal} AS {duckdb_type(column)})"
         number = _ticks(typed) if column.type.startswith(("date", "time")) else _integer(typed)
@@ -93,7 +93,7 @@ def _integer(sql: str) -> int | None:
 
 
 def _ticks(sql: str) -> int | None:
-    """A moment as a count of its own unit."""
+    """Return a date, time or timestamp as an integer in the type's unit."""
     array = _array(sql)
     ticks: int | None = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())[
         0

@@ -1,7 +1,6 @@
-"""What must be read: a scan plan and its tasks. Small, immutable, picklable, run anywhere.
+"""Plan scans: choose the files and inlined rows to read, and divide them into tasks.
 
-A plan is pinned to one snapshot. Its tasks share one `ScanContext`; each of them reads a range of
-row groups of one file, or brings inlined rows along.
+A plan is pinned to one snapshot. Plans and tasks are small, immutable and picklable.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _NAMES_SHOWN = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruningCounts:
-    """How many files a plan left out, and why."""
+    """How many files and inlined rows a plan skips, by reason."""
 
     files: int = 0
     by_partition: int = 0
@@ -49,8 +48,8 @@ class PruningCounts:
     inlined_by_filter: int = 0
 
     @property
-    def kept(self) -> int:
-        """Files that are read."""
+    def files_read(self) -> int:
+        """The number of files that are read."""
         return self.files - self.by_partition - self.by_statistics
 
 
@@ -74,7 +73,7 @@ class ScanPlan:
 
     @property
     def estimated_bytes(self) -> int:
-        """Bytes of the files and inlined rows that are read."""
+        """The bytes of the files and inlined rows that are read."""
         return sum(task.estimated_bytes for task in self.tasks)
 
     def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -94,22 +93,23 @@ class ScanPlan:
         return self.explain()
 
     def explain(self) -> str:
-        """What is read and what was left out, for people."""
-        by, kept = self.pruning, self.pruning.inlined_rows - self.pruning.inlined_by_filter
+        """Return a description of the rows that are read and skipped, for display."""
+        by = self.pruning
+        inlined_read = by.inlined_rows - by.inlined_by_filter
         pruned = f"{by.by_partition} pruned by partition values, {by.by_statistics} by statistics"
         rows, size = counted(self.estimated_rows, "row"), counted(self.estimated_bytes, "byte")
         lines = [
             f"scan of {self.table} at snapshot {self.snapshot.id}",
             f"  columns: {_some(self.schema.names)}",
-            f"  files: {by.kept} of {by.files} read ({pruned})",
-            f"  inlined rows: {kept} of {by.inlined_rows} read",
+            f"  files: {by.files_read} of {by.files} read ({pruned})",
+            f"  inlined rows: {inlined_read} of {by.inlined_rows} read",
             f"  tasks: {len(self.tasks)}, at most {rows}, {size}",
         ]
         return "\n".join(lines)
 
 
 def _some(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names, and the number of the others."""
     if len(names) <= _NAMES_SHOWN:
         return ", ".join(names)
     shown = ", ".join(names[:_NAMES_SHOWN])
@@ -138,18 +138,21 @@ class Planner:
         task_bytes: int,
         exact: bool,
     ) -> ScanPlan:
-        """Files and inlined rows that may match, in one transaction."""
+        """Plan a scan of the files and inlined rows that may match, in one transaction."""
         if task_bytes <= 0:
             raise InvalidArgumentError("task_bytes must be positive")
-        wanted = self._filter(filter)
-        context = self.context(columns, wanted, exact=exact)
-        passing = row_filter(wanted, context.read_schema, exact=exact)
+        bound = self._filter(filter)
+        context = self.context(columns, bound, exact=exact)
+        passing = row_filter(bound, context.read_schema, exact=exact)
         rules = pruning_rules(
-            wanted, self.state.columns, self.state.partition_specs, self.state.retyped
+            bound,
+            self.state.columns,
+            self.state.partition_specs,
+            self.state.columns_with_older_types,
         )
 
         def work(connection: sa.Connection) -> tuple[dict[str, list[Row]], list[InlinedRows]]:
-            rows = self.file_rows(connection, rules.stats_of)
+            rows = self.file_rows(connection, rules.statistics_columns)
             return rows, self.inlined(connection, rows, context)
 
         rows, inlined = self.catalog.database.read(work)
@@ -161,7 +164,7 @@ class Planner:
         tasks: list[ScanTask] = []
         for file in data_files(self.state, rows):
             tasks += self.file_tasks(context, file, deletes.get(file.id, b""), task_bytes)
-        found = sum(len(part.row_ids) for part in inlined)
+        inlined_rows = sum(len(part.row_ids) for part in inlined)
         tables = [_matching(inlined_table(context, part), passing) for part in inlined]
         for table in tables:
             tasks += inlined_tasks(context, table)
@@ -170,19 +173,19 @@ class Planner:
             snapshot=self.snapshot,
             schema=context.schema,
             columns=context.columns,
-            filter=wanted,
+            filter=bound,
             tasks=tuple(tasks),
             pruning=PruningCounts(
                 files=total,
                 by_partition=int(total - by_partition.sum()),
                 by_statistics=int((by_partition & ~by_statistics).sum()),
-                inlined_rows=found,
-                inlined_by_filter=found - sum(table.num_rows for table in tables),
+                inlined_rows=inlined_rows,
+                inlined_by_filter=inlined_rows - sum(table.num_rows for table in tables),
             ),
         )
 
     def column(self, name: str) -> Column:
-        """A column by its name, in any case."""
+        """Return a column by its name, ignoring case."""
         for column in self.state.columns:
             if fold_name(column.name) == fold_name(name):
                 return column
@@ -193,18 +196,18 @@ class Planner:
     def context(
         self, names: Sequence[str] | None, filter: Filter, *, exact: bool = True
     ) -> ScanContext:
-        """What the tasks of a plan share: the columns of the answer, and those of the filter."""
-        chosen = (
+        """Return the context of a plan: the columns of the result, and those of the filter."""
+        selected = (
             [self._resolve(name) for name in names]
             if names is not None
             else list(self.state.columns)
         )
         extra = [self._resolve(name) for name in sorted(filter.columns)]
-        read = tuple({column_key(column): column for column in (*chosen, *extra)}.values())
+        read = tuple({column_key(column): column for column in (*selected, *extra)}.values())
         return ScanContext(
             snapshot=self.snapshot.id,
-            schema=pa.schema([_field(column) for column in chosen]),
-            columns=tuple(chosen),
+            schema=pa.schema([_field(column) for column in selected]),
+            columns=tuple(selected),
             filter=filter,
             exact=exact,
             storage=self.storage,
@@ -214,18 +217,22 @@ class Planner:
         )
 
     def file_rows(
-        self, connection: sa.Connection, stats_of: Sequence[int], *, since: int | None = None
+        self,
+        connection: sa.Connection,
+        statistics_columns: Sequence[int],
+        *,
+        from_snapshot: int | None = None,
     ) -> dict[str, list[Row]]:
-        """The catalog's rows about the table's files."""
+        """Return the catalog's rows about the table's files."""
         keys = max((len(spec.fields) for spec in self.state.partition_specs.values()), default=0)
         rows = self.catalog.files(
             connection,
             self.state.id,
             self.snapshot.id,
-            stats_of=stats_of,
+            statistics_columns=statistics_columns,
             partition_keys=keys,
             inlined_delete_table=self.state.inlined_delete_table,
-            since=since,
+            from_snapshot=from_snapshot,
         )
         if not rows["snapshot"]:
             raise SnapshotNotFoundError(f"snapshot {self.snapshot.id} has been expired")
@@ -237,22 +244,29 @@ class Planner:
         rows: dict[str, list[Row]],
         context: ScanContext,
         *,
-        since: int | None = None,
+        from_snapshot: int | None = None,
     ) -> list[InlinedRows]:
-        """The inlined rows, in the columns of the context."""
+        """Return the inlined rows, in the columns of the context."""
         present = {row["table_name"] for row in rows["inlined_data_tables"]}
         tables = [table for table in self.state.inlined_tables if table.name in present]
         stored = [column for column in context.read_columns if isinstance(column, Column)]
-        return read_inlined(self.catalog, connection, tables, stored, self.snapshot.id, since=since)
+        return read_inlined(
+            self.catalog,
+            connection,
+            tables,
+            stored,
+            self.snapshot.id,
+            from_snapshot=from_snapshot,
+        )
 
     def file_tasks(
         self, context: ScanContext, file: DataFile, deleted: bytes, task_bytes: int
     ) -> list[ScanTask]:
-        """One task per `task_bytes` of a file; it takes the row groups that begin in its range."""
+        """Return a task for each `task_bytes` of a file, for the row groups that begin there."""
         rows, size = file.record_count or 0, file.file_size_bytes or 0
         pieces = max(1, min(-(-size // task_bytes), rows))
         if file.encryption_key is not None or context.has_variants:
-            pieces = 1  # DuckDB reads these files, and does not show where row groups begin
+            pieces = 1  # DuckDB reads these files, and does not report where row groups begin
         step = -(-rows // pieces)
         return [
             FileTask(
@@ -262,27 +276,27 @@ class Planner:
                 file=file,
                 start=i * step,
                 end=None if i == pieces - 1 else (i + 1) * step,
-                names=self.state.mapping_of(file),
+                name_mapping=self.state.name_mapping_of(file),
                 inlined_deletes=deleted,
             )
             for i in range(pieces)
         ]
 
     def _filter(self, filter: FilterLike) -> Filter:
-        """A filter whose columns and constants have the types of the table."""
+        """Return a filter whose columns and constants have the types of the table."""
         if filter is None:
             return Filter.always()
         if isinstance(filter, str):
             filter = parse_sql_filter(filter, self.state.columns)
         if isinstance(filter, Term):
             filter = filter.expression
-        given = filter if isinstance(filter, Filter) else Filter.of(filter)
-        for name in given.columns:
+        parsed = filter if isinstance(filter, Filter) else Filter.of(filter)
+        for name in parsed.columns:
             self._resolve(name)
-        return bind(given, arrow_schema(self.state.columns), zoned_nanoseconds=True)
+        return bind(parsed, arrow_schema(self.state.columns), zoned_nanoseconds=True)
 
     def _resolve(self, name: str) -> Column | str:
-        """A column of the table, or else a virtual column."""
+        """Return a column of the table, or else a virtual column."""
         try:
             return self.column(name)
         except NotFoundError:
@@ -300,7 +314,7 @@ def _field(column: Column | str) -> pa.Field:
 def inlined_table(
     context: ScanContext, part: InlinedRows, snapshots: pa.Array | None = None
 ) -> pa.Table:
-    """Inlined rows in the columns of a plan; `snapshots` stands for their begin if it is given."""
+    """Return inlined rows in the columns of a plan; `snapshots` replaces their begin snapshots."""
     stored = iter(part.columns)
     virtual = {
         "rowid": part.row_ids,
@@ -315,10 +329,10 @@ def inlined_table(
 
 
 def inlined_tasks(context: ScanContext, table: pa.Table) -> list[ScanTask]:
-    """Tasks that carry inlined rows with them."""
+    """Return tasks that contain inlined rows."""
     tasks: list[ScanTask] = []
     for start in range(0, table.num_rows, INLINED_TASK_ROWS):
-        # A table without columns forgets how many rows a slice of it has.
+        # A slice of a table without columns does not have the right number of rows.
         count = min(INLINED_TASK_ROWS, table.num_rows - start)
         piece = table.slice(start, count)
         sink = pa.BufferOutputStream()
@@ -338,7 +352,7 @@ def inlined_tasks(context: ScanContext, table: pa.Table) -> list[ScanTask]:
 
 
 def _matching(table: pa.Table, passing: RowFilter) -> pa.Table:
-    """The inlined rows that the filter keeps."""
+    """Return the inlined rows that pass the filter."""
     if not table.num_columns:
         return table
     return pa.Table.from_batches([passing(batch) for batch in table.to_batches()], table.schema)

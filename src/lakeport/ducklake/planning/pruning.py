@@ -1,7 +1,7 @@
-"""Which files can hold a matching row: a filter, seen through statistics and partition values.
+"""Find the files that may contain a matching row, by their statistics and partition values.
 
-Each predicate becomes SQL that asks "may this be true of some row of the file?", and DuckDB answers
-it for all files at once, with its own order of values. What is unknown may be true.
+Each predicate becomes SQL that is true if some row of the file may match. DuckDB evaluates it for
+all files at once, with its own order of values. A predicate without statistics is true.
 """
 
 from __future__ import annotations
@@ -64,23 +64,25 @@ _NEGATED = {
 
 @dataclass(frozen=True, slots=True)
 class PruningRules:
-    """A filter as questions to ask of every file."""
+    """A filter as SQL conditions on the statistics and the partition values of files."""
 
-    stats_of: tuple[int, ...]
-    """Columns whose statistics the questions are about."""
+    statistics_columns: tuple[int, ...]
+    """The columns whose statistics the conditions use."""
     statistics: str
     partition: str
 
     def keep(self, files: Sequence[Row]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """For each file whether its partition values and its statistics allow a match."""
+        """Return for each file whether its partition values and its statistics allow a match."""
         import duckdb
 
         if not files or (self.statistics == "TRUE" and self.partition == "TRUE"):
             return np.ones(len(files), np.bool_), np.ones(len(files), np.bool_)
-        texts = [f"s{c}_{name}" for c in self.stats_of for name in ("min_value", "max_value")]
+        texts = [
+            f"s{c}_{name}" for c in self.statistics_columns for name in ("min_value", "max_value")
+        ]
         numbers = [
             f"s{c}_{name}"
-            for c in self.stats_of
+            for c in self.statistics_columns
             for name in ("value_count", "null_count", "contains_nan")
         ]
         keys = [name for name in files[0] if re.fullmatch(r"p\d+", name)]
@@ -91,10 +93,10 @@ class PruningRules:
                 for name in [*numbers, "partition_id", "mapping_id"]
             }
         )
-        question = f"({self.partition}) AS by_partition, ({self.statistics}) AS by_statistics"
+        conditions = f"({self.partition}) AS by_partition, ({self.statistics}) AS by_statistics"
         try:
-            answer = thread_connection().from_arrow(table).project(question).fetchnumpy()
-        except duckdb.Error:  # two types that DuckDB does not compare: nothing is known
+            answer = thread_connection().from_arrow(table).project(conditions).fetchnumpy()
+        except duckdb.Error:  # types that DuckDB does not compare: every file may match
             return np.ones(len(files), np.bool_), np.ones(len(files), np.bool_)
         return np.asarray(answer["by_partition"], np.bool_), np.asarray(
             answer["by_statistics"], np.bool_
@@ -105,42 +107,42 @@ def pruning_rules(
     filter: Filter,
     columns: Sequence[Column],
     specs: Mapping[int, PartitionSpec],
-    retyped: frozenset[int],
+    columns_with_older_types: frozenset[int],
 ) -> PruningRules:
-    """Translate a filter; parts that say nothing about files become TRUE."""
+    """Translate a filter; parts that no statistics or partition values decide become TRUE."""
     by_name = {fold_name(column.name): column for column in columns}
-    statistics = StatisticsRules(retyped)
-    stats_sql = all_of(_may(part, by_name, statistics) for part in filter.conjuncts)
+    statistics = StatisticsRules(columns_with_older_types)
+    stats_sql = all_of(_may_match(part, by_name, statistics) for part in filter.conjuncts)
     cases = []
     for spec in specs.values():
-        rules = PartitionRules(spec, retyped)
-        sql = all_of(_may(part, by_name, rules) for part in filter.conjuncts)
+        rules = PartitionRules(spec, columns_with_older_types)
+        sql = all_of(_may_match(part, by_name, rules) for part in filter.conjuncts)
         if sql != "TRUE":
             cases.append(f"WHEN {spec.id} THEN {sql}")
     by_spec = f"CASE partition_id {' '.join(cases)} ELSE TRUE END"
-    # The partition values of an added file are those of its folders, whatever its rows are.
+    # The partition values of an added file come from its folders; its rows may differ.
     partition = f"mapping_id IS NOT NULL OR {by_spec}" if cases else "TRUE"
     return PruningRules(tuple(sorted(statistics.used)), stats_sql, partition)
 
 
-def _may(node: Expression, columns: Mapping[str, Column], rules: Rules) -> str:
-    """SQL that is true of every file with a row for which the expression is true."""
+def _may_match(node: Expression, columns: Mapping[str, Column], rules: Rules) -> str:
+    """Return SQL that is true for every file that may contain a matching row."""
     match node:
         case Conjunction(op, children):
-            parts = [_may(child, columns, rules) for child in children]
+            parts = [_may_match(child, columns, rules) for child in children]
             return all_of(parts) if op is ConjunctionOp.AND else any_of(parts)
         case Comparison(op, left, right):
             return _compare(op, left, right, columns, rules)
         case Between():
             low, high = node.as_comparisons()
-            return all_of([_may(low, columns, rules), _may(high, columns, rules)])
+            return all_of([_may_match(low, columns, rules), _may_match(high, columns, rules)])
         case In(probe, items, negated):
             return _in(probe, items, columns, rules, negated=negated)
         case IsNull(child, negated):
             target = _target(child, columns)
             return (target and rules.null(target, negated=negated)) or "TRUE"
         case Not(child):
-            return _may_not(child, columns, rules)
+            return _may_not_match(child, columns, rules)
         case FunctionCall("prefix" | "starts_with", (probe, Constant() as constant)):
             return _prefix(probe, constant, columns, rules)
         case ColumnRef() | FunctionCall("struct_extract"):
@@ -149,21 +151,21 @@ def _may(node: Expression, columns: Mapping[str, Column], rules: Rules) -> str:
             return "TRUE"
 
 
-def _may_not(node: Expression, columns: Mapping[str, Column], rules: Rules) -> str:
+def _may_not_match(node: Expression, columns: Mapping[str, Column], rules: Rules) -> str:
     match node:
         case Not(child):
-            return _may(child, columns, rules)
+            return _may_match(child, columns, rules)
         case Conjunction(op, children):
-            parts = [_may_not(child, columns, rules) for child in children]
+            parts = [_may_not_match(child, columns, rules) for child in children]
             return any_of(parts) if op is ConjunctionOp.AND else all_of(parts)
         case Comparison(op, left, right) if op in _NEGATED:
             return _compare(_NEGATED[op], left, right, columns, rules)
         case Between():
-            return any_of([_may_not(side, columns, rules) for side in node.as_comparisons()])
+            return any_of([_may_not_match(side, columns, rules) for side in node.as_comparisons()])
         case In(probe, items, negated):
             return _in(probe, items, columns, rules, negated=not negated)
         case IsNull(child, negated):
-            return _may(IsNull(child, not negated), columns, rules)
+            return _may_match(IsNull(child, not negated), columns, rules)
         case ColumnRef() | FunctionCall("struct_extract"):
             return _compare(Op.EQUAL, node, _FALSE, columns, rules)
         case _:
@@ -184,7 +186,7 @@ def _compare(
         return "TRUE"
     if op is Op.NOT_DISTINCT:
         if right.value is None:
-            return _may(IsNull(left), columns, rules)
+            return _may_match(IsNull(left), columns, rules)
         op = Op.EQUAL
     literal = _literal(right, target)
     return (literal and rules.compare(op, target, [literal])) or "TRUE"
@@ -202,18 +204,19 @@ def _in(
     if target is None or not items:
         return "TRUE"
     literals = [_literal(item, target) if isinstance(item, Constant) else None for item in items]
-    known = [literal for literal in literals if literal is not None]
-    if len(known) < len(literals):
+    encoded = [literal for literal in literals if literal is not None]
+    if len(encoded) < len(literals):
         return "TRUE"
     if negated:
-        return all_of(rules.compare(Op.NOT_EQUAL, target, [literal]) or "TRUE" for literal in known)
-    return rules.compare(Op.EQUAL, target, known) or "TRUE"
+        excluded = (rules.compare(Op.NOT_EQUAL, target, [literal]) for literal in encoded)
+        return all_of(sql or "TRUE" for sql in excluded)
+    return rules.compare(Op.EQUAL, target, encoded) or "TRUE"
 
 
 def _prefix(
     probe: Expression, constant: Constant, columns: Mapping[str, Column], rules: Rules
 ) -> str:
-    """Text that begins with a prefix is at or after it, and no bound before it is too small."""
+    """Compare with the prefix: a text with prefix p is >= p, so smaller maxima exclude a file."""
     target = _target(probe, columns)
     if target is None or target.cast or target.column.type != "varchar":
         return "TRUE"
@@ -244,17 +247,17 @@ def _target(node: Expression, columns: Mapping[str, Column]) -> ComparedColumn |
 
 def _keeps_order(column: Column, type: LogicalType) -> bool:
     kind = family(column.type)
-    return kind == family_of(type) and kind in ("number", "moment")
+    return kind == family_of(type) and kind in ("number", "timestamp")
 
 
 def _literal(constant: Expression, target: ComparedColumn) -> str | None:
-    """A constant as SQL, if it is compared with the column as a value of the column's kind."""
+    """Return a constant as SQL, if its type is in the same family as the column's type."""
     if not isinstance(constant, Constant) or constant.value is None:
         return None
     kind = family(target.column.type)
     if kind is None or kind != family_of(constant.type):
         return None
-    # A client without TIMESTAMPTZ_NS compares microseconds: bounds in nanoseconds prove nothing.
+    # A client without TIMESTAMPTZ_NS compares microseconds; bounds in nanoseconds do not apply.
     if target.column.type == "timestamptz_ns" and constant.type.id != "TIMESTAMPTZ_NS":
         return None
     zoned_nanoseconds = has_zoned_nanoseconds()

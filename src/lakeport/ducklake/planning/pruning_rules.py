@@ -1,7 +1,7 @@
-"""What is known of a file before it is opened: bounds of its columns, and its partition values.
+"""Rules on the statistics and the partition values that the catalog records for each file.
 
-Each rule answers a comparison with SQL over the columns of a table of files (`s1_min_value`, `p0`),
-or with None where nothing is known.
+A rule translates a comparison to SQL over the columns of a table of files (`s1_min_value`, `p0`).
+It returns None if the catalog records nothing that decides the comparison.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Op = ComparisonOp
 _MANY_ITEMS: Final = 200
 _INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _FLOATS = ("float32", "float64")
-_ZONELESS = ("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
+_TYPES_WITHOUT_ZONE = ("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,47 +43,47 @@ class ComparedColumn:
 
 
 class Rules(Protocol):
-    """What is known of a file: its statistics, or its partition values."""
+    """Rules on the statistics of files, or on their partition values."""
 
     def compare(
         self, op: ComparisonOp, target: ComparedColumn, literals: Sequence[str]
     ) -> str | None:
-        """May some row compare so with one of the literals? None if nothing is known."""
+        """Return SQL: may a row compare so with one of the literals? None if undecided."""
 
     def null(self, target: ComparedColumn, *, negated: bool) -> str | None:
-        """May some row be NULL, or not NULL?"""
+        """Return SQL: may a row be NULL, or if `negated`, not NULL?"""
 
 
 class StatisticsRules:
-    """What the column statistics of a file say."""
+    """Rules on the column statistics of a file."""
 
-    def __init__(self, retyped: frozenset[int]) -> None:
-        self._retyped = retyped
+    def __init__(self, columns_with_older_types: frozenset[int]) -> None:
+        self._columns_with_older_types = columns_with_older_types
         self.used: set[int] = set()
 
     def compare(
         self, op: ComparisonOp, target: ComparedColumn, literals: Sequence[str]
     ) -> str | None:
-        """May some row compare so?"""
+        """Return SQL: may a row compare so with one of the literals?"""
         column = target.column
         if not self._trusted(column):
             return None
         self.used.add(column.id)
         low, high = (self._bound(target, name) for name in ("min_value", "max_value"))
-        known = f"s{column.id}_value_count"
+        value_count = f"s{column.id}_value_count"
         is_float = column.type in _FLOATS
         nan = f"coalesce(s{column.id}_contains_nan <> 0, TRUE)" if is_float else "FALSE"
         if op is Op.EQUAL and len(literals) > _MANY_ITEMS:
             least, greatest = f"least({', '.join(literals)})", f"greatest({', '.join(literals)})"
-            asked = f"({low} <= {greatest} AND {high} >= {least}) OR {nan}"
+            condition = f"({low} <= {greatest} AND {high} >= {least}) OR {nan}"
         else:
-            asked = any_of(
+            condition = any_of(
                 [self._one(op, low, high, literal, nan, is_float=is_float) for literal in literals]
             )
-        return f"(coalesce({known} > 0, TRUE) AND coalesce({asked}, TRUE))"
+        return f"(coalesce({value_count} > 0, TRUE) AND coalesce({condition}, TRUE))"
 
     def null(self, target: ComparedColumn, *, negated: bool) -> str | None:
-        """May some row be NULL, or not NULL?"""
+        """Return SQL: may a row be NULL, or if `negated`, not NULL?"""
         column = target.column
         if (
             target.cast
@@ -97,9 +97,9 @@ class StatisticsRules:
     def _trusted(self, column: Column) -> bool:
         if family(column.type) is None:
             return False
-        # The text of old bounds is exact in the old type only.
+        # Bounds of an older type are exact only in that type.
         inexact = (*_FLOATS, "timestamptz", "timestamptz_ns")
-        return not (column.id in self._retyped and column.type in inexact)
+        return not (column.id in self._columns_with_older_types and column.type in inexact)
 
     def _bound(self, target: ComparedColumn, name: str) -> str:
         sql = f"TRY_CAST(s{target.column.id}_{name} AS {duckdb_type(target.column)})"
@@ -108,7 +108,7 @@ class StatisticsRules:
     def _one(
         self, op: ComparisonOp, low: str, high: str, k: str, nan: str, *, is_float: bool
     ) -> str:
-        """NaN is above every number and outside the bounds."""
+        """Return SQL for one literal. NaN is above every number and is not part of the bounds."""
         match op:
             case Op.EQUAL:
                 equal = f"({low} <= {k} AND {high} >= {k})"
@@ -122,27 +122,29 @@ class StatisticsRules:
 
 
 class PartitionRules:
-    """What the partition values of a file say, by the spec that the file was written with."""
+    """Rules on the partition values of a file, by the spec that the file was written with."""
 
-    def __init__(self, spec: PartitionSpec, retyped: frozenset[int]) -> None:
-        self._fields = [(i, f) for i, f in enumerate(spec.fields) if f.column_id not in retyped]
+    def __init__(self, spec: PartitionSpec, columns_with_older_types: frozenset[int]) -> None:
+        self._fields = [
+            (i, f) for i, f in enumerate(spec.fields) if f.column_id not in columns_with_older_types
+        ]
 
     def compare(
         self, op: ComparisonOp, target: ComparedColumn, literals: Sequence[str]
     ) -> str | None:
-        """May some row compare so?"""
+        """Return SQL: may a row compare so with one of the literals?"""
         if target.cast:
             return None
-        mine = [(i, field) for i, field in self._fields if field.column_id == target.column.id]
-        questions = [
-            self._field(op, index, field, target.column, literals) for index, field in mine
+        fields = [(i, field) for i, field in self._fields if field.column_id == target.column.id]
+        conditions = [
+            self._field(op, index, field, target.column, literals) for index, field in fields
         ]
-        return (
-            all_of(f"coalesce({sql}, TRUE)" for sql in questions if sql) if any(questions) else None
-        )
+        if not any(conditions):
+            return None
+        return all_of(f"coalesce({sql}, TRUE)" for sql in conditions if sql)
 
     def null(self, target: ComparedColumn, *, negated: bool) -> str | None:  # noqa: ARG002
-        """May some row be NULL, or not NULL?"""
+        """Return SQL: may a row be NULL, or if `negated`, not NULL?"""
         return None
 
     def _field(
@@ -161,13 +163,13 @@ class PartitionRules:
             return self._bucket(op, key, column, literals, int(bucket.group(1)))
         part = _TRANSFORMS.get(field.transform)
         if part is None or (
-            column.type not in _ZONELESS and not field.transform.startswith("epoch_")
+            column.type not in _TYPES_WITHOUT_ZONE and not field.transform.startswith("epoch_")
         ):
             return None
         value = f"TRY_CAST({key} AS BIGINT)"
         if op is Op.EQUAL:
             return any_of([f"({value} = {part(literal)})" for literal in literals])
-        if field.transform not in _MONOTONE:
+        if field.transform not in _ORDER_PRESERVING:
             return None
         if op in (Op.LESS, Op.LESS_OR_EQUAL):
             return f"({value} <= {part(literals[0])})"
@@ -204,22 +206,24 @@ _TRANSFORMS: Final[Mapping[str, Callable[[str], str]]] = {
     "epoch_day": lambda k: f"date_diff('day', DATE '1970-01-01', CAST({k} AS DATE))",
     "epoch_hour": lambda k: f"CAST(floor(epoch({k}) / 3600) AS BIGINT)",
 }
-_MONOTONE: Final = frozenset({"year", "epoch_year", "epoch_month", "epoch_day", "epoch_hour"})
+_ORDER_PRESERVING: Final = frozenset(
+    {"year", "epoch_year", "epoch_month", "epoch_day", "epoch_hour"}
+)
 
 
 def family(type: str) -> str | None:
-    """Types whose values compare with each other by value; None where bounds cannot be trusted."""
+    """Return the family of types that compare by value; None if bounds are not reliable."""
     if type in _INTEGERS or type in _FLOATS or type.startswith("decimal("):
         return "number"
-    if type in _ZONELESS:
-        return "moment"
+    if type in _TYPES_WITHOUT_ZONE:
+        return "timestamp"
     if type in ("timestamptz", "timestamptz_ns"):
-        return "instant"
+        return "timestamptz"
     return {"boolean": "boolean", "varchar": "text", "uuid": "uuid", "time": "time"}.get(type)
 
 
 def family_of(type: LogicalType) -> str | None:
-    """The same for the type of a constant."""
+    """Return the family of the type of a constant."""
     if type.alias:
         return None
     numbers = (
@@ -229,10 +233,10 @@ def family_of(type: LogicalType) -> str | None:
     if type.id in numbers:
         return "number"
     if type.id in ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"):
-        return "moment"
+        return "timestamp"
     return {
-        "TIMESTAMP WITH TIME ZONE": "instant",
-        "TIMESTAMPTZ_NS": "instant",
+        "TIMESTAMP WITH TIME ZONE": "timestamptz",
+        "TIMESTAMPTZ_NS": "timestamptz",
         "BOOLEAN": "boolean",
         "VARCHAR": "text",
         "UUID": "uuid",
@@ -241,12 +245,14 @@ def family_of(type: LogicalType) -> str | None:
 
 
 def all_of(parts: Iterable[str]) -> str:
-    """AND, without what is always true."""
-    said = [part for part in parts if part != "TRUE"]
-    return f"({' AND '.join(said)})" if said else "TRUE"
+    """Join conditions with AND, without those that are always true."""
+    conditions = [part for part in parts if part != "TRUE"]
+    return f"({' AND '.join(conditions)})" if conditions else "TRUE"
 
 
 def any_of(parts: Iterable[str]) -> str:
-    """OR, which is true as soon as one part is."""
-    said = list(parts)
-    return "TRUE" if not said or "TRUE" in said else f"({' OR '.join(said)})"
+    """Join conditions with OR; TRUE if one of them is always true."""
+    conditions = list(parts)
+    if not conditions or "TRUE" in conditions:
+        return "TRUE"
+    return f"({' OR '.join(conditions)})"

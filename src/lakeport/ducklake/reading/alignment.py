@@ -1,8 +1,8 @@
-"""From the columns of a file to the columns of a table: by field id, level by level.
+"""Convert the columns of a file to the columns of a table: by field id, level by level.
 
-A file keeps the shape it was written with. `aligner` compiles, once per file, how to make each of
-the table's columns from it: renamed, promoted, with fields added and dropped inside structs, lists
-and maps.
+A file keeps the schema it was written with. `column_converter` returns, once per file, a function
+that makes a column of the table from the file: renamed, promoted, with fields added and dropped
+inside structs, lists and maps.
 """
 
 from __future__ import annotations
@@ -28,19 +28,26 @@ from lakeport.types import (
     parse_value,
 )
 
-__all__ = ["Aligner", "aligner", "constant", "duckdb_target", "find_child", "stored_value"]
+__all__ = [
+    "ColumnConverter",
+    "column_converter",
+    "constant_column",
+    "duckdb_target",
+    "find_child",
+    "stored_value",
+]
 
-Aligner = Callable[[pa.Array], pa.Array]
+ColumnConverter = Callable[[pa.Array], pa.Array]
 Names = Mapping[int, NameMapping] | None
-_Held = tuple[int, pa.Field, Column, Names]
+_MatchingChild = tuple[int, pa.Field, Column, Names]
 
-_UTC_OFFSET = 57599  # DuckDB packs a zone as 15:59:59 minus its offset, below 24 bits of it
+_UTC_OFFSET = 57599  # 15:59:59 minus the offset, as in the low 24 bits of DuckDB's TIMETZ
 _UNITS = ("s", "ms", "us", "ns")
-_FAR_DAYS = 100_000_000  # fewer than a timestamp reaches, on both sides of 1970
+_FAR_DAYS = 100_000_000  # within the range of a timestamp, on both sides of 1970
 
 
 def find_child(fields: Sequence[pa.Field], column: Column, names: Names) -> int | None:
-    """Where a column is among the fields of a file: by field id, or by its mapped name."""
+    """Return the position of a column among the fields of a file, by field id or mapped name."""
     if names is None:
         return next((i for i, field in enumerate(fields) if field_id(field) == column.id), None)
     entry = names.get(column.id)
@@ -49,16 +56,16 @@ def find_child(fields: Sequence[pa.Field], column: Column, names: Names) -> int 
     exact = next((i for i, field in enumerate(fields) if field.name == entry.source_name), None)
     if exact is not None:
         return exact
-    wanted = entry.source_name.lower()
-    return next((i for i, field in enumerate(fields) if field.name.lower() == wanted), None)
+    name = entry.source_name.lower()
+    return next((i for i, field in enumerate(fields) if field.name.lower() == name), None)
 
 
-def aligner(field: pa.Field, column: Column, names: Names) -> Aligner:
-    """How to make a table's column from the file's field that holds it."""
+def column_converter(field: pa.Field, column: Column, names: Names) -> ColumnConverter:
+    """Return a function that makes a table's column from the file's field."""
     source, target = field.type, arrow_type(column)
     plain = _plain(source)
     if plain != source:
-        align = aligner(field.with_type(plain), column, names)
+        align = column_converter(field.with_type(plain), column, names)
         return lambda array: align(array.cast(plain))
     if column.type in ("struct", "list", "map"):
         return _nested(source, column, target, names)
@@ -66,16 +73,16 @@ def aligner(field: pa.Field, column: Column, names: Names) -> Aligner:
 
 
 def duckdb_target(field: pa.Field, column: Column, names: Names) -> Target | None:
-    """What DuckDB must make of a field, because pyarrow does not know enough of what it holds.
+    """Return the target of a field that DuckDB must convert; None if pyarrow can read the field.
 
-    It cannot tell a variant from a struct, nor a geometry or an interval from their bytes, which
-    matters where they become JSON.
+    pyarrow reads a variant as a struct, and a geometry or an interval as bytes. The difference
+    matters where such values become JSON.
     """
     if column.type == "variant" or (column.type == "json" and not _is_text(field.type)):
         return column
     inside = {
         position: target
-        for position, *held in _held(field.type, column, names)
+        for position, *held in _matching_children(field.type, column, names)
         if (target := duckdb_target(*held)) is not None
     }
     return inside or None
@@ -86,8 +93,8 @@ def _is_text(type: pa.DataType) -> bool:
     return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
 
 
-def constant(column: Column, text: str | None) -> Callable[[int], pa.Array]:
-    """The column of a file that does not hold it: one value, as often as needed."""
+def constant_column(column: Column, text: str | None) -> Callable[[int], pa.Array]:
+    """Return a function that repeats one value, for a column that a file does not contain."""
     one = stored_value(column, text)
     if text is None:
         return lambda length: pa.nulls(length, one.type)
@@ -95,9 +102,9 @@ def constant(column: Column, text: str | None) -> Callable[[int], pa.Array]:
 
 
 def stored_value(column: Column, text: str | None) -> pa.Array:
-    """A value that the catalog or a folder holds as text, as an array of length one.
+    """Parse a value that the catalog or a folder holds as text; return an array of length one.
 
-    JSON is not parsed, as the text of a file is not: the column may have been text before.
+    JSON is not parsed, like text in files: the column may have been text before.
     """
     if text is not None and column.type == "json":
         return relabel(pa.array([text], pa.string()), arrow_type(column))
@@ -105,7 +112,7 @@ def stored_value(column: Column, text: str | None) -> pa.Array:
 
 
 def _plain(type: pa.DataType) -> pa.DataType:
-    """What a file holds where Arrow's own note in it makes another type of it."""
+    """Return the Parquet type of a field that Arrow's schema in the file metadata changed."""
     if pa.types.is_fixed_size_list(type):
         return pa.list_(type.value_field)
     if pa.types.is_decimal256(type) and type.precision <= _MOST_DIGITS:
@@ -118,10 +125,10 @@ def _nested(
     column: Column,
     target: pa.DataType,
     names: Names,
-) -> Aligner:
+) -> ColumnConverter:
     if column.type == "struct" and pa.types.is_struct(source):
-        return _struct(source, column, target, _below(column, names))
-    inside = [aligner(*held) for _, *held in _held(source, column, names)]
+        return _struct(source, column, target, _child_names(column, names))
+    inside = [column_converter(*held) for _, *held in _matching_children(source, column, names)]
     if column.type == "list" and inside:
         element = inside[0]
         if pa.types.is_large_list(source):
@@ -134,13 +141,15 @@ def _nested(
         key, value = inside
         return lambda array: rebuild_map(array, target, key(array.keys), value(array.items))
     raise CorruptLakeError(
-        f"column {column.name!r} is a {column.type}, but its file holds {source}"
+        f"column {column.name!r} is a {column.type}, but its file contains {source}"
     )
 
 
-def _held(source: pa.DataType, column: Column, names: Names) -> Iterator[_Held]:
-    """Which fields inside a field of a file hold the children of a column."""
-    inner = _below(column, names)
+def _matching_children(
+    source: pa.DataType, column: Column, names: Names
+) -> Iterator[_MatchingChild]:
+    """Yield the fields inside a field of a file that contain the children of a column."""
+    inner = _child_names(column, names)
     match column.type:
         case "struct" if pa.types.is_struct(source):
             fields = [source.field(i) for i in range(source.num_fields)]
@@ -161,21 +170,21 @@ def _is_list(type: pa.DataType) -> bool:
     )
 
 
-def _below(column: Column, names: Names) -> Names:
-    """The names of the children of a column."""
+def _child_names(column: Column, names: Names) -> Names:
+    """Return the name mapping of the children of a column."""
     if names is None:
         return None
     return names[column.id].children if column.id in names else {}
 
 
 def _positional(inner: Names, column: Column, index: int) -> Names:
-    """Children of lists and maps are found by position; only structs below them need names."""
+    """Return the names below a child of a list or map, which is itself found by position."""
     if inner is None:
         return None
     child = column.children[index]
     if child.id in inner:
         return inner
-    # Some writers put another node between a list and its element.
+    # Some writers record one more level between a list and its element.
     for entry in inner.values():
         if child.id in entry.children:
             return entry.children
@@ -187,15 +196,15 @@ def _struct(
     column: Column,
     target: pa.DataType,
     names: Names,
-) -> Aligner:
+) -> ColumnConverter:
     fields = [source.field(i) for i in range(source.num_fields)]
     steps: list[tuple[int | None, Callable[..., pa.Array]]] = []
     for child in column.children:
         position = find_child(fields, child, names)
         if position is None:
-            steps.append((None, constant(child, child.initial_default)))
+            steps.append((None, constant_column(child, child.initial_default)))
         else:
-            steps.append((position, aligner(fields[position], child, names)))
+            steps.append((position, column_converter(fields[position], child, names)))
 
     def build(array: pa.Array) -> pa.Array:
         children = [
@@ -207,7 +216,7 @@ def _struct(
     return build
 
 
-def _scalar(source: pa.DataType, column: Column, target: pa.DataType) -> Aligner:
+def _scalar(source: pa.DataType, column: Column, target: pa.DataType) -> ColumnConverter:
     if source == target:
         return lambda array: array
     storage = source.storage_type if isinstance(source, pa.BaseExtensionType) else source
@@ -238,7 +247,7 @@ def _scalar(source: pa.DataType, column: Column, target: pa.DataType) -> Aligner
 
 
 def _refines(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether every moment of a type is one of the other, if it is not too far away for it."""
+    """Return whether a timestamp type has a finer unit than another, so that casts lose nothing."""
     if not pa.types.is_timestamp(target):
         return False
     if pa.types.is_timestamp(source):
@@ -247,7 +256,7 @@ def _refines(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _refined(array: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
-    """Moments in a finer unit. Infinity and what is too far away is left to DuckDB."""
+    """Return timestamps in a finer unit. DuckDB casts infinity and values out of range."""
     if pa.types.is_date32(array.type):
         bounds = pc.min_max(array.view(pa.int32())).as_py()
         if max(abs(bounds["min"] or 0), abs(bounds["max"] or 0)) > _FAR_DAYS:
@@ -261,7 +270,7 @@ def _refined(array: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
 
 
 def _interval(array: pa.Array) -> pa.Array:
-    """Parquet's twelve bytes (months, days, milliseconds) as months, days and nanoseconds."""
+    """Convert Parquet's twelve bytes (months, days, milliseconds) to months, days, nanoseconds."""
     length = len(array)
     raw = np.frombuffer(array.buffers()[1], np.uint8)[
         array.offset * 12 : (array.offset + length) * 12
@@ -280,7 +289,7 @@ def _interval(array: pa.Array) -> pa.Array:
 
 
 def _time_tz(array: pa.Array) -> pa.Array:
-    """Times in UTC as DuckDB's packed times with a zone; the file has lost the original offset."""
+    """Convert times in UTC to DuckDB's packed TIMETZ; the file does not keep the offset."""
     micros = pc.fill_null(array.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
     packed = ((micros << 24) | _UTC_OFFSET).astype("<i8")
     storage = pa.Array.from_buffers(
@@ -293,7 +302,7 @@ def _time_tz(array: pa.Array) -> pa.Array:
 
 
 def _validity(array: pa.Array) -> pa.Buffer | None:
-    """The validity bitmap of an array, without its offset."""
+    """Return the validity bitmap of an array, starting at its first value."""
     if not array.null_count:
         return None
     valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))

@@ -1,6 +1,7 @@
-"""Deletion vectors: Iceberg's `deletion-vector-v1` blobs, bare or inside a Puffin container.
+"""Delete files: Parquet files of positions, and Iceberg's `deletion-vector-v1` blobs.
 
-Decoded with numpy, without a loop over positions.
+A deletion vector is a bare blob or is inside a Puffin container. It is decoded with numpy, without
+a loop over positions.
 """
 
 from __future__ import annotations
@@ -36,26 +37,30 @@ _NO_RUNS_COOKIE: Final = 12346
 _RUNS_COOKIE: Final = 12347
 _SNAPSHOT_PROPERTY: Final = "ducklake-snapshot-id"
 
+INTERNAL_SNAPSHOT: Final = "_ducklake_internal_snapshot_id"
 
-def deleted_positions(data: bytes) -> tuple[Positions, npt.NDArray[np.int64] | None]:
-    """The positions of a deletion vector file, ascending, with the snapshot that deleted each.
+Positions = npt.NDArray[np.int64]
+Deletes = tuple[Positions, npt.NDArray[np.int64] | None]
+"""Deleted positions, ascending, and the snapshot that deleted each, if the file contains it."""
 
-    The snapshots are None when the file does not tell: then every position is deleted.
+
+def deleted_positions(data: bytes) -> Deletes:
+    """Return the positions of a deletion vector file, ascending, with their snapshots.
+
+    The snapshots are None if the file does not contain them: then every position is deleted.
     """
     if not data.startswith(_CONTAINER_MAGIC):
         return _vector(data), None
     blobs = [(_snapshot(blob), _blob(data, blob)) for blob in _footer(data)["blobs"]]
-    known = [snapshot for snapshot, _ in blobs if snapshot is not None]
-    if not known:
+    recorded = [snapshot for snapshot, _ in blobs if snapshot is not None]
+    if not recorded:
         return np.unique(np.concatenate([p for _, p in blobs] or [_none()])), None
-    if len(known) != len(blobs):
+    if len(recorded) != len(blobs):
         raise CorruptLakeError("a deletion vector names the snapshots of only some of its blobs")
     ordered = sorted(((s, p) for s, p in blobs if s is not None), key=lambda pair: pair[0])
     positions, snapshots = _none(), _none()
-    for (
-        snapshot,
-        vector,
-    ) in ordered:  # vectors are cumulative: the first one with a position deleted it
+    # Vectors are cumulative: the first vector that contains a position deleted it.
+    for snapshot, vector in ordered:
         fresh = np.setdiff1d(vector, positions, assume_unique=True)
         positions = np.concatenate([positions, fresh])
         snapshots = np.concatenate([snapshots, np.full(len(fresh), snapshot, np.int64)])
@@ -89,7 +94,7 @@ def _snapshot(blob: dict[str, Any]) -> int | None:
 
 
 def _vector(data: bytes) -> Positions:
-    """One blob: length, magic, bitmaps by their high 32 bits, checksum."""
+    """Decode one blob: length, magic, bitmaps by their high 32 bits, checksum."""
     try:
         (length,) = struct.unpack_from(">I", data, 0)
         body = data[4 : 4 + length]
@@ -108,7 +113,7 @@ def _vector(data: bytes) -> Positions:
 
 
 def _bitmap(data: bytes, start: int) -> tuple[npt.NDArray[np.uint32], int]:
-    """One 32-bit roaring bitmap in the portable format; where it ends."""
+    """Decode one 32-bit roaring bitmap in the portable format; return its values and its end."""
     (cookie,) = struct.unpack_from("<I", data, start)
     offset = start + 4
     if cookie & 0xFFFF == _RUNS_COOKIE:
@@ -139,7 +144,7 @@ def _bitmap(data: bytes, start: int) -> tuple[npt.NDArray[np.uint32], int]:
 def _values(
     data: bytes, offset: int, cardinality: int, *, runs: bool
 ) -> tuple[npt.NDArray[np.uint32], int]:
-    """The low 16 bits of one container: runs, an array, or a bitmap."""
+    """Decode the low 16 bits of one container: runs, an array, or a bitmap."""
     if runs:
         (count,) = struct.unpack_from("<H", data, offset)
         pairs = (
@@ -160,31 +165,25 @@ def _none() -> Positions:
     return np.empty(0, np.int64)
 
 
-Positions = npt.NDArray[np.int64]
-Deletes = tuple[Positions, npt.NDArray[np.int64] | None]
-
-INTERNAL_SNAPSHOT: Final = "_ducklake_internal_snapshot_id"
-
-
 def deletes_at(storage: Storage, deletes: tuple[DeleteFile, ...], snapshot: int) -> Positions:
-    """The positions that the delete files of one data file delete at a snapshot, ascending."""
+    """Return the positions that the delete files of a data file delete at a snapshot, ascending."""
     parts = []
     for delete in deletes:
         positions, snapshots = read_delete_file(storage, delete)
         parts.append(positions if snapshots is None else positions[snapshots <= snapshot])
     if len(parts) == 1:
         return parts[0]
-    # Two delete files of one data file are an anomaly: what either deletes is deleted.
+    # A data file with two delete files is an anomaly: the positions of both are deleted.
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
 
 def read_delete_file(storage: Storage, delete: DeleteFile) -> Deletes:
-    """All positions of a delete file, and the snapshot that deleted each if the file tells."""
+    """Return all positions of a delete file, and the snapshot that deleted each if recorded."""
     return _RECENT.get_or_load((storage, delete), lambda: _read(storage, delete))
 
 
 def _size(deletes: Deletes) -> int:
-    """Bytes; the key has some too."""
+    """Return the approximate bytes of a cache entry, with its key."""
     return 1000 + sum(array.nbytes for array in deletes if array is not None)
 
 

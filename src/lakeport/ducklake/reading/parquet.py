@@ -27,7 +27,7 @@ from lakeport.filters.encoders import ArrowEncoder
 from lakeport.types import Column, Target, _with_ids, arrow_type, duckdb_string, select_expression
 
 __all__ = [
-    "Choice",
+    "DuckDBTargets",
     "ParquetReader",
     "UndecodableError",
     "matching_row_groups",
@@ -36,22 +36,22 @@ __all__ = [
     "row_group_filter",
 ]
 
-Choice = Callable[[pa.Schema], Mapping[int, Target]]
-"""Says what DuckDB must make of fields of a file, because pyarrow does not know enough of them."""
+DuckDBTargets = Callable[[pa.Schema], Mapping[int, Target]]
+"""Returns the fields of a file that DuckDB must convert because pyarrow cannot, by position."""
 
 _SMALL_BYTES: Final = 1024 * 1024
 
 
 class UndecodableError(CorruptLakeError):
-    """Pages that pyarrow does not decode, in a file whose footer it reads; DuckDB may decode them.
+    """Pages that pyarrow cannot decode, in a file whose footer it can read; DuckDB may decode them.
 
-    DuckDB 1.5 writes deltas of 32-bit integers in 33 bits, which Arrow 26 refuses as damage.
+    DuckDB 1.5 writes deltas of 32-bit integers in 33 bits, which Arrow 26 rejects as damaged.
     """
 
     def __init__(self, message: str, *, resume: int, end: int) -> None:
         super().__init__(message)
         self.resume, self.end = resume, end
-        """The rows that were asked for and have not come."""
+        """The range of the requested rows that have not been read."""
 
 
 class ParquetReader(Protocol):
@@ -68,19 +68,19 @@ class ParquetReader(Protocol):
         end: int | None = None,
         where: pc.Expression | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Top-level fields of the row groups that begin in [start, end), with their position.
+        """Yield top-level fields of the row groups that begin in [start, end), with positions.
 
-        Row groups in which nothing fulfils `where` may be left out.
+        Row groups without a row that matches `where` may be skipped.
         """
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
 
 
 def open_parquet(
-    storage: Storage, file: RecordedFile, *, for_duckdb: Choice = lambda _: {}
+    storage: Storage, file: RecordedFile, *, duckdb_targets: DuckDBTargets = lambda _: {}
 ) -> ParquetReader:
-    """Open a file the fastest way that reads it exactly, if it is the one the catalog records."""
+    """Open a file with the fastest reader that reads it exactly; check it against the catalog."""
     handle = storage.open(file.path)
     try:
         check_size(file, handle.size())
@@ -92,11 +92,11 @@ def open_parquet(
         footer, footer_bytes = decrypted_footer(storage, file.path, file.encryption_key)
         check_footer(file, rows=footer.num_rows, footer_bytes=footer_bytes)
         schema = footer.schema.to_arrow_schema()
-        return _DuckDBSource(storage, file, schema, for_duckdb(schema), _shape(footer))
+        return _DuckDBSource(storage, file, schema, duckdb_targets(schema), _shape(footer))
     except BaseException:
         handle.close()
         raise
-    targets = for_duckdb(source.schema)
+    targets = duckdb_targets(source.schema)
     if not targets:
         return source
     source.close()
@@ -104,31 +104,37 @@ def open_parquet(
 
 
 def open_with_duckdb(
-    storage: Storage, file: RecordedFile, schema: pa.Schema, *, for_duckdb: Choice = lambda _: {}
+    storage: Storage,
+    file: RecordedFile,
+    schema: pa.Schema,
+    *,
+    duckdb_targets: DuckDBTargets = lambda _: {},
 ) -> ParquetReader:
-    """Open a file of a known schema with DuckDB's reader."""
-    return _DuckDBSource(storage, file, schema, for_duckdb(schema))
+    """Open a file of the given schema with DuckDB's reader."""
+    return _DuckDBSource(storage, file, schema, duckdb_targets(schema))
 
 
 class _UnopenedError(CorruptLakeError):
-    """A file whose footer pyarrow does not read."""
+    """A file whose footer pyarrow cannot read."""
 
 
 @contextlib.contextmanager
 def _translate_errors(path: str, *errors: type[Exception]) -> Iterator[None]:
-    """What goes wrong inside a file is told with the name of the file."""
+    """Re-raise read errors with the file's path."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, *errors) as error:
-        said = f"the lake's file {path!r} cannot be read: {(str(error).splitlines() or ['?'])[0]}"
-        # Arrow tells damage by errors without a number; a store's troubles may pass.
+        reason = (str(error).splitlines() or ["?"])[0]
+        message = f"the lake's file {path!r} cannot be read: {reason}"
+        # Errors with an errno, or from the AWS client, are temporary. Arrow reports a damaged file
+        # without an errno.
         if getattr(error, "errno", None) is not None or "AWS Error" in str(error):
-            raise UnavailableError(said) from None
-        raise CorruptLakeError(said) from None
+            raise UnavailableError(message) from None
+        raise CorruptLakeError(message) from None
 
 
 class _ArrowSource:
-    """pyarrow's reader: the rule."""
+    """pyarrow's reader, for all files that pyarrow can read."""
 
     def __init__(self, handle: pa.NativeFile, file: RecordedFile) -> None:
         options: dict[str, Any] = {}
@@ -160,8 +166,8 @@ class _ArrowSource:
         end: int | None = None,
         where: pc.Expression | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        wanted = [self.schema.field(i).name for i in fields]
-        columns = self._leaves(set(wanted)) if fields else []
+        names = [self.schema.field(i).name for i in fields]
+        columns = self._leaves(set(names)) if fields else []
         runs = self._runs(start, end, where)
         for first, _, groups in runs:
             position = first
@@ -174,14 +180,14 @@ class _ArrowSource:
             try:
                 with _translate_errors(self._path):
                     for batch in batches:
-                        # pyarrow keeps the order of the file, whatever order is asked for
-                        yield position, batch.select(wanted) if fields else batch
+                        # pyarrow returns columns in the order of the file
+                        yield position, batch.select(names) if fields else batch
                         position += batch.num_rows
             except CorruptLakeError as error:
                 raise UndecodableError(str(error), resume=position, end=runs[-1][1]) from None
 
     def _is_worth_threads(self, groups: Sequence[int]) -> bool:
-        """Spark gives each of its workers one core, where threads only cost, as in small files."""
+        """Return whether threads help: not on one core, as in Spark, nor for little data."""
         footer = self._file.metadata
         size = sum(footer.row_group(group).total_byte_size for group in groups)
         return bool(pa.cpu_count() > 1 and size > _SMALL_BYTES)
@@ -189,13 +195,13 @@ class _ArrowSource:
     def _runs(
         self, start: int, end: int | None, where: pc.Expression | None
     ) -> list[tuple[int, int, list[int]]]:
-        """Row groups that follow one another, with the positions where their rows begin and end."""
+        """Return runs of adjacent row groups, with the positions where their rows begin and end."""
         metadata = self._file.metadata
         rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         bounds = list(accumulate(rows, initial=0))
         starts = bounds[:-1]
         inside = [g for g, at in enumerate(starts) if at >= start and (end is None or at < end)]
-        # Arrow reads the footer once more for it, and has no key for an encrypted one.
+        # Arrow reads the footer again for this, without a key for an encrypted footer.
         if where is not None and len(inside) > 1 and not self._is_encrypted:
             matching = matching_row_groups(self._handle, self.schema, where)
             inside = [group for group in inside if group in matching]
@@ -207,11 +213,11 @@ class _ArrowSource:
 
     @property
     def shape(self) -> str:
-        """What DuckDB's types of the file depend on."""
+        """The text of the file's schema, which determines the types that DuckDB reads."""
         return _shape(self._footer)
 
     def _leaves(self, names: set[str]) -> list[str]:
-        """The leaf columns below some top-level fields, by their dotted paths."""
+        """Return the leaf columns below some top-level fields, by their dotted paths."""
         schema = self._file.schema
         paths = [schema.column(i).path for i in range(len(schema.names))]
         return [
@@ -225,23 +231,23 @@ class _ArrowSource:
 
 
 def _shape(footer: pq.FileMetaData) -> str:
-    """The fields of a file with their ids and types; the first line is the object's address."""
+    """Return the fields of a file as text, without the first line: the object's address."""
     return str(footer.schema).partition("\n")[2]
 
 
 def _footer_length(handle: pa.NativeFile) -> int:
-    """The length that stands before the last magic bytes, of an encrypted footer too."""
+    """Return the length of the footer, encrypted or not, from before the last magic bytes."""
     handle.seek(handle.size() - 8)
     return int.from_bytes(handle.read(4), "little")
 
 
-# A table has many files of few shapes.
+# Selected expressions and their schema by file schema: most files of a table have the same one.
 _SHAPES: dict[tuple[str, str], tuple[list[str], pa.Schema]] = {}
-_MOST_SHAPES: Final = 256
+_MAX_SHAPES: Final = 256
 
 
 class _DuckDBSource:
-    """DuckDB's reader, for what pyarrow cannot read: DuckDB's encryption, variants, some pages."""
+    """DuckDB's reader, for DuckDB's encryption, variants, and pages that pyarrow cannot decode."""
 
     def __init__(
         self,
@@ -253,32 +259,32 @@ class _DuckDBSource:
     ) -> None:
         import duckdb
 
-        self._given, self._key = file.path, file.encryption_key
+        self._uri, self._key = file.path, file.encryption_key
         self._copy: Path | None = None
         self._path = local_path(file.path)
         self._duck = take_cursor()
         try:
             if not is_local(file.path):
-                self._copy_here(storage)
+                self._download(storage)
             with _translate_errors(file.path, duckdb.Error):
-                self._expressions, self.schema = self._remembered(schema, targets, shape)
+                self._expressions, self.schema = self._cached_expressions(schema, targets, shape)
         except BaseException:
             self.close()
             raise
 
-    def _remembered(
+    def _cached_expressions(
         self, schema: pa.Schema, targets: Mapping[int, Target], shape: str | None
     ) -> tuple[list[str], pa.Schema]:
-        """What is selected of the file, and as which types it comes; asked once for each shape."""
+        """Return the selected expressions of the file and their schema, cached by file schema."""
         key = None if shape is None else (shape, repr(targets))
-        found = None if key is None else _SHAPES.get(key)
-        if found is None:
-            found = self._described(schema, targets)
+        described = None if key is None else _SHAPES.get(key)
+        if described is None:
+            described = self._described(schema, targets)
             if key is not None:
-                if len(_SHAPES) >= _MOST_SHAPES:
+                if len(_SHAPES) >= _MAX_SHAPES:
                     _SHAPES.clear()
-                _SHAPES[key] = found
-        return found
+                _SHAPES[key] = described
+        return described
 
     def _described(
         self, schema: pa.Schema, targets: Mapping[int, Target]
@@ -289,14 +295,14 @@ class _DuckDBSource:
             for position, (field, type) in enumerate(zip(schema, types, strict=True))
         ]
         delivered = self._select(expressions, "LIMIT 0").to_arrow_table().schema
-        fields = [_with_ids(f, given.type) for f, given in zip(schema, delivered, strict=True)]
+        fields = [_with_ids(f, read.type) for f, read in zip(schema, delivered, strict=True)]
         return expressions, pa.schema(fields)
 
-    def _copy_here(self, storage: Storage) -> None:
+    def _download(self, storage: Storage) -> None:
         with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as copy:
             self._copy = Path(copy.name)
             self._path = copy.name
-            copy.write(storage.read(self._given))
+            copy.write(storage.read(self._uri))
 
     def batches(
         self,
@@ -305,32 +311,32 @@ class _DuckDBSource:
         batch_rows: int,
         start: int = 0,
         end: int | None = None,
-        where: pc.Expression | None = None,  # noqa: ARG002 (DuckDB is not asked for row groups)
+        where: pc.Expression | None = None,  # noqa: ARG002 (DuckDB does not skip row groups)
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         import duckdb
 
-        # Rows of the range, not row groups that begin in it: all ranges together are all rows.
-        wanted = f"OFFSET {start}" if end is None else f"LIMIT {end - start} OFFSET {start}"
-        chosen = [self._expressions[i] for i in fields]
+        # The rows of the range, not the row groups that begin in it; all ranges cover all rows.
+        row_range = f"OFFSET {start}" if end is None else f"LIMIT {end - start} OFFSET {start}"
+        expressions = [self._expressions[i] for i in fields]
         position = start
-        with _translate_errors(self._given, duckdb.Error):
-            # The last one is there for a scan of no columns, which still counts rows.
-            reader = self._select([*chosen, "true"], wanted).to_arrow_reader(batch_rows)
+        with _translate_errors(self._uri, duckdb.Error):
+            # The constant is for a scan without columns, which still counts rows.
+            reader = self._select([*expressions, "true"], row_range).to_arrow_reader(batch_rows)
             for batch in reader:
                 yield position, batch.select(list(range(len(fields))))
                 position += batch.num_rows
 
     def _select(self, expressions: Sequence[str], rest: str = "") -> Any:
-        # The folders of a path are no columns, and a file name is no pattern.
+        # Folders must not become columns, and wildcards in the path must match themselves.
         options = "hive_partitioning = false"
         path = "".join(f"[{c}]" if c in "*?[" else c for c in self._path)
         if self._key is not None:
-            # A variable keeps the key out of the text, which errors may repeat.
+            # A variable keeps the key out of the SQL text, which error messages may contain.
             self._duck.execute("SET VARIABLE footer_key = ?", [self._key])
             key = "from_base64(getvariable('footer_key'))"
             options += f", encryption_config = {{footer_key_value: {key}}}"
         source = f"read_parquet({duckdb_string(path)}, {options}) {rest}"
-        # Without parameters: DuckDB 1.5 computes all rows of a relation with parameters at once.
+        # Without parameters: DuckDB 1.5 materializes a relation that has parameters.
         return self._duck.sql(f"SELECT {', '.join(expressions)} FROM {source}")  # noqa: S608
 
     def close(self) -> None:
@@ -345,23 +351,23 @@ def row_group_filter(
     filter: Filter,
     columns: Sequence[Column | str],
     schema: pa.Schema,
-    names: Mapping[int, NameMapping] | None,
+    name_mapping: Mapping[int, NameMapping] | None,
 ) -> pc.Expression | None:
-    """What the filter says of the columns of a file, or None if nothing."""
+    """Return the part of a filter that applies to the columns of a file, or None."""
     if not filter:
         return None
-    asked, fields, held = filter.columns, list(schema), {}
+    fields, file_names = list(schema), {}
     for column in columns:
-        if isinstance(column, Column) and column.name in asked and not column.children:
-            position = find_child(fields, column, names)
+        if isinstance(column, Column) and column.name in filter.columns and not column.children:
+            position = find_child(fields, column, name_mapping)
             if position is not None and schema.field(position).type == arrow_type(column):
-                held[column.name] = schema.field(position).name
-    known = [part for part in filter.conjuncts if Filter((part,)).columns <= held.keys()]
-    return ArrowEncoder(schema, column_mapping=held).encode(Filter(tuple(known)))
+                file_names[column.name] = schema.field(position).name
+    conjuncts = [part for part in filter.conjuncts if Filter((part,)).columns <= file_names.keys()]
+    return ArrowEncoder(schema, column_mapping=file_names).encode(Filter(tuple(conjuncts)))
 
 
 def matching_row_groups(file: pa.NativeFile, schema: pa.Schema, where: pc.Expression) -> set[int]:
-    """The row groups of an open Parquet file whose statistics allow a match."""
+    """Return the row groups of an open Parquet file whose statistics allow a match."""
     import pyarrow.dataset as ds
 
     fragment = ds.ParquetFileFormat().make_fragment(file).subset(where, schema=schema)

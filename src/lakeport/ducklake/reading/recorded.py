@@ -1,7 +1,7 @@
-"""Whether a file is the one that the catalog describes.
+"""Check that a file is the one that the catalog describes.
 
-A Parquet file that was replaced by another valid one reads without an error and gives other rows.
-The catalog records the size, the length of the footer and the number of rows of every file.
+If a Parquet file is replaced by another valid file, reading it raises no error but returns other
+rows. The catalog records the size, the length of the footer and the number of rows of every file.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from lakeport.errors import CorruptLakeError
 __all__ = ["check_footer", "check_size"]
 
 
-def check_size(file: RecordedFile, found: int) -> None:
+def check_size(file: RecordedFile, actual: int) -> None:
     """Raise an error unless a file has the number of bytes that the catalog records."""
-    _check(file, "bytes", found, file.bytes)
+    _check(file, "bytes", actual, file.bytes)
 
 
 def check_footer(file: RecordedFile, *, rows: int, footer_bytes: int) -> None:
@@ -23,9 +23,9 @@ def check_footer(file: RecordedFile, *, rows: int, footer_bytes: int) -> None:
     _check(file, "bytes of footer", footer_bytes, file.footer_bytes)
 
 
-def _check(file: RecordedFile, what: str, found: int, recorded: int | None) -> None:
-    if recorded is not None and recorded != found:
+def _check(file: RecordedFile, unit: str, actual: int, recorded: int | None) -> None:
+    if recorded is not None and recorded != actual:
         raise CorruptLakeError(
-            f"the lake's file {file.path!r} has {found} {what}, but the catalog records "
+            f"the lake's file {file.path!r} has {actual} {unit}, but the catalog records "
             f"{recorded}: it is not the file that was committed"
         )

@@ -1,4 +1,4 @@
-"""A filter applied to rows in memory: by Arrow as far as Arrow goes, by DuckDB for the rest."""
+"""Filter rows in memory: with Arrow where Arrow can evaluate the filter, else with DuckDB."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lakeport.types import has_zoned_nanoseconds
 __all__ = ["RowFilter", "row_filter"]
 
 RowFilter: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
-"""Takes a batch with all columns of the filter, gives its rows that pass."""
+"""Takes a batch with all columns of the filter; returns the rows that pass."""
 
 
 def row_filter(filter: Filter, schema: pa.Schema, *, exact: bool) -> RowFilter:
-    """How rows of a schema are filtered.
+    """Return a function that filters batches of a schema.
 
-    If not `exact`, the parts that Arrow cannot evaluate are left out, so that more rows pass. If
-    `exact`, DuckDB evaluates those; a part that neither can is an `UnsupportedError`.
+    If not `exact`, conditions that Arrow cannot evaluate are left out, so more rows pass. If
+    `exact`, DuckDB evaluates those; a condition that neither can evaluate raises UnsupportedError.
     """
     encoder = ArrowEncoder(schema, in_memory=True)
     truncated = _truncated_columns(schema)
@@ -50,7 +50,7 @@ def _by_arrow(condition: pc.Expression | None) -> RowFilter:
         return lambda batch: batch
 
     def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
-        # As a table: of no rows pyarrow cannot make a batch with a UUID in a list, among others.
+        # As a table: pyarrow 26 cannot make a batch without rows that has a UUID in a list.
         try:
             rows = pa.Table.from_batches([batch]).filter(condition)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -106,6 +106,6 @@ def _sql(conjunct: Expression, truncated: frozenset[str]) -> str:
     sql = DuckDBEncoder(zoned_nanoseconds=zoned_nanoseconds).encode_expression(conjunct)
     if sql is None:
         reasons = [node.reason for node in walk(conjunct) if isinstance(node, Unsupported)]
-        what = f": {', '.join(reasons)}" if reasons else ""
-        raise UnsupportedError(f"a part of the filter cannot be evaluated{what}")
+        detail = f": {', '.join(reasons)}" if reasons else ""
+        raise UnsupportedError(f"a part of the filter cannot be evaluated{detail}")
     return sql

@@ -1,7 +1,7 @@
-"""What must be read: a scan plan and its tasks. Small, immutable, picklable, run anywhere.
+"""The tasks of a scan plan: small, immutable, picklable, and independent of each other.
 
-A plan is pinned to one snapshot. Its tasks share one `ScanContext`; each of them reads a range of
-row groups of one file, or brings inlined rows along.
+The tasks of a plan share one `ScanContext`. Each task reads a range of row groups of one file, or
+contains inlined rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BATCH_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanContext:
-    """What all tasks of a plan share."""
+    """The properties that all tasks of a plan share."""
 
     snapshot: int
     schema: pa.Schema
@@ -43,16 +43,16 @@ class ScanContext:
     """The table's columns and virtual columns of `schema`, in its order."""
     filter: Filter
     exact: bool
-    """Whether every row that comes passes the filter."""
+    """Whether only rows that pass the filter are returned."""
     storage: Storage
     read_columns: tuple[Column | str, ...]
     """The columns of the plan, each once, then those that only the filter needs."""
     read_schema: pa.Schema
     lives: tuple[ColumnLife, ...] = field(default=(), repr=False)
-    """The table's columns of all times."""
+    """The table's top-level columns of all snapshots."""
 
     def layout_at(self, snapshot: int) -> tuple[int, ...]:
-        """The ids of the columns that the table had at a snapshot, in their order."""
+        """Return the ids of the columns that the table had at a snapshot, in their order."""
         ids = [
             life.id
             for life in self.lives
@@ -63,31 +63,31 @@ class ScanContext:
 
     @property
     def has_variants(self) -> bool:
-        """Whether a column holds a variant somewhere."""
+        """Whether a column is a variant or contains one."""
         stored = (column for column in self.read_columns if isinstance(column, Column))
         return any(node.type == "variant" for column in stored for node in column.walk())
 
-    def finisher(self) -> Callable[[int, Sequence[pa.Array]], pa.RecordBatch | None]:
-        """How a batch of `read_columns` becomes one of the plan: filtered, then projected.
+    def batch_filter(self) -> Callable[[int, Sequence[pa.Array]], pa.RecordBatch | None]:
+        """Return a function that filters a batch of `read_columns` and selects the plan's columns.
 
-        The filter is translated once for all batches; None stands for a batch without any row left.
+        The filter is translated once for all batches. The function returns None if no row passes.
         """
-        # Rows without columns get one, so that a filter of constants has rows to pass.
+        # Rows without columns get a column, so that a filter of constants has rows to filter.
         schema = self.read_schema if self.read_columns else _PLACEHOLDER
         passing = row_filter(self.filter, schema, exact=self.exact)
         positions = {column_key(column): i for i, column in enumerate(self.read_columns)}
-        kept = [positions[column_key(column)] for column in self.columns]
+        selected = [positions[column_key(column)] for column in self.columns]
 
-        def finish(count: int, arrays: Sequence[pa.Array]) -> pa.RecordBatch | None:
+        def apply(count: int, arrays: Sequence[pa.Array]) -> pa.RecordBatch | None:
             values = list(arrays) if self.read_columns else [pa.nulls(count)]
             batch = passing(pa.RecordBatch.from_arrays(values, schema=schema))
-            return batch.select(kept) if batch.num_rows else None
+            return batch.select(selected) if batch.num_rows else None
 
-        return finish
+        return apply
 
 
 def column_key(column: Column | str) -> int | str:
-    """What tells the columns of a scan apart: an id, or the name of a virtual one."""
+    """Return the key of a column in a scan: its id, or the name of a virtual column."""
     return column if isinstance(column, str) else column.id
 
 
@@ -108,11 +108,11 @@ class ScanTask:
         return self.context.schema
 
     def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows, in batches of at most `batch_rows`."""
+        """Yield the rows in batches of at most `batch_rows`."""
         raise NotImplementedError
 
     def to_table(self) -> pa.Table:
-        """All rows of the task at once."""
+        """Return all rows of the task."""
         return pa.Table.from_batches(list(self.read()), self.schema)
 
 
@@ -123,19 +123,19 @@ class FileTask(ScanTask):
     file: DataFile
     start: int = 0
     end: int | None = None
-    names: dict[int, NameMapping] | None = field(default=None, repr=False)
+    name_mapping: dict[int, NameMapping] | None = field(default=None, repr=False)
     inlined_deletes: bytes = field(default=b"", repr=False)
     """Positions deleted by the catalog database, ascending 64-bit integers."""
     apply_deletes: bool = True
     first_snapshot: int | None = None
-    """For a change feed: only rows written at this snapshot or later."""
+    """For a change feed: read only rows written at this snapshot or later."""
 
     def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows of the file as the table sees them at the plan's snapshot."""
+        """Yield the rows of the file in the table's columns, as of the plan's snapshot."""
         request = FileReadRequest(
             file=self.file,
             columns=self.context.read_columns,
-            names=self.names,
+            name_mapping=self.name_mapping,
             layout=self.context.layout_at(self.file.begin_snapshot),
             filter=self.context.filter,
             first_snapshot=self.first_snapshot,
@@ -144,14 +144,14 @@ class FileTask(ScanTask):
             start=self.start,
             end=self.end,
         )
-        finish = self.context.finisher()
+        apply_filter = self.context.batch_filter()
         for count, arrays in read_file(self.context.storage, request, batch_rows):
-            batch = finish(count, arrays)
+            batch = apply_filter(count, arrays)
             if batch is not None:
                 yield batch
 
     def deleted(self) -> Positions:
-        """The positions of the file that are deleted at the plan's snapshot, ascending."""
+        """Return the positions of the file that are deleted at the plan's snapshot, ascending."""
         if not self.apply_deletes:
             return np.empty(0, np.int64)
         inlined = np.frombuffer(self.inlined_deletes, np.int64)
@@ -163,24 +163,24 @@ class FileTask(ScanTask):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlinedTask(ScanTask):
-    """Rows of the catalog database, carried inside the task as an Arrow stream."""
+    """Inlined rows of the catalog database, contained in the task as an Arrow stream."""
 
     data: bytes = field(repr=False)
     rows: int
 
     def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows that came along."""
-        finish = self.context.finisher()
+        """Yield the rows that the task contains."""
+        apply_filter = self.context.batch_filter()
         table = pa.ipc.open_stream(self.data).read_all()
         if not table.num_columns:
-            finished = finish(self.rows, [])
-            if finished is not None:
-                yield finished
+            batch = apply_filter(self.rows, [])
+            if batch is not None:
+                yield batch
             return
-        for batch in table.to_batches(max_chunksize=batch_rows):
-            finished = finish(batch.num_rows, batch.columns)
-            if finished is not None:
-                yield finished
+        for stored in table.to_batches(max_chunksize=batch_rows):
+            batch = apply_filter(stored.num_rows, stored.columns)
+            if batch is not None:
+                yield batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,47 +189,48 @@ class DeletedRowsTask(ScanTask):
 
     file: DataFile
     first_snapshot: int
-    names: dict[int, NameMapping] | None = field(default=None, repr=False)
+    name_mapping: dict[int, NameMapping] | None = field(default=None, repr=False)
     inlined_deletes: bytes = field(default=b"", repr=False)
     """Pairs of a position and the snapshot that deleted it, as 64-bit integers."""
 
     def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows as they were, with the snapshot that deleted each."""
+        """Yield the rows before their deletion, with the snapshot that deleted each."""
         positions, snapshots = self._deleted()
         if not len(positions):
             return
         request = FileReadRequest(
             file=self.file,
             columns=self.context.read_columns,
-            names=self.names,
+            name_mapping=self.name_mapping,
             layout=self.context.layout_at(self.file.begin_snapshot),
             filter=self.context.filter,
             deleted=np.empty(0, np.int64),
-            only=positions,
-            only_snapshots=snapshots,
+            positions=positions,
+            position_snapshots=snapshots,
         )
-        finish = self.context.finisher()
+        apply_filter = self.context.batch_filter()
         for count, arrays in read_file(self.context.storage, request, batch_rows):
-            batch = finish(count, arrays)
+            batch = apply_filter(count, arrays)
             if batch is not None:
                 yield batch
 
     def _deleted(self) -> tuple[Positions, Positions]:
-        """Every position deleted in the range, ascending, with the snapshot that deleted it."""
+        """Return the positions deleted in the range, ascending, with their snapshots."""
         pairs = np.frombuffer(self.inlined_deletes, np.int64).reshape(-1, 2)
-        found, when = [pairs[:, 0]], [pairs[:, 1]]
+        all_positions, all_snapshots = [pairs[:, 0]], [pairs[:, 1]]
         for delete in self.file.deletes:
             positions, snapshots = read_delete_file(self.context.storage, delete)
-            found.append(positions)
-            when.append(
+            all_positions.append(positions)
+            all_snapshots.append(
                 np.full(len(positions), delete.begin_snapshot) if snapshots is None else snapshots
             )
         end = self.file.end_snapshot
-        if end is not None and end <= self.context.snapshot:  # whatever was left went with the file
+        if end is not None and end <= self.context.snapshot:
+            # Dropping the file deleted the rows that were left in it.
             rows = row_count(self.context.storage, self.file)
-            found.append(np.arange(rows))
-            when.append(np.full(rows, end))
-        positions, snapshots = np.concatenate(found), np.concatenate(when)
+            all_positions.append(np.arange(rows))
+            all_snapshots.append(np.full(rows, end))
+        positions, snapshots = np.concatenate(all_positions), np.concatenate(all_snapshots)
         order = np.lexsort((snapshots, positions))
         positions, snapshots = positions[order], snapshots[order]
         first = np.ones(len(positions), np.bool_)

@@ -1,7 +1,7 @@
-"""File descriptors: some are kept for what must not fail when a process has run out of them.
+"""A reserve of file descriptors for work that must not fail when a process has used up its limit.
 
-The kernel counts descriptors against the soft limit of a process. `keep_reserve` sets it below what
-is allowed; `reserve` raises it for a moment.
+The kernel counts descriptors against the soft limit of a process. `keep_reserve` sets the soft
+limit below the hard limit; `reserve` raises it while a block runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RESERVED: Final = 64
 _FOLDER: Final = "/proc/self/fd"
 
 # DuckDB 1.5.5 ends the process if it cannot open its file ("terminate called … Attempted to
-# dereference unique_ptr that is NULL"): these are free before it is called, for it and for others.
+# dereference unique_ptr that is NULL"), so this many must be free before DuckDB is called.
 _NEEDED: Final = 8
 
 # Guards the soft limit, which several threads raise and lower.
@@ -30,7 +30,7 @@ _usual: int | None = None
 
 
 def keep_reserve() -> None:
-    """Raise the limit of this process as far as it may go, but for a reserve."""
+    """Raise the soft limit of this process to the hard limit, less a reserve."""
     global _usual  # noqa: PLW0603
     import resource
 
@@ -44,7 +44,7 @@ def keep_reserve() -> None:
 
 @contextmanager
 def reserve() -> Iterator[None]:
-    """Let the block use the reserve, where there is one."""
+    """Raise the soft limit to the hard limit while the block runs, if there is a reserve."""
     _enter(1)
     try:
         yield
@@ -54,7 +54,7 @@ def reserve() -> Iterator[None]:
 
 @contextmanager
 def for_database() -> Iterator[None]:
-    """Refuse to open a database file when too few descriptors are left for it."""
+    """Raise UnavailableError if too few descriptors are left to open a database file."""
     with reserve():
         taken: list[int] = []
         try:
@@ -72,7 +72,7 @@ def for_database() -> Iterator[None]:
 
 
 def usage() -> tuple[int, int] | None:
-    """How many descriptors are open and how many may be; None where it cannot be known."""
+    """Return how many descriptors are open and how many may be; None where /proc is missing."""
     import resource
 
     try:

@@ -1,7 +1,8 @@
-"""Encrypted Parquet files, which DuckDB seals in a way that only DuckDB opens.
+"""Footers of Parquet files that DuckDB encrypted.
 
-The standard binds each part of a file to its place (the AAD); DuckDB leaves that empty, and other
-readers refuse. The footer is opened here, for its field ids; the rows are read through DuckDB.
+The Parquet standard authenticates each part of a file with its position (the AAD). DuckDB leaves
+the AAD empty, so other readers reject the file. The footer is decrypted here for its field ids;
+DuckDB reads the rows.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NONCE = 12
 
 
 def decrypted_footer(storage: Storage, path: str, key: str) -> tuple[pq.FileMetaData, int]:
-    """The footer of a file encrypted by DuckDB, and how many bytes it has in the file."""
+    """Return the footer of a file encrypted by DuckDB, and its length in the file in bytes."""
     tail = _tail(storage, path)
     footer = pq.read_metadata(pa.BufferReader(_plain_footer_file(tail, path, key)))
     return footer, len(tail)
@@ -43,12 +44,12 @@ def _tail(storage: Storage, path: str) -> bytes:
 
 
 def _plain_footer_file(tail: bytes, path: str, key: str) -> bytes:
-    """A Parquet file with nothing but the opened footer."""
+    """Return a Parquet file that consists of the decrypted footer only."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     cipher = AESGCM(base64.b64decode(key))
-    # The crypto metadata before the footer has no length of its own, and is a few bytes long.
+    # The length of the crypto metadata before the footer is not stored; it has a few bytes.
     for start in range(min(len(tail) - 4, 256)):
         (length,) = struct.unpack_from("<I", tail, start)
         if start + 4 + length != len(tail):

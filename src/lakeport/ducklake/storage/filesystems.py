@@ -1,6 +1,6 @@
 """Where the files of a lake are: the local disk, or an object store through `pyarrow.fs`.
 
-`Storage` travels inside scan tasks, so that any process can open the files it is given.
+`Storage` is part of every scan task, so that any process can open the files of its task.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _OTHER_SCHEMES = frozenset({"gs", "gcs", "abfs", "abfss"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Secret:
-    """Credentials and settings of an S3-compatible store, in the words of DuckDB's secrets.
+    """Credentials and settings of an S3-compatible store, named as in DuckDB's secrets.
 
-    What is left out comes from the environment, as in every AWS tool.
+    Options that are not set are read from the environment, as the AWS tools do.
     """
 
     key_id: str | None = field(default=None, repr=False)
@@ -46,25 +46,25 @@ class S3Secret:
     """`path` or `vhost`."""
     use_ssl: bool = True
     scope: str = ""
-    """The secret is used for paths that begin with this."""
+    """The secret applies to paths that begin with this text."""
 
     @classmethod
     def from_mapping(cls, options: Mapping[str, Any]) -> S3Secret:
-        """From DuckDB's option names in any case: `KEY_ID`, `SECRET`, `REGION`, `ENDPOINT`, ..."""
-        known = {f.name for f in fields(cls)}
-        found = {key.lower(): value for key, value in options.items()}
+        """Make a secret from DuckDB's options in any case: `KEY_ID`, `SECRET`, `REGION`, ..."""
+        names = {f.name for f in fields(cls)}
+        values = {key.lower(): value for key, value in options.items()}
         for ignored in ("type", "provider"):
-            found.pop(ignored, None)
-        unknown = sorted(set(found) - known)
+            values.pop(ignored, None)
+        unknown = sorted(set(values) - names)
         if unknown:
             raise InvalidArgumentError(f"{unknown[0]!r} is not an option of an S3 secret")
-        if isinstance(found.get("use_ssl"), str):
-            found["use_ssl"] = found["use_ssl"].lower() in ("true", "1", "yes")
-        return cls(**found)
+        if isinstance(values.get("use_ssl"), str):
+            values["use_ssl"] = values["use_ssl"].lower() in ("true", "1", "yes")
+        return cls(**values)
 
     @classmethod
     def from_sql(cls, statement: str) -> S3Secret:
-        """From DuckDB's own `CREATE SECRET (TYPE s3, KEY_ID '...', SECRET '...')`."""
+        """Make a secret from DuckDB's `CREATE SECRET (TYPE s3, KEY_ID '...', SECRET '...')`."""
         body = re.search(r"\((.*)\)", statement, re.DOTALL)
         if body is None or "secret" not in statement.lower():
             raise InvalidArgumentError("this is not a CREATE SECRET statement")
@@ -81,23 +81,23 @@ class Storage:
     secrets: tuple[S3Secret, ...] = ()
 
     @classmethod
-    def of(
-        cls, given: Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None
+    def from_options(
+        cls, options: Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None
     ) -> Storage:
-        """From whatever is handy: nothing, one secret, several, or a mapping of options."""
-        if given is None:
+        """Make a storage from nothing, one secret, several secrets, or a mapping of options."""
+        if options is None:
             return cls()
-        if isinstance(given, Storage):
-            return given
-        if isinstance(given, S3Secret):
-            return cls((given,))
-        if isinstance(given, Mapping):
-            return cls((S3Secret.from_mapping(given),))
-        return cls(tuple(given))
+        if isinstance(options, Storage):
+            return options
+        if isinstance(options, S3Secret):
+            return cls((options,))
+        if isinstance(options, Mapping):
+            return cls((S3Secret.from_mapping(options),))
+        return cls(tuple(options))
 
     def open(self, path: str) -> pa.NativeFile:
-        """Open a file for reading at random."""
-        filesystem, name = self.locate(path)
+        """Open a file for random access."""
+        filesystem, name = self.filesystem(path)
         if is_local(path):
             check_regular(path)
         try:
@@ -112,12 +112,12 @@ class Storage:
             raise _store_error(path, error) from None
 
     def read(self, path: str) -> bytes:
-        """The whole of a small file."""
+        """Return the whole content of a small file."""
         with self.open(path) as file:
             return bytes(file.read())
 
-    def locate(self, path: str) -> tuple[fs.FileSystem, str]:
-        """The file system of a resolved path, and the path's name there."""
+    def filesystem(self, path: str) -> tuple[fs.FileSystem, str]:
+        """Return the file system of a resolved path, and the path's name there."""
         if is_local(path):
             return _local(), local_path(path)
         scheme, _, rest = path.partition("://")

@@ -1,6 +1,7 @@
-"""Paths of a lake: joined level by level as plain text, and never out of their root.
+"""Paths of a lake: joined level by level as plain text, and rejected if they leave their root.
 
-Percent signs are part of the name: hive folders are stored encoded and exist under that very name.
+Percent signs are part of a name: the folders of hive partitions are stored percent-encoded, and
+exist under the encoded name.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def as_directory(path: str) -> str:
-    """A directory with its separator; the empty path stays empty."""
+    """Return a directory with its separator; the empty path stays empty."""
     if not path or path.endswith(("/", "\\")):
         return path
     return path + "/"
 
 
 def resolve(root: str, path: str, *, relative: bool) -> str:
-    """A path of the catalog below `root`, or the path itself when it is absolute."""
+    """Return a path of the catalog below `root`, or the path itself if it is absolute."""
     if not relative:
         return path
     parts = re.split(r"[/\\]", path)
@@ -35,12 +36,12 @@ def resolve(root: str, path: str, *, relative: bool) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Whether a resolved path is on the local file system."""
+    """Return whether a resolved path is on the local file system."""
     return "://" not in path or path.startswith("file:")
 
 
 def local_path(path: str) -> str:
-    """The plain path of a local file, without its `file:` prefix."""
+    """Return the plain path of a local file, without its `file:` prefix."""
     if path.startswith("file://"):
         return (
             path[len("file://") :]
@@ -59,20 +60,23 @@ _KINDS = {
 }
 
 
-def check_regular(path: str, *, what: str = "the lake's file") -> None:
-    """Refuse a local path that is no regular file: to open a pipe may wait without end."""
+def check_regular(path: str, *, subject: str = "the lake's file") -> None:
+    """Raise CorruptLakeError for a local path that is not a regular file.
+
+    Opening a named pipe can block without a time limit. `subject` names the path in the error.
+    """
     try:
         mode = os.stat(local_path(path)).st_mode  # noqa: PTH116 (a path with a null byte, too)
     except (OSError, ValueError):
-        # The caller opens it next, and raises the error that fits.
+        # The caller opens the file next and raises the error of that.
         return
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
-        raise CorruptLakeError(f"{what} {path!r} is not a regular file but {kind}")
+        raise CorruptLakeError(f"{subject} {path!r} is not a regular file but {kind}")
 
 
 def hive_value(path: str, name: str, *, is_text: bool) -> str | None:
-    """The value of a column that the folders of a path tell; an empty one is NULL but for text."""
+    """Return a column's value from the folders of a path; an empty value is NULL unless text."""
     values = _hive_values(path)
     if name.lower() not in values:
         raise CorruptLakeError(f"the path {path!r} has no folder {name}=")
@@ -81,11 +85,11 @@ def hive_value(path: str, name: str, *, is_text: bool) -> str | None:
 
 
 def _hive_values(path: str) -> dict[str, str | None]:
-    """The `key=value` folders of a path, keys in lower case, values decoded; the first of a key."""
-    found: dict[str, str | None] = {}
+    """Return the `key=value` folders of a path: keys in lower case, values decoded, first wins."""
+    values: dict[str, str | None] = {}
     for part in re.split(r"[/\\]", path)[:-1]:
         key, equals, value = part.partition("=")
         if equals and key:
             is_null = value == _HIVE_NULL or value.lower() == "null"
-            found.setdefault(unquote(key).lower(), None if is_null else unquote(value))
-    return found
+            values.setdefault(unquote(key).lower(), None if is_null else unquote(value))
+    return values

@@ -158,7 +158,7 @@ def _shape(task: FileTask, footer: Footer) -> Shape | None:
     # Spark keeps what it knows of a file under that name.
     if any(node.name.lower() == "_metadata" for node in fields):
         return None
-    if task.names is None and not has_ids:
+    if task.name_mapping is None and not has_ids:
         return None
     if footer.size >> SIZE_BITS or footer.rows >> POSITION_BITS:
         return None
@@ -202,10 +202,10 @@ def _column(
 ) -> FileColumn | ConstantColumn | str | None:
     if isinstance(column, str):
         return column
-    node = find_node(footer.fields, column, task.names)
+    node = find_node(footer.fields, column, task.name_mapping)
     if node is not None:
-        return file_column(node, column, mapped=task.names is not None)
-    entry = (task.names or {}).get(column.id)
+        return file_column(node, column, mapped=task.name_mapping is not None)
+    entry = (task.name_mapping or {}).get(column.id)
     if entry is None or not entry.is_partition:
         return literal(column, column.initial_default)
     is_text = column.type == "varchar"

@@ -69,7 +69,7 @@ class SourceOptions:
             timestamp=given.get("timestamp"),
             data_path=given.get("data_path"),
             metadata_schema=given.get("metadata_schema"),
-            storage=Storage.of(S3Secret.from_mapping(secret) if secret else None),
+            storage=Storage.from_options(S3Secret.from_mapping(secret) if secret else None),
         )
 
     def open(self) -> Lake:
