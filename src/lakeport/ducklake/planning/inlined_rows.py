@@ -19,7 +19,7 @@ from lakeport.ducklake.metadata.inlined_values import _as_text, _decode, _is_bin
 from lakeport.ducklake.metadata.queries import CatalogReader
 from lakeport.ducklake.metadata.union_query import UnionQuery
 from lakeport.ducklake.model import InlinedTable
-from lakeport.ducklake.reading.alignment import aligner, constant, find_child
+from lakeport.ducklake.reading.alignment import aligner, constant
 from lakeport.types import Column, duckdb_identifier, select_expression, with_field_ids
 
 __all__ = ["InlinedRows", "read_inlined"]
@@ -76,16 +76,17 @@ def read_inlined(
 def _align(
     arrays: Sequence[pa.Array], stored: Sequence[Column], wanted: Sequence[Column], length: int
 ) -> list[pa.Array]:
-    """The same rules as for a Parquet file: by column id, with defaults and promotions."""
-    fields = [with_field_ids(column) for column in stored]
-    made = []
+    """Fit stored columns to the table as those of a Parquet file: by column id, with defaults."""
+    positions = {column.id: position for position, column in enumerate(stored)}
+    aligned = []
     for column in wanted:
-        position = find_child(fields, column, None)
+        position = positions.get(column.id)
         if position is None:
-            made.append(constant(column, column.initial_default)(length))
+            aligned.append(constant(column, column.initial_default)(length))
         else:
-            made.append(aligner(fields[position], column, None)(arrays[position]))
-    return made
+            field = with_field_ids(stored[position])
+            aligned.append(aligner(field, column, None)(arrays[position]))
+    return aligned
 
 
 def _condition(table: InlinedTable, snapshot: int, since: int | None) -> Any:
@@ -104,25 +105,31 @@ def _read_native(
     snapshot: int,
     since: int | None,
 ) -> list[list[pa.Array]]:
-    """One UNION ALL in which each inlined table fills its own struct."""
-    # Of a variant that became JSON the nulls differ: only here the one is known from the other.
+    """Read with one UNION ALL in which each inlined table fills its own struct.
+
+    Columns that are not requested are null arrays: their types may be unknown to Lakeport.
+    """
+    ids = {column.id for column in wanted}
+    # A SQL NULL and a JSON null differ. Only this query still distinguishes them, so variants are
+    # converted here.
     documents = {column.id: column for column in wanted if column.type == "json"}
     branches = []
     for index, table in enumerate(tables):
         system = [
             f"{duckdb_identifier(name)} AS n{i}" for i, (name, _) in enumerate(table.physical[:3])
         ]
-        shown = [
-            select_expression(
+        members = [
+            f"c{i} := "
+            + select_expression(
                 name, type, documents.get(stored.id) if stored.type == "variant" else None
             )
-            for (name, type), stored in zip(table.physical[3:], table.columns, strict=True)
+            for i, ((name, type), stored) in enumerate(
+                zip(table.physical[3:], table.columns, strict=True)
+            )
+            if stored.id in ids
         ]
-        members = ", ".join(f"c{i} := {sql}" for i, sql in enumerate(shown))
-        packed = [
-            f"struct_pack({members}) AS v{i}" if i == index else f"NULL AS v{i}"
-            for i in range(len(tables))
-        ]
+        struct = f"struct_pack({', '.join(members)})" if members else "NULL"
+        packed = [f"{struct if i == index else 'NULL'} AS v{i}" for i in range(len(tables))]
         where = _condition(table, snapshot, since).compile(compile_kwargs={"literal_binds": True})
         schema = catalog.database.schema or "main"
         source = f"{duckdb_identifier(schema)}.{duckdb_identifier(table.name)}"
@@ -135,7 +142,9 @@ def _read_native(
         chosen = rows.filter(pa.array(part == index)) if len(tables) > 1 else rows
         packed_column = combine(chosen.column(f"v{index}"))
         columns = [
-            relabel(packed_column.field(i), with_field_ids(column).type)
+            relabel(packed_column.field(f"c{i}"), with_field_ids(column).type)
+            if column.id in ids
+            else pa.nulls(len(chosen))
             for i, column in enumerate(table.columns)
         ]
         found.append([combine(chosen.column(f"n{i}")).cast(pa.int64()) for i in range(3)] + columns)
