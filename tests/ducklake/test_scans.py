@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from lakeport.errors import CorruptLakeError, InvalidArgumentError, MissingFileError, NotFoundError
+from lakeport.errors import (
+    CorruptLakeError,
+    InvalidArgumentError,
+    MissingFileError,
+    NotFoundError,
+    UnsupportedError,
+)
 from lakeport.filters import col
 from lakeport.spark.scan import Scan
 
@@ -235,3 +242,34 @@ def test_a_filter_may_cast_to_an_arrow_type(make_lake: LakeMaker) -> None:
         plan = ours.table("t").scan(filter=col("id").cast(pa.string()) == "42")
 
         assert plan.to_table()["id"].to_pylist() == [42]
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+@pytest.mark.parametrize("inlined_rows", [0, 10])
+def test_a_column_of_an_unknown_type_does_not_keep_others_from_being_read(
+    make_lake: LakeMaker, kind: str, inlined_rows: int
+) -> None:
+    lake = make_lake(kind, options=f"DATA_INLINING_ROW_LIMIT {inlined_rows}")
+    lake.execute("CREATE TABLE t AS SELECT 1 AS odd, 2 AS id", "INSERT INTO t VALUES (3, 4)")
+    lake.execute(
+        "ALTER TABLE t ADD COLUMN late INTEGER DEFAULT 5", "INSERT INTO t VALUES (6, 7, 8)"
+    )
+    lake.detach()
+    path = lake.uri.removeprefix("ducklake:").removeprefix("sqlite:")
+    connect: Any = {"duckdb": duckdb.connect, "sqlite": sqlite3.connect}[kind]
+    catalog = connect(path)
+    catalog.execute(
+        "UPDATE ducklake_column SET column_type = 'quaternion' WHERE column_name = 'odd'"
+    )
+    catalog.commit()
+    catalog.close()
+
+    with lake.open() as ours:
+        table = ours.table("t")
+        rows = table.scan(["id", "late"]).to_table().sort_by("id").to_pydict()
+        only_late = table.scan(["late"]).to_table().sort_by("late").to_pydict()
+        with pytest.raises(UnsupportedError, match="'quaternion'"):
+            table.scan(["odd"])
+
+    assert rows == {"id": [2, 4, 7], "late": [5, 5, 8]}
+    assert only_late == {"late": [5, 5, 8]}

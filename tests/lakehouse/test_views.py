@@ -146,7 +146,9 @@ def test_spark_sql_reads_the_whole_lake_where_it_is_allowed(lake: Any, serve: Se
     lake.detach()
     counted = client.call_table("lakeport.spark_sql", "SELECT min(id) AS least FROM t").to_arrow()
     assert counted.to_pylist() == [{"least": -2}]
-    with pytest.raises(InvalidArgumentError, match="not one query that Spark understands"):
+    with pytest.raises(
+        InvalidArgumentError, match="only queries are allowed here, and DROP is not"
+    ):
         client.call_table("lakeport.spark_sql", "DROP VIEW t").to_arrow()
 
 
@@ -201,7 +203,7 @@ def test_spark_sql_registers_what_queries_name_once(
         registered.append(set(names.values()))
         return register_as(lake, spark, names, **options)
 
-    monkeypatch.setattr("lakeport.spark.sql.registration.register_as", counted)
+    monkeypatch.setattr("lakeport.spark.sql.register_as", counted)
 
     with ThreadPoolExecutor(3) as pool:
         same = list(pool.map(queried, [client] * 3, ["SELECT rows FROM s_counted"] * 3))
@@ -232,9 +234,11 @@ def test_spark_sql_suggests_the_name_that_is_meant(lake: Any, serve: Serve) -> N
     assert "Did you mean" not in str(unknown.value)
 
 
+@pytest.mark.parametrize("inlined_rows", [0, 10])
 def test_spark_sql_hides_a_column_that_spark_cannot_hold_and_not_its_table(
-    lake: Any, serve: Serve
+    make_lake: MakeLake, serve: Serve, inlined_rows: int
 ) -> None:
+    lake = make_lake(options=f"DATA_INLINING_ROW_LIMIT {inlined_rows}")
     lake.execute(
         "CREATE TABLE odd AS SELECT 1 AS id, 2 AS strange",
         "UPDATE meta.ducklake_column SET column_type = 'quaternion' WHERE column_name = 'strange'",
@@ -247,7 +251,11 @@ def test_spark_sql_hides_a_column_that_spark_cannot_hold_and_not_its_table(
 
 
 def test_spark_sql_reads_only_what_its_caller_may_read(lake: Any, spark: Any) -> None:
-    lake.execute("CREATE TABLE secret AS SELECT 42 AS hidden_column")
+    lake.execute(
+        "CREATE TABLE secret AS SELECT 42 AS hidden_column",
+        "CREATE TABLE open AS SELECT 5 AS id",
+        "CREATE VIEW on_open AS SELECT id FROM open",
+    )
     lake.detach()
     asked: list[AccessRequest] = []
 
@@ -263,8 +271,16 @@ def test_spark_sql_reads_only_what_its_caller_may_read(lake: Any, spark: Any) ->
         connect(server.location, token="g", timeout=120) as grace,
     ):
         assert queried(ada, "SELECT * FROM secret") == [{"hidden_column": 42}]
-        # The view reads a table that grace may not read herself.
-        assert queried(grace, "SELECT rows FROM s_counted") == [{"rows": 9}]
+        assert queried(ada, "SELECT rows FROM s_counted") == [{"rows": 9}]
+        assert queried(grace, "SELECT id FROM on_open") == [{"id": 5}]
+        # s.counted reads s.small, which reads a table that grace may not read.
+        for view in ("s_small", "s_counted"):
+            shown = view.replace("_", ".")
+            with pytest.raises(
+                PermissionDeniedError,
+                match=rf"^you may not read everything that the view {shown} reads",
+            ):
+                queried(grace, f"SELECT * FROM {view}")
         for text in (
             "SELECT * FROM secret",
             "SELECT nothing FROM secret",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lakeport.errors import DefinitionError, SnapshotNotFoundError
+from lakeport.spark import session
 from tests.real_lakes import LakeMaker
 
 
@@ -123,10 +124,11 @@ def test_a_table_that_spark_cannot_read_is_refused_and_others_are_there(
     registration.unregister()
 
 
+@pytest.mark.parametrize("inlined_rows", [0, 10])
 def test_a_column_that_spark_cannot_hold_is_hidden_and_its_table_is_there(
-    spark: Any, make_lake: LakeMaker
+    spark: Any, make_lake: LakeMaker, inlined_rows: int
 ) -> None:
-    lake = make_lake()
+    lake = make_lake(options=f"DATA_INLINING_ROW_LIMIT {inlined_rows}")
     lake.execute(
         "CREATE TABLE partly AS SELECT 1 AS id, 2 AS odd, 3 AS wide",
         "CREATE VIEW ids AS SELECT id FROM partly",
@@ -141,10 +143,27 @@ def test_a_column_that_spark_cannot_hold_is_hidden_and_its_table_is_there(
     assert spark.table("seen_ids").collect() == [(1,)]
     hidden = registration.hidden["main", "partly"]
     assert "'quaternion'" in hidden["odd"]
-    assert "'decimal(99,1)'" in hidden["wide"]
+    assert "decimal(99,1)" in hidden["wide"]
     assert "main.partly without column odd: " in repr(registration)
     assert registration.refused.keys() == {("main", "odds")}
     registration.unregister()
+
+
+def test_registering_keeps_the_active_session(spark: Any, make_lake: LakeMaker) -> None:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE inlined AS SELECT 1 AS id",
+        "CREATE TABLE in_files AS SELECT i AS id FROM range(100) r(i)",
+        "DELETE FROM in_files WHERE id = 7",
+        "CREATE TABLE empty (id INTEGER)",
+    )
+    other = spark.newSession()
+    other.conf.set("spark.lakeport.test", "other")
+    with lake.open() as ours:
+        registration = ours.register(other)
+
+    assert len(registration.names) == 3
+    assert session().conf.get("spark.lakeport.test", None) is None
 
 
 def test_two_things_of_one_name_are_an_error_before_anything_is_registered(

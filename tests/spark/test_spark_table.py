@@ -351,5 +351,5 @@ def test_what_is_no_frame_is_refused_when_the_catalog_is_built(own_spark: Any) -
         build(SparkTable(own_spark.range(1)), statistics=True)
     with pytest.raises(DefinitionError, match="int is not a DataFrame"):
         build(SparkTable(3))
-    with pytest.raises(InvalidInputError, match="not one query"):
+    with pytest.raises(InvalidInputError, match="only queries are allowed here, and DROP is not"):
         build(SparkTable("DROP VIEW numbers", spark=own_spark))

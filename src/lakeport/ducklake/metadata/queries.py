@@ -90,7 +90,7 @@ class CatalogReader:
         return self._run(connection, ("snapshot", version is None), build, at=version)
 
     def lifetimes(self, connection: sa.Connection) -> dict[str, list[Row]]:
-        """Return every name that a schema, table or view has had, with its first and last snapshot."""
+        """Return every name of schemas, tables and views, with its first and last snapshot."""
 
         def build() -> UnionQuery:
             bundle = UnionQuery()
@@ -236,9 +236,9 @@ class CatalogReader:
     ) -> dict[str, list[Row]]:
         """Data files visible at a snapshot, with their deletes, in one statement.
 
-        `statistics_columns` adds the statistics of some columns, `partition_keys` the values of that
-        many partition keys. With `from_snapshot`, instead: every file with a row written or deleted
-        from there on.
+        `statistics_columns` adds the statistics of some columns, `partition_keys` the values of
+        that many partition keys. With `from_snapshot`, instead: every file with a row written or
+        deleted from there on.
         """
         key = (
             "files",

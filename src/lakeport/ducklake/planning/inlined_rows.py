@@ -19,7 +19,7 @@ from lakeport.ducklake.metadata.inlined_values import _as_text, _decode, _is_bin
 from lakeport.ducklake.metadata.queries import CatalogReader
 from lakeport.ducklake.metadata.union_query import UnionQuery
 from lakeport.ducklake.model import InlinedTable
-from lakeport.ducklake.reading.alignment import column_converter, constant_column, find_child
+from lakeport.ducklake.reading.alignment import column_converter, constant_column
 from lakeport.types import Column, duckdb_identifier, select_expression, with_field_ids
 
 __all__ = ["InlinedRows", "read_inlined"]
@@ -77,14 +77,15 @@ def _convert(
     arrays: Sequence[pa.Array], stored: Sequence[Column], columns: Sequence[Column], length: int
 ) -> list[pa.Array]:
     """Convert as for a Parquet file: by column id, with defaults and promotions."""
-    fields = [with_field_ids(column) for column in stored]
+    positions = {column.id: position for position, column in enumerate(stored)}
     converted = []
     for column in columns:
-        position = find_child(fields, column, None)
+        position = positions.get(column.id)
         if position is None:
             converted.append(constant_column(column, column.initial_default)(length))
         else:
-            converted.append(column_converter(fields[position], column, None)(arrays[position]))
+            field = with_field_ids(stored[position])
+            converted.append(column_converter(field, column, None)(arrays[position]))
     return converted
 
 
@@ -104,7 +105,11 @@ def _read_native(
     snapshot: int,
     from_snapshot: int | None,
 ) -> list[list[pa.Array]]:
-    """Read all inlined tables by one UNION ALL in which each table has a struct column."""
+    """Read all inlined tables by one UNION ALL in which each table has a struct column.
+
+    Columns that are not requested are null arrays: their types may be unknown to Lakeport.
+    """
+    ids = {column.id for column in requested}
     # A SQL NULL and a JSON null differ. Only this query still distinguishes them, so variants that
     # became JSON are converted here.
     documents = {column.id: column for column in requested if column.type == "json"}
@@ -113,17 +118,18 @@ def _read_native(
         system = [
             f"{duckdb_identifier(name)} AS n{i}" for i, (name, _) in enumerate(table.physical[:3])
         ]
-        expressions = [
-            select_expression(
+        members = [
+            f"c{i} := "
+            + select_expression(
                 name, type, documents.get(stored.id) if stored.type == "variant" else None
             )
-            for (name, type), stored in zip(table.physical[3:], table.columns, strict=True)
+            for i, ((name, type), stored) in enumerate(
+                zip(table.physical[3:], table.columns, strict=True)
+            )
+            if stored.id in ids
         ]
-        members = ", ".join(f"c{i} := {sql}" for i, sql in enumerate(expressions))
-        packed = [
-            f"struct_pack({members}) AS v{i}" if i == index else f"NULL AS v{i}"
-            for i in range(len(tables))
-        ]
+        struct = f"struct_pack({', '.join(members)})" if members else "NULL"
+        packed = [f"{struct if i == index else 'NULL'} AS v{i}" for i in range(len(tables))]
         where = _condition(table, snapshot, from_snapshot).compile(
             compile_kwargs={"literal_binds": True}
         )
@@ -138,7 +144,9 @@ def _read_native(
         own = rows.filter(pa.array(part == index)) if len(tables) > 1 else rows
         packed_column = combine(own.column(f"v{index}"))
         columns = [
-            relabel(packed_column.field(i), with_field_ids(column).type)
+            relabel(packed_column.field(f"c{i}"), with_field_ids(column).type)
+            if column.id in ids
+            else pa.nulls(len(own))
             for i, column in enumerate(table.columns)
         ]
         numbers = [combine(own.column(f"n{i}")).cast(pa.int64()) for i in range(3)]

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from lakeport._cache import LruCache
-from lakeport.auth import Operation
-from lakeport.catalog import Arguments, ScanOptions, current_request
-from lakeport.ducklake import Snapshot
-from lakeport.errors import InvalidInputError, LakeportError
+from lakeport.catalog import Arguments, ScanOptions
+from lakeport.ducklake import Snapshot, View
+from lakeport.ducklake.metadata import TableSummary
+from lakeport.errors import InvalidInputError, LakeportError, PermissionDeniedError
 from lakeport.lakehouse.names import PublishedNames
+from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.lakehouse.views import reads_of
 from lakeport.spark import retried_when_lost, scan_frame, spark_sql_function
@@ -102,7 +103,8 @@ class _LakeSession:
         self._published = PublishedNames.choose(
             [schema.name for schema in contents.schemas], main_as
         )
-        self._objects = {table_key(*found): found for found in [*tables, *views]}
+        objects: list[TableSummary | View] = [*contents.tables, *contents.views]
+        self._objects = {table_key(each.schema, each.name): each for each in objects}
         self._names, self._refused = view_names([*tables, *views])
         self._hidden: dict[tuple[str, str], dict[str, str]] = {}
         self._registered: set[TableKey] = set()
@@ -114,15 +116,29 @@ class _LakeSession:
         # Concurrent queries wait instead of registering the same.
         with self._lock:
             self._register(named - self._registered)
-        # The session also has tables of other queries, which this caller may not read.
-        readable = {self._names[key] for key in named if self._may_read(*self._objects[key])}
+        permissions = Permissions.of_request(self._access, self._published)
+        # The session also holds what queries of other callers have named.
+        readable = {self._names[key] for key in named if self._may_read(key, permissions)}
         try:
             return untrusted_query(self._spark, query, readable)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{error}{self._explanation(str(error))}") from None
+            explanation = self._explanation(str(error), permissions)
+            raise InvalidInputError(f"{error}{explanation}") from None
 
-    def _may_read(self, schema: str, name: str) -> bool:
-        return current_request().may(Operation.READ, self._published.published(schema), name)
+    def _may_read(self, key: TableKey, permissions: Permissions) -> bool:
+        """Whether the caller may read a table, or a view and everything that it reads."""
+        if permissions.are_all_given:
+            return True
+        found = self._objects[key]
+        if not permissions.reads(found):
+            return False
+        if not isinstance(found, View):
+            return True
+        try:
+            reads = reads_of(found, self._access.contents(self._snapshot))
+        except LakeportError:  # what the view reads is not known
+            return False
+        return all(permissions.reads(read) for read in reads.values())
 
     def _named_in(self, query: str) -> set[TableKey]:
         """Return the tables and views that a query may name, or more."""
@@ -158,34 +174,51 @@ class _LakeSession:
                     read |= reads_of(view, contents).keys()
         return read
 
-    def _explanation(self, error: str) -> str:
+    def _explanation(self, error: str, permissions: Permissions) -> str:
         missing, column = _NOT_FOUND.search(error), _NO_COLUMN.search(error)
         if missing is not None:
             parts = _unquoted(missing["name"] or missing["long"])
-            return self._reason(parts) or self._suggestion(parts)
+            self._require_reading(parts[-1], permissions)
+            return self._reason(parts, permissions) or self._suggestion(parts, permissions)
         if column is not None:
-            return self._hidden_column(_unquoted(column["name"])[-1])
+            return self._hidden_column(_unquoted(column["name"])[-1], permissions)
         return ""
 
-    def _reason(self, parts: list[str]) -> str:
-        """Return why the session has no table or view of that name."""
+    def _require_reading(self, name: str, permissions: Permissions) -> None:
+        """Raise an error if Spark's name is of a view that reads more than the caller may read."""
+        for key, called in self._names.items():
+            view = self._objects[key]
+            if (
+                called.lower() == name.lower()
+                and permissions.reads(view)
+                and not self._may_read(key, permissions)
+            ):
+                shown = f"{self._published.published(view.schema)}.{view.name}"
+                raise PermissionDeniedError(
+                    f"you may not read everything that the view {shown} reads"
+                )
+
+    def _reason(self, parts: list[str], permissions: Permissions) -> str:
+        """Return why a table or view of that name is not in the session."""
         from lakeport.spark.sql import view_name
+        from lakeport.spark.sql.views import table_key
 
         reasons = {
             reason
             for (schema, name), reason in list(self._refused.items())
-            if view_name(schema, name).lower() == parts[-1].lower() and self._may_read(schema, name)
+            if view_name(schema, name).lower() == parts[-1].lower()
+            and self._may_read(table_key(schema, name), permissions)
         }
         return "".join(f" It is not there because {reason}." for reason in sorted(reasons))
 
-    def _suggestion(self, parts: list[str]) -> str:
-        """Return a suggestion of a similar name, among those that the caller may read."""
+    def _suggestion(self, parts: list[str], permissions: Permissions) -> str:
+        """Return the name that is probably meant, among those that the caller may read."""
         from lakeport.spark.sql.views import table_key
 
         names = {
             called.lower(): called
             for key, called in self._names.items()
-            if self._may_read(*self._objects[key])
+            if self._may_read(key, permissions)
         }
         # `schema.table`, with the name of the catalog before it or not, as DuckDB addresses it.
         schema = self._published.in_lake(parts[-2]) if len(parts) > 1 else ""
@@ -198,12 +231,15 @@ class _LakeSession:
             return ""
         return f" Did you mean {meant if _PLAIN.match(meant) else spark_identifier(meant)}?"
 
-    def _hidden_column(self, name: str) -> str:
+    def _hidden_column(self, name: str, permissions: Permissions) -> str:
+        from lakeport.spark.sql.views import table_key
+
         reasons = {
             f"{schema}.{table} has it, but {reason}"
             for (schema, table), columns in list(self._hidden.items())
             for column, reason in columns.items()
-            if column.lower() == name.lower() and self._may_read(schema, table)
+            if column.lower() == name.lower()
+            and self._may_read(table_key(schema, table), permissions)
         }
         return "".join(f" The table {reason}." for reason in sorted(reasons))
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakeport.ducklake.planning import ScanPlan
 from lakeport.ducklake.reading import FileTask, InlinedTask, ScanContext, ScanTask
 from lakeport.filters.encoders import SparkEncoder
-from lakeport.spark.compat import is_connect, map_in_arrow
+from lakeport.spark.compat import create_dataframe, is_connect, map_in_arrow
 from lakeport.spark.frames.parquet_columns import has_unique_names
 from lakeport.spark.frames.parquet_frames import parquet_dataframe
 from lakeport.spark.frames.parquet_scans import plan_parquet_scans
@@ -38,7 +38,7 @@ def to_dataframe(spark: SparkSession, plan: ScanPlan) -> DataFrame:
     if carried:
         frames.append(dataframe_from_inlined_rows(spark, carried, plan.columns))
     if not frames:
-        return spark.createDataFrame([], spark_schema(plan.columns))
+        return create_dataframe(spark, [], spark_schema(plan.columns))
     return reduce(lambda one, other: one.unionAll(other), frames)
 
 
@@ -88,7 +88,7 @@ def dataframe_from_tasks(
     # As rows: every partition unpickles the whole function, and so all that is in it.
     pickled = pa.array([pickle.dumps(group) for group in groups], pa.binary())
     rows = pa.table({"number": pa.array(range(len(groups)), pa.int64()), "tasks": pickled})
-    known = broadcast(spark.createDataFrame(rows))
+    known = broadcast(create_dataframe(spark, rows))
     numbers = spark.range(0, len(groups), 1, len(groups)).withColumnRenamed("id", "number")
     chosen = numbers.join(known, "number").select("tasks")
     return map_in_arrow(chosen, _ReadTasks(tuple(columns)), spark_schema(columns))
@@ -104,7 +104,7 @@ def dataframe_from_inlined_rows(
     """Tasks that bring their rows along: Spark gets the rows themselves."""
     batches = [to_spark_batch(batch, columns) for task in tasks for batch in task.read()]
     rows = pa.Table.from_batches(batches, spark_arrow_schema(columns))
-    return spark.createDataFrame(rows, schema=spark_schema(columns))
+    return create_dataframe(spark, rows, schema=spark_schema(columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakeport.ducklake.reading import Positions
 from lakeport.ducklake.storage import local_path
+from lakeport.spark.compat import create_dataframe
 from lakeport.spark.frames.columns import sql_type
 from lakeport.spark.frames.parquet_columns import ConstantColumn, FileColumn
 from lakeport.spark.frames.parquet_footers import in_threads
@@ -137,7 +138,7 @@ def _joined(spark: SparkSession, frame: DataFrame, scan: ParquetScan) -> DataFra
     if not facts:
         return frame
     facts["file_size"] = pa.array([file.footer.size for file in scan.files], pa.int64())
-    known = broadcast(spark.createDataFrame(pa.table(facts)))
+    known = broadcast(create_dataframe(spark, pa.table(facts)))
     joined = frame.join(known, col("size") == col("file_size"))
     return joined.where(f"NOT {_IS_DELETED}") if "deleted" in facts else joined
 
@@ -174,7 +175,7 @@ def _without(
         (file.footer.size << POSITION_BITS) + positions
         for file, positions in zip(scan.files, deleted, strict=True)
     ]
-    known = broadcast(spark.createDataFrame(pa.table({"deleted": np.concatenate(keys)})))
+    known = broadcast(create_dataframe(spark, pa.table({"deleted": np.concatenate(keys)})))
     return frame.join(known, expr(f"(size << {POSITION_BITS}) + position = deleted"), "left_anti")
 
 
