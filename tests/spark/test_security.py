@@ -211,6 +211,8 @@ for _ in range(2):
 """
 
 
+@pytest.mark.process
+@pytest.mark.spark
 def test_a_local_session_of_the_callers_own_is_used_with_one_warning(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

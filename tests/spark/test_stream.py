@@ -396,6 +396,8 @@ def test_a_connection_is_acknowledged_at_once_and_stays_open() -> None:
             assert worker.recv(5) == b"tasks"
 
 
+@pytest.mark.process
+@pytest.mark.spark
 def test_a_program_that_ends_with_its_scan_ends_in_silence(
     make_lake: Callable[..., Any], tmp_path: Path
 ) -> None:
