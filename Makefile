@@ -12,7 +12,7 @@ COVERED := airport arrow auth catalog ducklake filters memory observability type
 COVERED_WITH_SPARK := cli lakehouse spark
 MIN_COVERAGE := 90
 
-FAST := not spark and not database_server and not s3 and not process and not soak
+FAST := not (spark or database_server or s3 or process or soak or exhaustive)
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 SOAK_SECONDS ?= 120
 
@@ -90,7 +90,7 @@ test: $(READY)  ## run the test suite on two workers (ARGS="-k name" to choose),
 	@# A choice of tests is for DuckDB 1.5; the whole suite is for both versions.
 	$(if $(ARGS),,$(MAKE) test-duckdb2)
 
-test-fast: $(READY)  ## run the tests that start no Spark, server or other process: less than three minutes
+test-fast: $(READY)  ## run the tests that start no Spark, server or process and are not exhaustive: three minutes at most
 	$(PYTEST) -q -m "$(FAST)" $(ARGS)
 
 test-spark: $(READY)  ## run the tests that start Spark

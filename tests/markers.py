@@ -1,7 +1,7 @@
-"""Markers of the tests by what they start: from the fixtures they use, or from their file.
+"""Markers of the tests by what makes them slow: from the fixtures they use, or from their file.
 
-`make test-fast` runs the tests without them. A single test that starts something in a file of other
-tests is marked where it stands.
+`make test-fast` runs the tests without them. A single slow test in a file of other tests is
+marked where it stands.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIXTURES = {
 # A test with one of these parameters has the fixture `make_lake` start the server.
 _SERVER_KINDS = {"mariadb", "mysql", "postgresql"}
 
-# Files and folders whose tests start processes, or a Spark of their own, without a fixture.
+# Files and folders whose tests start processes or Spark without a fixture, or take long.
 FILES = {
     "airport/test_memory_bounds.py": ("process",),
     "cli/test_arrow_memory.py": ("process",),
@@ -35,8 +35,12 @@ FILES = {
     "cli/test_serve.py": ("process",),
     "cli/test_serve_lake.py": ("process", "spark"),
     "cli/test_soak.py": ("process", "soak", "spark"),
+    "ducklake/test_changes.py": ("exhaustive",),
+    "ducklake/test_partition_pruning.py": ("exhaustive",),
+    "ducklake/test_state_machine.py": ("exhaustive",),
     "end_to_end/test_concurrency.py": ("soak",),
     "examples": ("process",),
+    "memory/test_expression_bounds.py": ("process",),
     "spark/test_clusters.py": ("process", "spark"),
     "spark/test_lost_session.py": ("process", "spark"),
     "test_fixtures.py": ("database_server",),

@@ -59,6 +59,7 @@ def table(
         yield lake.table("t")
 
 
+@pytest.mark.exhaustive
 @settings(
     max_examples=60,
     deadline=None,
