@@ -7,8 +7,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-COVERED := "src/lakeport/catalog/*,src/lakeport/filters/*,src/lakeport/airport/*,src/lakeport/ducklake/*"
-UNCOVERED := spark lakehouse cli
+# Every room is measured. The tests of the first ones need no Spark, and must cover MIN_COVERAGE percent of them.
+COVERED := airport arrow auth catalog ducklake filters memory observability types
+COVERED_WITH_SPARK := cli lakehouse spark
+MIN_COVERAGE := 90
+
+FAST := not (spark or database_server or s3 or process or soak or exhaustive)
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
+SOAK_SECONDS ?= 120
 
 # DuckDB 2.0, for which there is no ducklake extension: a small environment without Spark.
 VENV2 ?= .venv-duckdb2
@@ -16,10 +22,17 @@ READY2 := $(VENV2)/.ready
 TESTS2 := tests/filters tests/memory tests/client tests/ducklake/test_lakes_of_1_1.py tests/ducklake/test_sql_filter.py \
   tests/ducklake/test_hostile_catalogs.py
 
-.PHONY: help demo test test-duckdb2 coverage check format bench docs lock clean
+comma := ,
+paths = $(subst $() $(),$(comma),$(1:%=src/lakeport/%/*))
+
+.PHONY: help demo lock clean check format test test-fast test-spark test-servers test-soak test-duckdb2 coverage bench docs
 
 help:  ## show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Setup
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Lakeport needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
@@ -39,35 +52,6 @@ $(READY2): requirements-duckdb2.lock pyproject.toml
 	$(VENV2)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-test: $(READY)  ## run the test suite on two workers (ARGS="-k name" to choose), then some of it with DuckDB 2.0
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
-	@# A choice of tests is for DuckDB 1.5; the whole suite is for both versions.
-	$(if $(ARGS),,$(MAKE) test-duckdb2)
-
-test-duckdb2: $(READY2)  ## run the tests that need no ducklake extension with DuckDB 2.0 (ARGS="-k name" to choose)
-	$(VENV2)/bin/python -m pytest -q -n 2 --dist worksteal $(TESTS2) $(ARGS)
-
-coverage: $(READY)  ## branch coverage of the rooms below Spark, by their own tests; below 90 % is an error
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report= $(UNCOVERED:%=--ignore tests/%) $(ARGS)
-	$(BIN)/coverage report --skip-covered --fail-under=90 --include=$(COVERED)
-
-check: $(READY)  ## lint, format, types, import contracts, documentation
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
-
-format: $(READY)  ## rewrite the sources in the project's format
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
-
-bench: $(READY)  ## measure, as ratios to a baseline of the same run (SIZE=small|full, ARGS="--only doget")
-	$(BIN)/python -m benchmarks --size $(or $(SIZE),full) $(ARGS)
-
-docs: $(READY)  ## serve the documentation on localhost
-	$(BIN)/mkdocs serve
-
 lock: $(READY)  ## rewrite requirements.lock and requirements-duckdb2.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --group dev --group docs \
@@ -80,3 +64,60 @@ lock: $(READY)  ## rewrite requirements.lock and requirements-duckdb2.lock from 
 
 clean:  ## remove the virtual environment and everything built
 	rm -rf $(VENV) $(VENV2) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+##@ Quality
+
+check: $(READY)  ## lint, format, types, import contracts, documentation; name the step that fails
+	$(call step,ruff check,$(BIN)/ruff check .)
+	$(call step,ruff format,$(BIN)/ruff format --check .)
+	$(call step,mypy,$(BIN)/mypy)
+	$(call step,lint-imports,$(BIN)/lint-imports)
+	$(call step,mkdocs,NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site)
+
+define step
+@echo "== $(1)"
+@$(2) || { echo "make check: $(1) failed" >&2; exit 1; }
+endef
+
+format: $(READY)  ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+##@ Testing
+
+test: $(READY)  ## run the test suite on two workers (ARGS="-k name" to choose), then some of it with DuckDB 2.0
+	$(PYTEST) $(ARGS)
+	@# A choice of tests is for DuckDB 1.5; the whole suite is for both versions.
+	$(if $(ARGS),,$(MAKE) test-duckdb2)
+
+test-fast: $(READY)  ## run the tests that start no Spark, server or process and are not exhaustive: three minutes at most
+	$(PYTEST) -q -m "$(FAST)" $(ARGS)
+
+test-spark: $(READY)  ## run the tests that start Spark
+	$(PYTEST) -m "spark and not soak" $(ARGS)
+
+test-servers: $(READY)  ## run the tests that start PostgreSQL, MariaDB or an S3 server
+	$(PYTEST) -m "database_server or s3" $(ARGS)
+
+test-soak: $(READY)  ## run many clients for SOAK_SECONDS (120)
+	LAKEPORT_SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -m soak $(ARGS)
+
+test-duckdb2: $(READY2)  ## run the tests that need no ducklake extension with DuckDB 2.0 (ARGS="-k name" to choose)
+	$(VENV2)/bin/python -m pytest -q -n 2 --dist worksteal $(TESTS2) $(ARGS)
+
+coverage: $(READY)  ## branch coverage of every room; below 90 % of a room without Spark is an error
+	$(PYTEST) -q -m "not spark and not soak" --cov --cov-report= $(ARGS)
+	@for room in $(COVERED); do \
+	  $(BIN)/coverage report --skip-covered --fail-under=$(MIN_COVERAGE) --include="src/lakeport/$$room/*" \
+	    || { echo "make coverage: $$room is below $(MIN_COVERAGE) %" >&2; exit 1; }; \
+	done
+	$(PYTEST) -q -m "spark and not soak" --cov --cov-append --cov-report= $(ARGS)
+	$(BIN)/coverage report --skip-covered --include="$(call paths,$(COVERED_WITH_SPARK))"
+
+bench: $(READY)  ## measure, as ratios to a baseline of the same run (SIZE=small|full, ARGS="--only doget")
+	$(BIN)/python -m benchmarks --size $(or $(SIZE),full) $(ARGS)
+
+##@ Documentation
+
+docs: $(READY)  ## serve the documentation on localhost
+	$(BIN)/mkdocs serve

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import markers
 from tests.fixtures_databases import mariadb, postgresql
 from tests.object_store import s3, s3_reference
 from tests.real_lakes import lake_class, make_lake, reference
@@ -25,6 +26,11 @@ sys.path.insert(0, EXECUTOR_SIDE)
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(variable, QUICK_JAVA)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        markers.mark(item)
 
 
 @pytest.fixture(scope="module")

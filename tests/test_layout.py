@@ -104,6 +104,13 @@ def test_every_path_that_the_tools_are_given_exists() -> None:
     assert [name for name in modules if not _is_package(name) and not _is_module(name)] == []
 
 
+def test_coverage_measures_every_room() -> None:
+    lists = re.findall(r"^COVERED\w* := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    rooms = {module.relative_to(SOURCES).parts[0] for module in MODULES if module.parent != SOURCES}
+
+    assert sorted(" ".join(lists).split()) == sorted(rooms)
+
+
 def imported_modules(module: Path) -> Iterator[str]:
     """Yield the modules of Lakeport that a file imports from, anywhere in it."""
     for node in ast.walk(ast.parse(module.read_text())):

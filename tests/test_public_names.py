@@ -47,6 +47,7 @@ def test_the_front_door_shows_what_the_documentation_uses() -> None:
     assert promised <= set(lakeport.__all__)
 
 
+@pytest.mark.process
 def test_a_task_of_spark_imports_no_server_and_no_catalog_database() -> None:
     modules = imported_by("import lakeport.spark.transport.sender, lakeport.ducklake.reading.tasks")
 
@@ -54,10 +55,12 @@ def test_a_task_of_spark_imports_no_server_and_no_catalog_database() -> None:
     assert not modules & {"lakeport.airport", "lakeport.ducklake.lake", "sqlalchemy", "pyspark"}
 
 
+@pytest.mark.process
 def test_importing_lakeport_does_not_import_spark() -> None:
     assert "pyspark" not in imported_by("from lakeport import *")
 
 
+@pytest.mark.process
 def test_an_archive_of_the_package_gives_the_same_names(tmp_path: Path) -> None:
     source = Path(lakeport.__file__).parent
     archive = shutil.make_archive(str(tmp_path / "package"), "zip", source.parent, source.name)

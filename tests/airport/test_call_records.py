@@ -20,6 +20,7 @@ from lakeport.catalog import (
 )
 from lakeport.memory import MemoryCatalog
 from tests.airport.rig import Serving, Wire, one_row, opening, path
+from tests.waiting import TIMEOUT_SECONDS
 
 COLUMNS = pa.schema([("x", pa.int64())])
 TOKEN = "correct-horse-battery-staple"
@@ -58,7 +59,7 @@ class Recorder:
             return next((call for call in self._ended if wanted(call)), None)
 
         with self._changed:
-            call = self._changed.wait_for(found, timeout=60)
+            call = self._changed.wait_for(found, timeout=TIMEOUT_SECONDS)
         assert call, self._ended
         return call
 
@@ -222,7 +223,7 @@ def test_a_client_that_leaves_is_recorded_with_what_it_got(
     def rows() -> pa.RecordBatchReader:
         def batches() -> object:
             yield pa.record_batch({"x": [1, 2]})
-            left.wait(60)
+            left.wait(TIMEOUT_SECONDS)
             for _ in range(1000):
                 yield pa.record_batch({"x": [3] * 10_000})
 

@@ -22,6 +22,7 @@ from lakeport.catalog import (
 from lakeport.errors import ConstraintError
 from tests.airport.mutable import MutableCatalog, MutableTable
 from tests.airport.rig import Serving, Wire, extra_info, path
+from tests.waiting import TIMEOUT_SECONDS
 
 COLUMNS = pa.schema([column("x", pa.int64(), nullable=False, comment="c"), ("name", pa.string())])
 SENT = pa.schema([("x", pa.int64()), ("name", pa.string())])
@@ -378,7 +379,7 @@ def test_a_connection_that_breaks_stores_nothing(wire: Wire, table: MutableTable
 
     reader.cancel()
 
-    assert failed.wait(30)
+    assert failed.wait(TIMEOUT_SECONDS)
     assert stored(table) == []
 
 

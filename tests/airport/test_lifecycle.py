@@ -19,6 +19,7 @@ from lakeport.airport.server.verbs.do_exchange import Exchange
 from lakeport.catalog import CatalogBuilder, StaticCatalog
 from lakeport.errors import DefinitionError, UnavailableError
 from tests.airport.rig import Wire, path
+from tests.waiting import TIMEOUT_SECONDS
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_a_stopped_server_does_not_answer(catalog: StaticCatalog) -> None:
         location = server.location
 
     with flight.FlightClient(location) as client, pytest.raises(flight.FlightUnavailableError):
-        list(client.list_actions(flight.FlightCallOptions(timeout=10)))
+        list(client.list_actions(flight.FlightCallOptions(timeout=TIMEOUT_SECONDS)))
 
 
 @pytest.mark.parametrize("ask", [lambda s: s.port, lambda s: s.location, lambda s: s.wait()])
@@ -151,7 +152,7 @@ def test_wait_returns_when_the_server_stops(catalog: StaticCatalog) -> None:
 
     server.stop()
 
-    waiting.join(30)
+    waiting.join(TIMEOUT_SECONDS)
     assert not waiting.is_alive()
 
 
@@ -257,7 +258,7 @@ def test_a_client_that_holds_a_stream_cannot_hold_up_the_stop(
         writer, reader = client.do_exchange(path("s", "f"), options)
         writer.begin(pa.schema([("x", pa.int64())]))
         assert reader.schema.names == ["result"]
-        assert waits.wait(60)
+        assert waits.wait(TIMEOUT_SECONDS)
 
         with caplog.at_level(logging.WARNING, "lakeport"):
             assert not server.stop(grace=0.1)

@@ -18,6 +18,7 @@ from lakeport.arrow.batches import split
 from lakeport.catalog import ArrowTable, CatalogBuilder, ScanOptions, TableSize
 from lakeport.errors import DefinitionError
 from tests.airport.rig import Serving, Wire, path
+from tests.waiting import TIMEOUT_SECONDS
 
 INT = pa.schema([("x", pa.int64())])
 
@@ -209,7 +210,7 @@ def test_a_client_that_goes_away_ends_the_scan(serving: Serving) -> None:
 
     reader.cancel()
 
-    assert ended.wait(30)
+    assert ended.wait(TIMEOUT_SECONDS)
 
 
 def test_a_client_that_goes_away_closes_the_reader_of_a_table(serving: Serving) -> None:
@@ -242,7 +243,7 @@ def test_a_client_that_goes_away_closes_the_reader_of_a_table(serving: Serving) 
 
     reader.cancel()
 
-    assert closed.wait(30)
+    assert closed.wait(TIMEOUT_SECONDS)
 
 
 def test_a_stopping_server_ends_streams_with_a_retriable_error(serving: Serving) -> None:
@@ -263,5 +264,5 @@ def test_a_stopping_server_ends_streams_with_a_retriable_error(serving: Serving)
     ):
         while True:
             reader.read_chunk()
-    stopper.join(30)
+    stopper.join(TIMEOUT_SECONDS)
     assert not stopper.is_alive()

@@ -13,6 +13,7 @@ from pyarrow import flight
 from lakeport.catalog import CatalogBuilder, DMLOptions, DMLResult, rowid_field
 from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
 from tests.airport.rig import Serving, Wire, extra_info, path
+from tests.waiting import TIMEOUT_SECONDS
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])
 ROWS = [{"id": n, "name": f"n{n}", "amount": float(n)} for n in range(4)]
@@ -263,7 +264,7 @@ def test_rows_reach_the_table_while_more_arrive(serving: Serving, operation: str
         assert reader.schema is not None
         for _ in range(5):
             writer.write_batch(batch)
-        assert reached.wait(30)
+        assert reached.wait(TIMEOUT_SECONDS)
         writer.write_batch(batch)
         writer.done_writing()
         last = reader.read_chunk()

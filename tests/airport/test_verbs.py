@@ -13,6 +13,7 @@ from pyarrow import flight
 from lakeport import errors
 from lakeport.catalog import Action, CatalogBuilder, ScanOptions
 from tests.airport.rig import Serving, Wire, path
+from tests.waiting import TIMEOUT_SECONDS
 
 SENTENCE = "the sentence of this error"
 COLUMNS = pa.schema([("x", pa.int64())])
@@ -211,7 +212,7 @@ def test_a_verb_that_pyarrow_does_not_have_is_refused_in_a_sentence(
     with grpc.insecure_channel(host) as channel:
         call = channel.unary_unary("/arrow.flight.protocol.FlightService/PollFlightInfo")
         with pytest.raises(grpc.RpcError) as told:
-            call(body, timeout=60)
+            call(body, timeout=TIMEOUT_SECONDS)
 
     codes = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT}
     assert told.value.code() in codes

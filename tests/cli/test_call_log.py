@@ -107,6 +107,7 @@ def test_metrics_have_a_bounded_number_of_catalogs() -> None:
     assert labels["other"] == 1600
 
 
+@pytest.mark.process
 def test_serve_logs_and_counts_who_read_what(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(f"{TOKEN} ada\n")

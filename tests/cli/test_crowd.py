@@ -6,8 +6,6 @@ import socket
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
-import pytest
-
 import lakeport
 from lakeport.errors import UnavailableError
 from tests.cli.processes import COMMAND, running
@@ -17,7 +15,6 @@ from tests.waiting import wait_until
 FEW = 'ulimit -Sn 128; ulimit -Hn 256; exec "$@"'
 
 
-@pytest.mark.timeout(200)
 def test_a_thousand_idle_connections_lock_out_neither_clients_nor_health() -> None:
     arguments = ["serve", TANK, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
     with running(["bash", "-c", FEW, "bash", *COMMAND, *arguments]) as server:

@@ -67,6 +67,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(
     assert "rental cannot be made" in result.stderr
 
 
+@pytest.mark.process
 def test_a_duckdb_without_the_extension_asks_for_the_extra_of_the_demo(tmp_path: Path) -> None:
     other_version = tmp_path / "duckdb_extension_ducklake" / "extensions" / "v0.0.0"
     other_version.mkdir(parents=True)

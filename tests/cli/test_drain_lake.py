@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
-import pytest
 
 import lakeport
 from lakeport.errors import UnavailableError
@@ -73,7 +72,6 @@ def inserts(client: Client) -> None:
     table.insert(pa.RecordBatchReader.from_batches(NUMBERS, batches()))
 
 
-@pytest.mark.timeout(300)
 def test_every_stream_that_a_drain_cuts_ends_with_unavailable(make_lake: LakeMaker) -> None:
     lake = make_lake()
     lake.execute(

@@ -231,6 +231,7 @@ def test_nobody_listening_is_one_sentence(lakeport_command: Command) -> None:
     assert "127.0.0.1:1" in result.stderr
 
 
+@pytest.mark.process
 def test_an_interrupt_is_exit_code_130_and_leaves_no_file(tmp_path: Path) -> None:
     started = threading.Event()
 

@@ -46,7 +46,6 @@ def lake(make_lake: LakeMaker) -> RealLake:
     return lake
 
 
-@pytest.mark.timeout(400)
 def test_a_killed_java_process_is_reported_and_replaced(lake: RealLake) -> None:
     arguments = [f"lake={lake.uri}", "--master", "local[2]", "--metrics-listen", "127.0.0.1:0"]
     with serving(*arguments) as server:
@@ -76,7 +75,6 @@ def test_a_killed_java_process_is_reported_and_replaced(lake: RealLake) -> None:
     assert "Py4J" not in log
 
 
-@pytest.mark.timeout(300)
 def test_a_catalog_database_that_cannot_be_read_is_reported(lake: RealLake, tmp_path: Path) -> None:
     file = Path(lake.uri.removeprefix("ducklake:"))
     arguments = [f"lake={lake.uri}", "--master", "local[2]", "--metrics-listen", "127.0.0.1:0"]

@@ -6,8 +6,6 @@ import json
 import signal
 from pathlib import Path
 
-import pytest
-
 import lakeport
 from tests.cli.processes import serving
 from tests.cli.test_serve import get
@@ -15,7 +13,6 @@ from tests.real_lakes import LakeMaker
 from tests.waiting import TIMEOUT_SECONDS
 
 
-@pytest.mark.timeout(300)
 def test_a_lake_is_served_measured_reloaded_and_drained(
     make_lake: LakeMaker, tmp_path: Path
 ) -> None:

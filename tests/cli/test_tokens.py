@@ -57,6 +57,7 @@ def refusal(location: str, secret: str, catalog: str) -> LakeportError:
     return told.value
 
 
+@pytest.mark.process
 def test_a_token_reads_the_lakes_that_are_named_for_it(
     configured: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_token_reads_the_lakes_that_are_named_for_it(
     assert not any(secret in log for secret in (ADA, BOB, EVE, carl))
 
 
+@pytest.mark.process
 def test_sighup_reads_the_tokens_again_and_a_wrong_one_changes_nothing(
     configured: Callable[[str], Path],
 ) -> None:
@@ -131,6 +133,7 @@ def test_sighup_reads_the_tokens_again_and_a_wrong_one_changes_nothing(
     assert not any(secret in log for secret in (ADA, BOB, EVE))
 
 
+@pytest.mark.process
 def test_a_server_without_tokens_does_not_become_half_closed(
     configured: Callable[[str], Path],
 ) -> None:

@@ -13,6 +13,7 @@ from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
 from lakeport.catalog import Catalog
 from tests.client.wire import HandTable, WireServer
+from tests.waiting import TIMEOUT_SECONDS
 
 Attach: TypeAlias = Callable[..., Client]
 
@@ -44,5 +45,5 @@ def wire() -> Iterator[WireServer]:
 @pytest.fixture
 def hand_client(wire: WireServer) -> Iterator[Client]:
     """A client of the hand-written server."""
-    with connect(wire.location, catalog="db", timeout=30) as client:
+    with connect(wire.location, catalog="db", timeout=TIMEOUT_SECONDS) as client:
         yield client

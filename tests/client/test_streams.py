@@ -17,6 +17,7 @@ from lakeport.errors import CancelledError, ConstraintError, LakeportError, Unav
 from lakeport.filters import col
 from tests.client.conftest import Attach
 from tests.client.wire import REUSE, WireServer, endpoints
+from tests.waiting import TIMEOUT_SECONDS
 
 SCHEMA = pa.schema([("x", pa.int64())])
 BATCH = pa.record_batch({"x": range(1000)})
@@ -65,7 +66,7 @@ def client(attach: Attach, endless: Endless) -> Client:
 
 def _wait_until_stopped(endless: Endless) -> None:
     for _ in range(endless.parts):
-        assert endless.stopped.acquire(timeout=60)
+        assert endless.stopped.acquire(timeout=TIMEOUT_SECONDS)
 
 
 def test_a_limit_cancels_the_streams(client: Client, endless: Endless) -> None:
@@ -144,7 +145,7 @@ def test_a_server_that_does_not_answer_runs_into_the_timeout(wire: WireServer) -
     release = threading.Event()
 
     def hang() -> Any:
-        release.wait(60)
+        release.wait(TIMEOUT_SECONDS)
         return flight.RecordBatchStream(wire.tables["t"].full_schema.empty_table())
 
     wire.stream = hang
@@ -167,7 +168,7 @@ def test_a_stream_that_is_still_opening_does_not_hold_up_the_rest(wire: WireServ
         opened.append(b"")
         if len(opened) == 2:
             opening.set()
-            release.wait(60)
+            release.wait(TIMEOUT_SECONDS)
         return flight.GeneratorStream(schema, iter([batch] * 3))
 
     wire.stream = stream
@@ -176,12 +177,12 @@ def test_a_stream_that_is_still_opening_does_not_hold_up_the_rest(wire: WireServ
     with connect(wire.location, catalog="db") as client:
         reader = client.table("w.t").scan().to_reader()
         reader.read_next_batch()
-        assert opening.wait(60)
+        assert opening.wait(TIMEOUT_SECONDS)
         del reader
         still_opening = _scan_threads()
         release.set()
         for thread in still_opening:
-            thread.join(60)
+            thread.join(TIMEOUT_SECONDS)
     assert not _scan_threads()
 
 

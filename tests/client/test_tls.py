@@ -13,6 +13,7 @@ from lakeport.auth import TlsConfig
 from lakeport.catalog import CatalogBuilder, StaticCatalog
 from lakeport.errors import UnavailableError
 from tests.auth.certificates import Authority
+from tests.waiting import TIMEOUT_SECONDS
 
 AUTHORITY = Authority("Lakeport")
 
@@ -60,7 +61,7 @@ def test_mutual_tls(
         ) as client:
             assert client.table("s.t").scan().count() == 2
         with (
-            connect(server.location, tls_root_certs=trusted, timeout=30) as stranger,
+            connect(server.location, tls_root_certs=trusted, timeout=TIMEOUT_SECONDS) as stranger,
             pytest.raises(UnavailableError),
         ):
             stranger.schemas()

@@ -26,6 +26,7 @@ from lakeport.filters import col
 from lakeport.memory import MemoryCatalog
 from tests.client.conftest import Attach
 from tests.client.wire import HandTable, WireServer, packed
+from tests.waiting import TIMEOUT_SECONDS
 
 # Against the server written by hand
 
@@ -238,7 +239,7 @@ def test_a_statement_that_fails_on_the_client_is_cancelled(
     rows = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), source())
     with pytest.raises(RuntimeError, match="the source broke"):
         table.insert(rows)
-    assert wire.exchange_over.wait(60)
+    assert wire.exchange_over.wait(TIMEOUT_SECONDS)
     assert wire.outcomes == ["failed"]
 
 

@@ -41,6 +41,7 @@ with Lake.open(sys.argv[1]) as lake:
 @pytest.mark.parametrize(
     ("how", "printed"), [("none", "no file descriptors left"), ("reserve", "read")]
 )
+@pytest.mark.process
 def test_a_catalog_is_refused_without_descriptors_and_read_from_the_reserve(
     make_lake: LakeMaker, kind: str, how: str, printed: str
 ) -> None:

@@ -75,6 +75,7 @@ def lake(make_lake: Callable[..., Any]) -> Any:
     return lake
 
 
+@pytest.mark.exhaustive
 def test_a_scan_gives_exactly_the_rows_of_its_filter(lake: Any) -> None:
     expected = {
         text: [row[0] for row in lake.query(f"SELECT rowid FROM t WHERE {text} ORDER BY 1")]

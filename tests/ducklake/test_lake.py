@@ -196,6 +196,7 @@ def test_opening_and_scanning_a_table_costs_three_queries(kind: str, make_lake: 
     assert len([s for s in statements if s != "BEGIN"]) <= 3
 
 
+@pytest.mark.process
 def test_a_writer_in_another_process_is_waited_for(make_lake: LakeMaker, tmp_path: Path) -> None:
     lake = make_lake("duckdb")
     lake.execute("CREATE TABLE t(id INTEGER)")

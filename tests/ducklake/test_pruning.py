@@ -59,6 +59,7 @@ def table(
         yield lake.table("t")
 
 
+@pytest.mark.exhaustive
 @settings(
     max_examples=60,
     deadline=None,
@@ -208,6 +209,7 @@ def test_statistics_of_intervals_and_zoned_times_are_ignored(table: LakeTable) -
         assert plan.pruning.files_read == plan.pruning.files
 
 
+@pytest.mark.database_server
 def test_of_twenty_thousand_files_a_selective_filter_keeps_one(
     make_lake: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ from lakeport.spark.scan import Scan
 LakeMaker = Callable[..., Any]
 
 
+@pytest.mark.process
 def test_plans_and_tasks_are_small_and_run_in_another_process(
     make_lake: LakeMaker, tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_catalog_copied_to_mariadb_reads_like_its_original(
         assert [v.name for v in original.views()] == [v.name for v in copy.views()]
 
 
+@pytest.mark.database_server
 @pytest.mark.parametrize("life", ["schema evolution", "inlined rows and deletes"])
 def test_a_catalog_in_another_schema_of_postgresql(life: str, make_lake: LakeMaker) -> None:
     lake = make_lake("postgresql", "METADATA_SCHEMA 'my lake'")
@@ -90,6 +91,7 @@ def test_a_catalog_in_another_schema_of_postgresql(life: str, make_lake: LakeMak
     lake.check(metadata_schema="my lake")
 
 
+@pytest.mark.database_server
 def test_a_url_reaches_postgresql_too(make_lake: LakeMaker) -> None:
     lake = make_lake("postgresql")
     lake.execute("CREATE TABLE t AS " + ROWS.format(30))
@@ -100,6 +102,7 @@ def test_a_url_reaches_postgresql_too(make_lake: LakeMaker) -> None:
         assert ours.table("t").scan().to_table().num_rows == 30
 
 
+@pytest.mark.database_server
 def test_a_lost_connection_is_opened_again(make_lake: LakeMaker) -> None:
     import psycopg
 

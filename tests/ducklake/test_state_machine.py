@@ -140,7 +140,6 @@ class LifeOfALake(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize(("kind", "lives", "commits"), [("sqlite", 5, 7), ("duckdb", 2, 5)])
-@pytest.mark.timeout(300)
 def test_a_random_life(
     kind: str, lives: int, commits: int, reference: duckdb.DuckDBPyConnection, lake_class: Any
 ) -> None:

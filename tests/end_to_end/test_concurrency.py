@@ -46,7 +46,7 @@ def location() -> Iterator[str]:
         yield server.location
 
 
-@pytest.mark.timeout(120 + SECONDS * 4)
+@pytest.mark.timeout(600 + 4 * SECONDS)
 def test_sixteen_clients_write_and_the_counts_add_up(location: str) -> None:
     stop = threading.Event()
     with ThreadPoolExecutor(CLIENTS + 1) as pool:

@@ -185,7 +185,6 @@ def test_the_json_of_a_filter_is_read_back_as_the_same_filter(
     assert parse_filter(to_json(filter)) == filter
 
 
-@pytest.mark.timeout(300)
 @settings(
     max_examples=3,
     deadline=None,

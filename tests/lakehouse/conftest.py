@@ -13,6 +13,7 @@ from pyarrow import flight
 from lakeport import Client, Server, connect
 from lakeport.auth import Authorizer
 from lakeport.lakehouse import LakeCatalog
+from tests.waiting import TIMEOUT_SECONDS
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def serve(spark: Any) -> Iterator[Serve]:
             lake.detach()
             catalog = stack.enter_context(LakeCatalog(lake.uri, spark=spark, **options))
             server = stack.enter_context(Server(catalog, authorize=authorize))
-            client = stack.enter_context(connect(server.location, timeout=120))
+            client = stack.enter_context(connect(server.location, timeout=TIMEOUT_SECONDS))
             plain = stack.enter_context(flight.connect(server.location))
             return Served(catalog, server, client, plain)
 

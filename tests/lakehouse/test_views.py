@@ -23,6 +23,7 @@ from lakeport.errors import (
 from lakeport.lakehouse import LakeCatalog
 from lakeport.spark.sql.registration import register_as
 from tests.lakehouse.conftest import Serve
+from tests.waiting import TIMEOUT_SECONDS
 
 MakeLake = Callable[..., Any]
 
@@ -267,8 +268,8 @@ def test_spark_sql_reads_only_what_its_caller_may_read(lake: Any, spark: Any) ->
     with (
         LakeCatalog(lake.uri, spark=spark, spark_sql=True) as catalog,
         Server(catalog, auth=tokens, authorize=authorize) as server,
-        connect(server.location, token="a", timeout=120) as ada,
-        connect(server.location, token="g", timeout=120) as grace,
+        connect(server.location, token="a", timeout=TIMEOUT_SECONDS) as ada,
+        connect(server.location, token="g", timeout=TIMEOUT_SECONDS) as grace,
     ):
         assert queried(ada, "SELECT * FROM secret") == [{"hidden_column": 42}]
         assert queried(ada, "SELECT rows FROM s_counted") == [{"rows": 9}]

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from lakeport.spark.java import java_home
+from tests.waiting import TIMEOUT_SECONDS
 
 HERE = Path(__file__).parent
 PROGRAM = HERE / "executor_side" / "cluster_program.py"
@@ -29,8 +30,6 @@ ROWS = [[task, row] for task in range(4) for row in range(30)]
 LAKE_ROWS = [{"id": n, "kind": f"k{n % 3}"} for n in range(90, 100) if n != 95]
 
 Answers: TypeAlias = dict[str, Any]
-
-pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
@@ -107,7 +106,7 @@ def _first_match(process: subprocess.Popen[str], pattern: str) -> str:
         settled.set()
 
     threading.Thread(target=read, daemon=True).start()
-    assert settled.wait(300)
+    assert settled.wait(TIMEOUT_SECONDS)
     assert found, "".join(lines[-40:])
     return found[0]
 
@@ -308,7 +307,7 @@ def test_missing_packages_for_connect_are_one_sentence(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=TIMEOUT_SECONDS,
     )
 
     assert "UnavailableError: a package for Spark Connect is missing" in done.stderr

@@ -16,9 +16,6 @@ from lakeport.spark import register_data_source
 from lakeport.spark.source.options import SourceOptions
 from tests.real_lakes import RealLake
 
-# Starting Spark and making the lake may take long where many share a machine.
-pytestmark = pytest.mark.timeout(600)
-
 ROWS = """
     SELECT i::INTEGER AS id, 'v' || i AS name, i * 1.5::DECIMAL(9,2) AS price, i::DOUBLE / 7 AS x,
            DATE '2024-01-01' + i::INTEGER AS d, TIMESTAMP '2024-01-01' + to_hours(i) AS ts,

@@ -18,7 +18,7 @@ from scan_tasks import SCHEMA, Endless, HangsAtFirst, RecordedRows, Rows, SmallR
 from lakeport.spark import stream
 from lakeport.spark.transport.cores import Cores
 from lakeport.spark.transport.job import is_small
-from tests.waiting import wait_until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 MIB = 1024 * 1024
 LARGE = {"batches": 20, "rows": 20_000}
@@ -61,7 +61,7 @@ def greedy(spark: Any, count: int) -> Iterator[None]:
         finally:
             is_over.set()
         for each in reading:
-            each.result(120)
+            each.result(TIMEOUT_SECONDS)
 
 
 def test_a_consumer_that_stops_reading_ends_its_jobs_and_gets_every_row_once_later(
@@ -131,7 +131,7 @@ def test_a_large_scan_that_leaves_its_cores_to_small_ones_gets_every_row_once(sp
             rows = read_on(reader, [])
         finally:
             is_over.set()
-        assert all(each.result(120) for each in asking)
+        assert all(each.result(TIMEOUT_SECONDS) for each in asking)
 
     assert rows == dict.fromkeys(range(8), ROWS)
 

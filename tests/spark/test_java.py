@@ -51,6 +51,7 @@ def test_no_java_at_all_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None
         java_home({"PATH": ""})
 
 
+@pytest.mark.process
 def test_a_runtime_without_the_vector_module_is_started_without_it(tmp_path: Path) -> None:
     home = pretend_java(tmp_path / "jdk", "25.0.2", modules="java.base")
 

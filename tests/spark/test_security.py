@@ -16,6 +16,7 @@ import pytest
 
 from lakeport.errors import InvalidArgumentError
 from lakeport.spark.security import check_protected, protection
+from tests.waiting import TIMEOUT_SECONDS
 
 MASTER = "spark://10.0.0.1:7077"
 ALLOW = {"spark.lakeport.allowUnauthenticated": "true"}
@@ -211,6 +212,8 @@ for _ in range(2):
 """
 
 
+@pytest.mark.process
+@pytest.mark.spark
 def test_a_local_session_of_the_callers_own_is_used_with_one_warning(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
@@ -222,7 +225,7 @@ def test_a_local_session_of_the_callers_own_is_used_with_one_warning(tmp_path: P
         check=False,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=TIMEOUT_SECONDS,
         env={**os.environ, "PYTHONPATH": paths},
     )
 

@@ -30,6 +30,7 @@ from lakeport.spark.transport.shared_memory import (
     SharedBufferPool,
     write_batch,
 )
+from tests.waiting import TIMEOUT_SECONDS
 
 SCHEMA = pa.schema([("word", pa.string())])
 LARGE, SMALL, HUGE = 100_000, 3, SEGMENT_BYTES // 8
@@ -158,20 +159,20 @@ def test_no_client_overwrites_the_rows_of_another(driver: Driver) -> None:
 
     def rest() -> Iterator[pa.RecordBatch]:
         is_midway.set()
-        assert go_on.wait(60)
+        assert go_on.wait(TIMEOUT_SECONDS)
         yield batch("second", LARGE)
 
     with ThreadPoolExecutor(1) as pool:
         task = Words("first", LARGE, SMALL, then=rest)
         sending = pool.submit(driver.push, "ours", ours, task)
-        assert is_midway.wait(60)
+        assert is_midway.wait(TIMEOUT_SECONDS)
         # The driver has heard of the small batch when that is taken.
         taken = ours.take_all()
         next(taken), next(taken)
         driver.push("theirs", theirs, Words("others", LARGE, LARGE))
         held = list(theirs.take_all())
         go_on.set()
-        sending.result(60)
+        sending.result(TIMEOUT_SECONDS)
 
     assert {word for part in held for word in part["word"].to_pylist()} == {"others  "}
 

@@ -32,7 +32,7 @@ from lakeport.spark.transport.shared_memory import (
     SharedBufferPool,
     write_batch,
 )
-from tests.waiting import wait_until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 MIB = 1024 * 1024
 
@@ -224,7 +224,9 @@ def test_a_reader_that_waits_can_be_closed_from_another_thread(spark: Any, tmp_p
 
         reader.close()
 
-        assert isinstance(waiting.exception(timeout=60), CancelledError | InvalidArgumentError)
+        assert isinstance(
+            waiting.exception(timeout=TIMEOUT_SECONDS), CancelledError | InvalidArgumentError
+        )
     assert wait_until(lambda: is_quiet(spark))
 
 
@@ -240,7 +242,7 @@ class HeldUp:
 
     def __reduce__(self) -> Any:
         self.is_on_the_way.set()
-        self.go_on.wait(60)
+        self.go_on.wait(TIMEOUT_SECONDS)
         return Silent, ()
 
 
@@ -260,13 +262,15 @@ def test_a_reader_that_is_closed_before_its_job_begins_leaves_no_job(
     reader = stream(spark, [task], SCHEMA)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: [None for _ in reader])
-        assert task.is_on_the_way.wait(60)
+        assert task.is_on_the_way.wait(TIMEOUT_SECONDS)
 
         reader.close()
-        assert was_cancelled.wait(60)
+        assert was_cancelled.wait(TIMEOUT_SECONDS)
         task.go_on.set()
 
-        assert isinstance(waiting.exception(timeout=60), CancelledError | InvalidArgumentError)
+        assert isinstance(
+            waiting.exception(timeout=TIMEOUT_SECONDS), CancelledError | InvalidArgumentError
+        )
     assert wait_until(lambda: is_quiet(spark))
 
 
@@ -396,6 +400,8 @@ def test_a_connection_is_acknowledged_at_once_and_stays_open() -> None:
             assert worker.recv(5) == b"tasks"
 
 
+@pytest.mark.process
+@pytest.mark.spark
 def test_a_program_that_ends_with_its_scan_ends_in_silence(
     make_lake: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -410,7 +416,9 @@ def test_a_program_that_ends_with_its_scan_ends_in_silence(
     )
 
     command = [sys.executable, str(program), lake.uri]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+    )
 
     assert done.stdout == "100\n"
     assert "ERROR" not in done.stderr

@@ -16,9 +16,6 @@ import sqlglot
 
 from tests.real_lakes import RealLake
 
-# Starting Spark and making the lake may take long where many share a machine.
-pytestmark = pytest.mark.timeout(600)
-
 SCALE = 0.1
 
 # Columns that had other names when their rows were written.

@@ -11,9 +11,6 @@ from lakeport.errors import InvalidInputError, LakeportError, PermissionDeniedEr
 from lakeport.spark.sql.allowed_functions import FUNCTIONS, OPTIONS_ARGUMENT
 from lakeport.spark.sql.queries import untrusted_query
 
-# Starting Spark may take long where many share a machine.
-pytestmark = pytest.mark.timeout(600)
-
 ENV = "'java.lang.System', 'getenv', 'HOME'"
 CLASS = '{"type":"udt","pyClass":"os.nothing","serializedClass":"gASV","sqlType":"string"}'
 STRUCT = f'{{"type":"struct","fields":[{{"name":"a","type":{CLASS},"nullable":true}}]}}'

@@ -18,9 +18,6 @@ from lakeport.spark.sql.views.translation import referenced_tables, table_key, t
 from tests.real_lakes import RealLake
 from tests.spark.view_cases import QUERIES, REFUSED, SAME, TABLES
 
-# Starting Spark and making the lake may take long where many share a machine.
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture(scope="module")
 def lake(

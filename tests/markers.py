@@ -1,0 +1,68 @@
+"""Markers of the tests by what makes them slow: from the fixtures they use, or from their file.
+
+`make test-fast` runs the tests without them. A single slow test in a file of other tests is
+marked where it stands.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+__all__ = ["FILES", "mark"]
+
+_TESTS = Path(__file__).parent
+
+_FIXTURES = {
+    "load_airport": ("process", "real_client"),
+    "mariadb": ("database_server",),
+    "postgresql": ("database_server",),
+    "s3": ("s3",),
+    "spark": ("spark",),
+}
+
+# A test with one of these parameters has the fixture `make_lake` start the server.
+_SERVER_KINDS = {"mariadb", "mysql", "postgresql"}
+
+# Files and folders whose tests start processes or Spark without a fixture, or take long.
+FILES = {
+    "airport/test_memory_bounds.py": ("process",),
+    "cli/test_arrow_memory.py": ("process",),
+    "cli/test_crowd.py": ("process",),
+    "cli/test_drain_lake.py": ("process", "spark"),
+    "cli/test_recovery.py": ("process", "spark"),
+    "cli/test_serve.py": ("process",),
+    "cli/test_serve_lake.py": ("process", "spark"),
+    "cli/test_soak.py": ("process", "soak", "spark"),
+    "ducklake/test_changes.py": ("exhaustive",),
+    "ducklake/test_partition_pruning.py": ("exhaustive",),
+    "ducklake/test_state_machine.py": ("exhaustive",),
+    "end_to_end/test_concurrency.py": ("soak",),
+    "examples": ("process",),
+    "memory/test_expression_bounds.py": ("process",),
+    "spark/test_clusters.py": ("process", "spark"),
+    "spark/test_lost_session.py": ("process", "spark"),
+    "test_fixtures.py": ("database_server",),
+}
+
+
+def mark(item: pytest.Item) -> None:
+    """Add the markers of a collected test."""
+    names = {name for fixture in _fixtures(item) for name in _FIXTURES.get(fixture, ())}
+    if _SERVER_KINDS & _parameters(item):
+        names.add("database_server")
+    path = item.path.relative_to(_TESTS)
+    for place in (path, *path.parents):
+        names.update(FILES.get(place.as_posix(), ()))
+    for name in sorted(names):
+        item.add_marker(name)
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else []
+
+
+def _parameters(item: pytest.Item) -> set[str]:
+    call = getattr(item, "callspec", None)
+    return set() if call is None else {v for v in call.params.values() if isinstance(v, str)}
