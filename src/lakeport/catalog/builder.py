@@ -168,7 +168,7 @@ class SchemaBuilder:
         schema: pa.Schema,
         comment: str = "",
     ) -> Self:
-        """Add a table that the client reads by itself: DuckDB functions, files, or both.
+        """Add a table that the client reads itself: DuckDB functions, files, or both.
 
         Every reference must provide all columns of `schema`, by name and type.
         """

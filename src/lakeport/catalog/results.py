@@ -121,7 +121,7 @@ class FunctionReference:
 
 
 class FileFormat(enum.Enum):
-    """The file formats that the client opens by itself."""
+    """The file formats that the client opens itself."""
 
     PARQUET = "parquet"
     IPC_STREAM = "ipc-stream"

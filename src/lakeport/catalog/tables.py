@@ -196,7 +196,7 @@ class ScanTable:
 
 
 class ReferenceTable:
-    """A table that the client reads by itself, with DuckDB functions or from files."""
+    """A table that the client reads itself, with DuckDB functions or from files."""
 
     def __init__(
         self,

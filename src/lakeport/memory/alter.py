@@ -242,7 +242,7 @@ def add_field(table: TableState, path: Sequence[str], field: pa.Field) -> TableS
     field = stored_field(field)
 
     def add(members: _Members, length: int) -> _Members:
-        if any(fold_name(known.name) == fold_name(field.name) for known, _ in members):
+        if any(fold_name(member.name) == fold_name(field.name) for member, _ in members):
             raise AlreadyExistsError(f"field {_dotted([*path, field.name])} already exists")
         return [*members, (field, pa.nulls(length, field.type))]
 

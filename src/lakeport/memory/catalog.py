@@ -150,14 +150,14 @@ class MemoryCatalog:
         seen = self._store.visible_state().schema(name)
 
         def apply(state: CatalogState) -> CatalogState:
-            known = state.schema(name)
-            if known is None and options.ignore_not_found:
+            existing = state.schema(name)
+            if existing is None and options.ignore_not_found:
                 return state
-            known = state.require_schema(name)
-            if known.tables and not options.cascade:
-                count = len(known.tables)
+            existing = state.require_schema(name)
+            if existing.tables and not options.cascade:
+                count = len(existing.tables)
                 raise SchemaNotEmptyError(
-                    f"schema {known.name!r} has {counted(count, 'table')}; drop "
+                    f"schema {existing.name!r} has {counted(count, 'table')}; drop "
                     f"{'it' if count == 1 else 'them'} first, or use CASCADE"
                 )
             return state.without_schema(name).altered()
@@ -228,8 +228,8 @@ class MemorySchema:
         new = _new_table(self._store, self.name, name, definition, options.comment)
 
         def apply(state: CatalogState) -> CatalogState:
-            known = state.require_schema(self.name).tables.get(fold_name(name))
-            if known is not None and options.on_conflict is OnConflict.IGNORE:
+            existing = state.require_schema(self.name).tables.get(fold_name(name))
+            if existing is not None and options.on_conflict is OnConflict.IGNORE:
                 return state
             replaces = options.on_conflict is OnConflict.REPLACE
             return _with_new_table(state, new, self.name, replaces=replaces)
@@ -240,37 +240,37 @@ class MemorySchema:
 
     def drop_table(self, name: str, options: DropTableOptions) -> None:
         """Drop a table and its versions."""
-        known = self.table(name)
-        if known is None:
+        existing = self.table(name)
+        if existing is None:
             if options.ignore_not_found:
                 return
             raise NotFoundError(f"there is no table {self.name}.{name}")
 
         def apply(state: CatalogState) -> CatalogState:
             schema = state.require_schema(self.name)
-            _require(schema, name, known.id)
+            _require(schema, name, existing.id)
             return state.with_schema(schema.without_table(name)).altered()
 
-        self._store.write(Change(apply, alters=frozenset({known.id})))
+        self._store.write(Change(apply, alters=frozenset({existing.id})))
 
     def rename_table(self, old_name: str, new_name: str, options: RenameTableOptions) -> None:
         """Rename a table. It keeps its versions."""
         check_name(new_name, "table")
-        known = self.table(old_name)
-        if known is None:
+        existing = self.table(old_name)
+        if existing is None:
             if options.ignore_not_found:
                 return
             raise NotFoundError(f"there is no table {self.name}.{old_name}")
 
         def apply(state: CatalogState) -> CatalogState:
             schema = state.require_schema(self.name)
-            table = _require(schema, old_name, known.id)
+            table = _require(schema, old_name, existing.id)
             if fold_name(new_name) in schema.tables and fold_name(new_name) != fold_name(old_name):
                 raise AlreadyExistsError(f"table {self.name}.{new_name} already exists")
             schema = schema.without_table(old_name).with_table(replace(table, name=new_name))
             return state.with_schema(schema).altered()
 
-        self._store.write(Change(apply, alters=frozenset({known.id})))
+        self._store.write(Change(apply, alters=frozenset({existing.id})))
 
 
 def _new_table(
@@ -289,9 +289,9 @@ def _with_new_table(
     state: CatalogState, table: TableState, schema: str, *, replaces: bool = False
 ) -> CatalogState:
     owner = state.require_schema(schema)
-    known = owner.tables.get(fold_name(table.name))
-    if known is not None and not replaces:
-        raise AlreadyExistsError(f"table {known} already exists")
+    existing = owner.tables.get(fold_name(table.name))
+    if existing is not None and not replaces:
+        raise AlreadyExistsError(f"table {existing} already exists")
     return state.with_schema(owner.with_table(replace(table, schema=owner.name))).altered()
 
 

@@ -78,16 +78,16 @@ class Rows:
 
     def row_versions(self, rowids: pa.Array) -> RowVersions:
         """Return the versions of the rows that exist of these ids, which are ascending."""
-        found: list[pa.Array] = []
+        existing: list[pa.Array] = []
         statement_ids: list[pa.Array] = []
         for position, ids, _ in self._spans(rowids):
             chunk = self.chunks[position]
             where = chunk.positions(ids)
-            found.append(ids.filter(where.is_valid()) if where.null_count else ids)
+            existing.append(ids.filter(where.is_valid()) if where.null_count else ids)
             statement_ids.append(chunk.statement_ids.take(where.drop_null()))
-        if not found:
+        if not existing:
             return RowVersions(pa.array([], pa.int64()), pa.array([], pa.int64()))
-        return RowVersions(concat(found), concat(statement_ids))
+        return RowVersions(concat(existing), concat(statement_ids))
 
     def find(self, rowids: pa.Array) -> Chunk | None:
         """Return the rows that exist of these ids, which are ascending; None if there are none."""

@@ -101,12 +101,12 @@ class Store:
             self._commit((change,))
             return
         for attempt in itertools.count():
-            view = transaction.visible
-            prepared = change.apply(view) if attempt < _OPTIMISTIC_TRIES else None
+            visible = transaction.visible
+            prepared = change.apply(visible) if attempt < _OPTIMISTIC_TRIES else None
             with self._lock:
                 if transaction.state is TransactionState.ABORTED:
                     raise InvalidInputError(_ROLLED_BACK)
-                if prepared is not None and transaction.visible is not view:
+                if prepared is not None and transaction.visible is not visible:
                     continue
                 transaction.visible = prepared or change.apply(transaction.visible)
                 transaction.pending = (*transaction.pending, change)
@@ -203,10 +203,10 @@ class Store:
 
     def _publish(self, prepared: CatalogState) -> list[_Published]:
         """Give the changed tables their version numbers and commit the state."""
-        moment = self._clock()
+        time = self._clock()
         if self._last_commit is not None:
-            moment = max(moment, self._last_commit + timedelta(microseconds=1))
-        self._last_commit = moment
+            time = max(time, self._last_commit + timedelta(microseconds=1))
+        self._last_commit = time
         published: list[_Published] = []
         schemas: dict[str, SchemaState] = {}
         for name, schema in prepared.schemas.items():
@@ -216,15 +216,15 @@ class Store:
             tables = dict(schema.tables)
             for key, table in schema.tables.items():
                 if table.current.version is None:
-                    tables[key] = self._numbered(table, moment)
+                    tables[key] = self._numbered(table, time)
                     published.append(_Published(table.current, tables[key]))
             schemas[name] = replace(schema, tables=tables)
         self._committed_state = replace(prepared, schemas=schemas)
         return published
 
-    def _numbered(self, table: TableState, moment: datetime) -> TableState:
+    def _numbered(self, table: TableState, time: datetime) -> TableState:
         newest = table.versions[-1].version if table.versions else 0
-        version = replace(table.current, version=(newest or 0) + 1, committed=moment)
+        version = replace(table.current, version=(newest or 0) + 1, committed=time)
         versions = (*table.versions, version)
         if self._keep_versions is not None:
             versions = versions[-self._keep_versions :]
@@ -264,10 +264,10 @@ class Store:
         if base is None or base.ddl_version == self._committed_state.ddl_version:
             return
         base = _with_structure_of(self._committed_state, base)
-        view = base
+        visible = base
         for change in transaction.pending:
-            view = change.apply(view)
-        transaction.base, transaction.visible = base, view
+            visible = change.apply(visible)
+        transaction.base, transaction.visible = base, visible
 
     def _writable(self, identifier: str) -> _Transaction | None:
         with self._lock:

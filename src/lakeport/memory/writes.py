@@ -170,15 +170,15 @@ def _check_and_emit(
 ) -> None:
     """Check the complete new rows of a batch, and emit them in the order received."""
     definition = table.current.definition
-    found = table.current.rows.find(_ascending(rowids))
-    if found is None:
+    existing = table.current.rows.find(_ascending(rowids))
+    if existing is None:
         return
-    where = pc.index_in(rowids, value_set=found.rowids)
+    where = pc.index_in(rowids, value_set=existing.rowids)
     present = where.is_valid()
     where = where.drop_null()
     columns = [
-        values[index].filter(present) if index in values else found.columns[index].take(where)
-        for index in range(len(found.columns))
+        values[index].filter(present) if index in values else existing.columns[index].take(where)
+        for index in range(len(existing.columns))
     ]
     check_checks(definition, columns, str(table))
     if options.returning:
