@@ -1,6 +1,6 @@
 """Lakeport: an airport for your lake.
 
-Expose tables, functions and DataFrames to DuckDB in a dozen lines:
+Serve tables, functions and DataFrames to DuckDB:
 
     import pyarrow as pa
     import lakeport
@@ -18,9 +18,9 @@ import os
 
 from lakeport._lazy import attach
 
-# Batches that came over the network may be unaligned, which every platform we run on can read;
-# Arrow would print a warning for each scan.
+# Batches from the network may be unaligned. Supported platforms can read them, but Arrow prints a
+# warning for each scan.
 os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "ignore")
 
-# Names come on first use, from the modules that `__init__.pyi` says.
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
 __getattr__, __dir__, __all__ = attach(__name__)

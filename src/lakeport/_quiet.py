@@ -1,8 +1,8 @@
 """Exceptions that pyarrow turns into a gRPC status without a traceback.
 
-pyarrow appends the traceback of an exception that is no Flight error to the status, with the paths
-and source lines of the server. No traceback can be made of the exceptions here, so that pyarrow
-sends their bare name instead. See docs/decisions/0001-errors-without-tracebacks.md.
+For an exception that is not a Flight error, pyarrow appends the traceback to the status, with paths
+and source lines of the server. Formatting a traceback of the exceptions in this module fails, so
+pyarrow sends only their name. See docs/decisions/0001-errors-without-tracebacks.md.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = [
 
 
 class Quiet(Exception):  # noqa: N818
-    """An exception that no traceback can be made of."""
+    """An exception whose traceback cannot be formatted."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
     @property
     def __cause__(self) -> Any:
-        # pyarrow formats a traceback by walking the chain of causes, and gives up where that fails.
+        # pyarrow formats a traceback by following the causes, and stops if that fails.
         raise RuntimeError
 
     @__cause__.setter
@@ -52,10 +52,10 @@ class Unimplemented(Quiet, NotImplementedError):  # noqa: N818
 
 
 class Unknown(Quiet):
-    """Becomes UNKNOWN, like the others below, which are sent by GetSchema only.
+    """Becomes UNKNOWN, like its subclasses, which only GetSchema sends.
 
-    pyarrow 26.0.1 turns Flight errors into their codes in every verb but that one (`_get_schema` of
-    its `_flight.pyx`), so that the name of the class is all that shows the code there.
+    pyarrow 26.0.1 converts Flight errors to status codes in all methods except GetSchema
+    (`_get_schema` of its `_flight.pyx`). There, only the name of the class shows the code.
     """
 
 

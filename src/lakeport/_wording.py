@@ -1,4 +1,4 @@
-"""Numbers in messages. Every room may use it, so that it imports none."""
+"""Numbers in messages. Imports no other module, so that every package may use it."""
 
 from __future__ import annotations
 

@@ -1,28 +1,28 @@
-"""Every error that Lakeport raises on purpose.
+"""The errors of Lakeport.
 
     LakeportError
-    ├── NotFoundError               a catalog, schema, table, function or column that is not there
-    │   ├── SnapshotNotFoundError   a snapshot that never was, or that has been expired
-    │   └── MissingFileError        a file that a lake names and its storage does not have
-    ├── AlreadyExistsError          a name that is taken
+    ├── NotFoundError               a catalog, schema, table, function or column that does not exist
+    │   ├── SnapshotNotFoundError   a snapshot that does not exist or has expired
+    │   └── MissingFileError        a file of the lake that is not in its storage
+    ├── AlreadyExistsError          a name that is in use
     ├── InvalidArgumentError        a request that cannot be understood
-    │   ├── DefinitionError         a wrong declaration, found by ``CatalogBuilder.build()``
-    │   └── MessageTooLargeError    a message beyond a configured bound
-    ├── InvalidInputError           a request that is well formed, with a value that cannot be used
+    │   ├── DefinitionError         a wrong declaration, raised by ``CatalogBuilder.build()``
+    │   └── MessageTooLargeError    a message larger than a configured limit
+    ├── InvalidInputError           a well-formed request with a value that cannot be used
     │   └── NullRowIdError          a null row identifier in UPDATE or DELETE
-    ├── ConstraintError             a value that breaks a constraint of its table
-    ├── SchemaNotEmptyError         a schema that still holds tables
-    ├── UnsupportedError            something that this catalog or server does not do
+    ├── ConstraintError             a value that violates a constraint of its table
+    ├── SchemaNotEmptyError         a schema that still contains tables
+    ├── UnsupportedError            a feature that this catalog or server does not have
     │   └── LakeVersionError        a lake of a format version that cannot be read
-    ├── UnauthenticatedError        no credentials, or wrong ones
-    ├── PermissionDeniedError       known, but not allowed
-    ├── UnavailableError            try again later
-    ├── CancelledError              the caller went away
-    └── InternalError               a fault of the server itself
-        └── CorruptLakeError        a lake that contradicts itself
+    ├── UnauthenticatedError        missing or wrong credentials
+    ├── PermissionDeniedError       an authenticated caller without the permission
+    ├── UnavailableError            a temporary failure: try again
+    ├── CancelledError              the client disconnected or cancelled
+    └── InternalError               an error of the server
+        └── CorruptLakeError        a lake with contradictory metadata
 
-Each message is one clear sentence for the person who reads it in DuckDB. How an error travels is
-decided in one place, ``lakeport.airport.status``; this module knows nothing of Flight.
+Each message is one sentence that DuckDB shows to its user. ``lakeport.airport.protocol.errors``
+maps these classes to gRPC status codes; this module does not import Flight.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 
 class LakeportError(Exception):
-    """The root of the tree: catch this to catch everything Lakeport raises on purpose."""
+    """The base class of all errors that Lakeport raises."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or self._default_message())
@@ -75,7 +75,7 @@ class MissingFileError(NotFoundError):
 
 
 class AlreadyExistsError(LakeportError):
-    """An object of that name exists already."""
+    """An object of that name already exists."""
 
 
 class InvalidArgumentError(LakeportError):
@@ -99,7 +99,7 @@ class NullRowIdError(InvalidInputError):
 
 
 class ConstraintError(LakeportError):
-    """A value breaks a constraint of the table."""
+    """A value violates a constraint of the table."""
 
 
 class SchemaNotEmptyError(LakeportError):
@@ -135,7 +135,7 @@ class InternalError(LakeportError):
 
 
 class CorruptLakeError(InternalError):
-    """The lake contradicts itself."""
+    """The metadata of the lake is contradictory."""
 
 
 def first_line(error: BaseException) -> str:

@@ -106,9 +106,9 @@ def test_a_schema_of_one_s_own_listing_must_be_visible(serving: Serving, shop: S
         airport_list_flights_filter_catalog="shop", airport_list_flights_filter_schema="private"
     )
 
-    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not see shop\.private"):
+    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not list shop\.private"):
         list(wire.client.list_flights(b"", asked))
-    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not see shop\.private"):
+    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not list shop\.private"):
         wire.action("GetTables", b'{"schema_name": "private"}')
 
 
@@ -345,7 +345,7 @@ def test_a_catalog_is_changed_only_by_those_who_may(
 ) -> None:
     wire = serving(mutable, authorize=lambda access: access.operation is not Operation.ALTER)
 
-    with pytest.raises(flight.FlightUnauthorizedError, match=f"you may not change {what}"):
+    with pytest.raises(flight.FlightUnauthorizedError, match=f"you may not alter {what}"):
         change(wire)
     assert mutable.calls == []
 
@@ -383,7 +383,7 @@ def test_what_may_not_be_changed_may_not_be_changed_by_another_name(
     )
     wire = serving(catalog, authorize=denied)
 
-    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not (write|change)"):
+    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not (write|alter)"):
         change(wire)
     assert wire.scan(path("s", "t")).column("x").to_pylist() == [1]
 
@@ -394,7 +394,7 @@ def test_a_table_is_renamed_only_to_a_name_that_the_caller_may_change(
     wire = serving(mutable, authorize=deny((Operation.ALTER, "s", "reserved")))
 
     with pytest.raises(
-        flight.FlightUnauthorizedError, match=r"you may not change lake\.s\.reserved"
+        flight.FlightUnauthorizedError, match=r"you may not alter lake\.s\.reserved"
     ):
         wire.call("rename_table", **TABLE, new_table_name="reserved")
     assert mutable.calls == []

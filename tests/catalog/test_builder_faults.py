@@ -43,7 +43,7 @@ TABLES: dict[str, tuple[Declare, str]] = {
     ),
     "not a table": (
         lambda s: s.table("t", 42),
-        "table 't': int is not a table; give a pyarrow table",
+        "table 't': int is not a table; pass a pyarrow table",
     ),
     "not the protocol": (
         lambda s: s.table(42),
@@ -139,7 +139,7 @@ TABLES: dict[str, tuple[Declare, str]] = {
     ),
     "reference with a rowid": (
         lambda s: s.reference_table("t", [], schema=pa.schema([("x", INT), rowid_field()])),
-        "table s.t: a table that the client reads by itself cannot have a rowid",
+        "table s.t: a table that the client reads itself cannot have a rowid",
     ),
     "reference without columns": (
         lambda s: s.reference_table("t", [], schema=pa.schema([])),

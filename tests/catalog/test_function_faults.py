@@ -98,7 +98,7 @@ FUNCTIONS: dict[str, tuple[Declare, str]] = {
     ),
     "gap in the defaults": (
         _scalar(lambda x, y: x, [Parameter("x", INT, default=1), Parameter("y", INT)]),
-        "function s.f: a parameter without a default follows one with",
+        "function s.f: parameter 'y' has no default but follows a parameter that has one",
     ),
     "default of another type": (
         _scalar(lambda x="a": x, {"x": INT}),
@@ -141,7 +141,7 @@ FUNCTIONS: dict[str, tuple[Declare, str]] = {
             lambda *_, **__: DATA,
             [Parameter(n, ANY, ParameterKind.TABLE) for n in ("a", "b")],
         ),
-        "function s.f takes two tables; one is possible",
+        "function s.f takes two tables; only one is possible",
     ),
     "table before another parameter": (
         _in_out(

@@ -85,10 +85,10 @@ def test_a_token_reads_the_lakes_that_are_named_for_it(
     assert catalogs == {ADA: ["red"], BOB: ["red", "blue"], EVE: ["red", "blue"], carl: []}
     assert schemas == ["s"]
     assert isinstance(denied, PermissionDeniedError)
-    assert str(denied) == "you may not see blue"
+    assert str(denied) == "you may not list blue"
     # What a token may not read is not told from what does not exist.
     assert type(missing) is type(denied)
-    assert str(missing) == "you may not see nowhere"
+    assert str(missing) == "you may not list nowhere"
     assert isinstance(stranger, UnauthenticatedError)
     assert not any(secret in log for secret in (ADA, BOB, EVE, carl))
 

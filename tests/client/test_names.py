@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
@@ -32,3 +34,15 @@ def test_a_table_is_found_by_ascii_letters_of_any_case_and_by_no_other_letters(
         client.table("s.STRAẞE")
     with pytest.raises(NotFoundError):
         table.scan(columns=["größe", "GröSSe", "GRÖẞE"]).to_arrow()
+
+
+def test_rows_get_the_types_of_their_own_columns(attach: Attach) -> None:
+    columns = pa.schema([("Größe", pa.decimal128(9, 2)), ("GRÖSSE", pa.string())])
+    client = attach(MemoryCatalog.from_tables({"s": {"t": columns.empty_table()}}))
+    table = client.table("s.t")
+
+    table.insert([{"Größe": Decimal("1.5"), "GRÖSSE": "large"}])
+
+    assert table.scan().to_arrow().select(["Größe", "GRÖSSE"]).to_pylist() == [
+        {"Größe": Decimal("1.50"), "GRÖSSE": "large"}
+    ]

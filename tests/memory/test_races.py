@@ -40,7 +40,10 @@ def interrupted(name: str, interrupt: Callable[[int], None], times: int) -> Chan
 @pytest.mark.parametrize("times", [1, 3, 4])
 def test_a_writer_that_loses_races_gets_through(store: Store, times: int) -> None:
     store.write(interrupted("mine", lambda n: store.write(creates(f"other{n}")), times))
-    assert set(store.head.schemas) == {"mine", *(f"other{n}" for n in range(1, times + 1))}
+    assert set(store.committed_state.schemas) == {
+        "mine",
+        *(f"other{n}" for n in range(1, times + 1)),
+    }
 
 
 @pytest.mark.parametrize("times", [1, 4])
@@ -48,10 +51,13 @@ def test_two_statements_of_a_transaction_at_once_are_both_kept(store: Store, tim
     identifier = store.begin()
     with request_scope(RequestContext(transaction_id=identifier)):
         store.write(interrupted("mine", lambda n: store.write(creates(f"other{n}")), times))
-        assert "mine" in store.view().schemas
-    assert not store.head.schemas
+        assert "mine" in store.visible_state().schemas
+    assert not store.committed_state.schemas
     store.commit(identifier)
-    assert set(store.head.schemas) == {"mine", *(f"other{n}" for n in range(1, times + 1))}
+    assert set(store.committed_state.schemas) == {
+        "mine",
+        *(f"other{n}" for n in range(1, times + 1)),
+    }
 
 
 def test_a_transaction_that_is_rolled_back_meanwhile_takes_no_more(store: Store) -> None:
@@ -61,7 +67,7 @@ def test_a_transaction_that_is_rolled_back_meanwhile_takes_no_more(store: Store)
         pytest.raises(InvalidInputError, match="rolled back"),
     ):
         store.write(interrupted("mine", lambda _: store.rollback(identifier), 1))
-    assert not store.head.schemas
+    assert not store.committed_state.schemas
 
 
 def test_a_transaction_that_is_rolled_back_during_its_commit_commits_nothing(
@@ -78,7 +84,7 @@ def test_a_transaction_that_is_rolled_back_during_its_commit_commits_nothing(
         store.write(interrupted("mine", give_up, 2))
     with pytest.raises(InvalidInputError, match="rolled back"):
         store.commit(identifier)
-    assert not store.head.schemas
+    assert not store.committed_state.schemas
     assert store.status(identifier) is TransactionState.ABORTED
 
 
@@ -94,10 +100,10 @@ def test_a_statement_that_comes_during_a_commit_waits_for_the_next(store: Store)
     with request_scope(RequestContext(transaction_id=identifier)):
         store.write(interrupted("early", join, 2))
         store.commit(identifier)
-        assert set(store.head.schemas) == {"early"}
-        assert set(store.view().schemas) == {"early", "late"}
+        assert set(store.committed_state.schemas) == {"early"}
+        assert set(store.visible_state().schemas) == {"early", "late"}
         store.commit(identifier)
-    assert set(store.head.schemas) == {"early", "late"}
+    assert set(store.committed_state.schemas) == {"early", "late"}
     assert store.status(identifier) is TransactionState.COMMITTED
 
 

@@ -206,7 +206,7 @@ def test_a_null_rowid_is_refused(bench: Workbench) -> None:
 
 def test_rows_without_row_ids_are_refused(bench: Workbench) -> None:
     table = bench.people()
-    with pytest.raises(InvalidArgumentError, match="row ids"):
+    with pytest.raises(InvalidArgumentError, match="no row id column"):
         table.delete_rows(pa.table({"id": [1]}).to_reader(), DMLOptions())
 
 

@@ -153,10 +153,16 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
 
 
 def _table(columns: Mapping[str, Any], schema: pa.Schema | None) -> pa.Table:
-    types = {} if schema is None else {each.name.casefold(): each.type for each in schema}
+    fields = () if schema is None else tuple(schema)
+    types = {each.name.casefold(): each.type for each in fields}
+    # The exact name comes first: two columns may differ in letters that only casefold joins.
+    types.update((each.name, each.type) for each in fields)
     try:
         return pa.table(
-            {name: _array(values, types.get(name.casefold())) for name, values in columns.items()}
+            {
+                name: _array(values, types.get(name, types.get(name.casefold())))
+                for name, values in columns.items()
+            }
         )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, OverflowError) as error:
         reason = first_line(error)

@@ -1,4 +1,4 @@
-"""Who is calling, what they may do, and how the connection is protected."""
+"""Authentication, authorization and TLS."""
 
 from lakeport._lazy import attach
 

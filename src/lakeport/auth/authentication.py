@@ -1,4 +1,4 @@
-"""Who is calling: from a bearer token to an identity."""
+"""Authentication: from a bearer token to an identity."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 _log = logging.getLogger("lakeport.auth")
 
 MIN_TOKEN_LENGTH: Final = 16
-"""Shorter tokens can be guessed, and are parts of words that a log may contain."""
+"""Shorter tokens can be guessed, and may be part of a word in a log."""
 
 MAX_TOKEN_BYTES = 16 * 1024
 
@@ -35,29 +35,29 @@ class Authenticator(Protocol):
     """Turns a bearer token into an identity."""
 
     def authenticate(self, token: str) -> str:
-        """The identity behind a token; `UnauthenticatedError` when there is none.
+        """Return the identity of a token; raise `UnauthenticatedError` if the token is not valid.
 
-        An empty identity, or something that is no text, refuses as well. An `OSError` says that
-        nobody can tell now: the caller is asked to try again.
+        An empty identity, or a result that is not a string, also rejects the token. Raise `OSError`
+        if the token cannot be checked now; the client receives UNAVAILABLE.
         """
         ...
 
 
 class BearerAuth:
-    """Authentication by a callable that returns the identity, or None (or raises) to refuse."""
+    """Authentication by a callable that returns the identity; None or an error rejects a token."""
 
     def __init__(self, validate: Callable[[str], str | None]) -> None:
         self._validate = validate
 
     def authenticate(self, token: str) -> str:
-        """The identity behind a token."""
+        """Return the identity of a token."""
         return authenticate(self._validate, token)
 
 
 class TokenTable:
-    """Authentication by a fixed table of tokens and the identities they stand for.
+    """Authentication by a fixed table from token to identity.
 
-    Only digests are kept, and every entry is compared in constant time.
+    Only digests of the tokens are kept. Every entry is compared in constant time.
     """
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
@@ -66,15 +66,15 @@ class TokenTable:
         self._identities = tuple((_digest(token), name) for token, name in tokens.items())
 
     def authenticate(self, token: str) -> str:
-        """The identity behind a token."""
+        """Return the identity of a token."""
         presented = _digest(token)
-        found = ""
+        match = ""
         for digest, identity in self._identities:
             if hmac.compare_digest(digest, presented):
-                found = identity
-        if not found:
+                match = identity
+        if not match:
             raise UnauthenticatedError("the bearer token is not valid")
-        return found
+        return match
 
     def __repr__(self) -> str:
         return f"TokenTable({counted(len(self._identities), 'token')})"
@@ -85,7 +85,7 @@ AuthSource: TypeAlias = Authenticator | Callable[[str], str | None] | Mapping[st
 
 
 def authenticator_of(source: AuthSource | None) -> Authenticator | None:
-    """The authenticator that a server option describes."""
+    """Return the authenticator for a server option."""
     if source is None or isinstance(source, Authenticator):
         return source
     if isinstance(source, Mapping):
@@ -93,27 +93,32 @@ def authenticator_of(source: AuthSource | None) -> Authenticator | None:
     return BearerAuth(source)
 
 
-def authenticate(ask: Callable[[str], str | None], token: str) -> str:
-    """The identity that a callable gives for a token; whatever else it does refuses the caller."""
+def authenticate(validate: Callable[[str], str | None], token: str) -> str:
+    """Return the identity that a callable returns for a token.
+
+    Every other result, and every error but `OSError`, raises `UnauthenticatedError`.
+    """
     try:
-        identity: object = ask(token)
+        identity: object = validate(token)
     except LakeportError:
         raise
     except Exception as error:  # noqa: BLE001
-        # The exception's own words may quote the token, so they go nowhere.
+        # The exception's message may contain the token, so it is not logged or sent.
         _log.warning("authentication failed with %s", type(error).__name__)
         if isinstance(error, OSError):
-            raise UnavailableError("nobody can be authenticated now; try again") from None
+            raise UnavailableError("authentication is temporarily unavailable; try again") from None
         raise UnauthenticatedError("the bearer token is not valid") from None
     if identity and not isinstance(identity, str):
-        _log.warning("authentication gave %s, which is no identity", type(identity).__name__)
+        _log.warning(
+            "authentication returned %s, which is not an identity", type(identity).__name__
+        )
     if not identity or not isinstance(identity, str):
         raise UnauthenticatedError("the bearer token is not valid")
     return identity
 
 
 def bearer_token(header: str | None) -> str | None:
-    """The token of an `authorization` header, or None when there is none."""
+    """Return the token of an `authorization` header, or None."""
     scheme, _, token = (header or "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         return None

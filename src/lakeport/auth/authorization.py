@@ -1,4 +1,4 @@
-"""What a caller may do: one hook that decides per catalog, schema and table."""
+"""Authorization: one callable decides for each catalog, schema and table."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["AccessRequest", "Authorizer"]
 
 @dataclass(frozen=True, slots=True)
 class AccessRequest:
-    """A question to the authorizer. Names are spelled as the objects themselves are.
+    """An operation on an object, for the authorizer. Names have the spelling of the objects.
 
     A name that the catalog does not have is spelled as in the request.
     """
 
     identity: str
-    """Who asks; empty without authentication."""
+    """The identity of the caller; empty without authentication."""
     operation: Operation
-    """What they are about to do."""
+    """The operation that is checked."""
     catalog: str
     """The name of the catalog."""
     schema: str | None = None
-    """The schema; None when the question is about the catalog itself."""
+    """The schema; None if the operation is on the catalog itself."""
     name: str | None = None
-    """The table, function or action; None when the question is about the schema itself."""
+    """The table, function or action; None if the operation is on the schema itself."""
 
 
 Authorizer: TypeAlias = Callable[[AccessRequest], bool]
-"""Answers whether an access is allowed. It is asked for every object of a listing: be quick."""
+"""Returns whether an access is allowed. It is called for every object of a listing."""

@@ -1,4 +1,4 @@
-"""What a caller is about to do with an object, and the question whether that is allowed."""
+"""The operations on an object, and the callable that checks whether one is allowed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["MayDo", "Operation", "allow_everything"]
 
 
 class Operation(enum.Enum):
-    """What a caller is about to do with an object."""
+    """An operation on an object."""
 
     LIST = "list"
-    """Find it in a listing."""
+    """Include it in a listing."""
     READ = "read"
-    """Scan a table, or ask for its schema or statistics."""
+    """Scan a table, or read its schema or statistics."""
     WRITE = "write"
     """Insert, update or delete rows."""
     ALTER = "alter"
@@ -29,9 +29,9 @@ class MayDo(Protocol):
     def __call__(
         self, operation: Operation, schema: str | None = None, name: str | None = None, /
     ) -> bool:
-        """Return whether it is allowed. Names are the published ones, spelled as the objects are.
+        """Return whether it is allowed. Names are the published ones, in the objects' spelling.
 
-        Without a name the question is about the schema, without a schema about the catalog.
+        Without a name the operation is on the schema, without a schema on the catalog.
         """
         ...
 
@@ -42,5 +42,5 @@ def allow_everything(
     name: str | None = None,  # noqa: ARG001
     /,
 ) -> bool:
-    """Return True: what is asked outside of a request, and on a server without an authorizer."""
+    """Return True. Used outside of a request, and by servers without an authorizer."""
     return True

@@ -1,4 +1,4 @@
-"""TLS and mutual TLS: certificates, checked as a whole before a server starts."""
+"""TLS and mutual TLS: certificates, checked before a server starts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class TlsConfig:
     key: str | bytes | Path = field(repr=False)
     """The private key of the certificate."""
     client_ca: str | bytes | Path | None = None
-    """With it, only clients with a certificate of this authority are let in (mutual TLS)."""
+    """If set, clients need a certificate of this authority (mutual TLS)."""
 
     def __post_init__(self) -> None:
-        """Refuse half a configuration."""
+        """Raise DefinitionError if the certificate or the key is missing."""
         for name in ("certificate", "key"):
             if not getattr(self, name):
                 raise DefinitionError(
@@ -51,7 +51,7 @@ class LoadedTls:
     client_ca: bytes | None = None
 
 
-def _read(source: str | bytes | Path, what: str) -> bytes:
+def _read(source: str | bytes | Path, label: str) -> bytes:
     if isinstance(source, str) and "-----BEGIN" in source:
         return source.encode()
     if isinstance(source, bytes):
@@ -59,7 +59,7 @@ def _read(source: str | bytes | Path, what: str) -> bytes:
     try:
         return Path(source).read_bytes()
     except OSError as error:
-        raise DefinitionError(f"the TLS {what} cannot be read: {error.strerror}") from None
+        raise DefinitionError(f"the TLS {label} cannot be read: {error.strerror}") from None
 
 
 def _check_pair(tls: LoadedTls) -> None:
@@ -83,5 +83,5 @@ def _check_pair(tls: LoadedTls) -> None:
 
 
 def _refuse_password() -> str:
-    # Without this, OpenSSL would ask on the terminal, and wait.
-    raise DefinitionError("the TLS key is encrypted; give it without a password")
+    # Without this, OpenSSL prompts for the password on the terminal and waits.
+    raise DefinitionError("the TLS key is encrypted; use a key without a password")

@@ -1,6 +1,6 @@
-"""What can be attached: catalogs, schemas, tables, functions, and how to build them.
+"""Catalogs, schemas, tables and functions that DuckDB can attach, and how to build them.
 
-This room knows neither Flight nor Spark.
+This package imports neither Flight nor Spark.
 """
 
 from lakeport._lazy import attach

@@ -1,12 +1,13 @@
-"""What a builder has collected, and how each kind is checked and made into an object.
+"""The declarations that a builder collects: each checks itself and makes its objects.
 
-Part of `lakeport.catalog.builder`; users never see these.
+Part of `lakeport.catalog.builder`; not public.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -71,7 +72,7 @@ class SchemaObjects:
 class Declaration(Protocol):
     """One call of a builder method."""
 
-    def make(self, schema_name: str, made: SchemaObjects) -> None:
+    def make(self, schema_name: str, objects: SchemaObjects) -> None:
         """Check the declaration and add its objects."""
         ...
 
@@ -87,7 +88,7 @@ class DataTable:
     endpoints: int
     statistics: bool
 
-    def make(self, schema_name: str, made: SchemaObjects) -> None:
+    def make(self, schema_name: str, objects: SchemaObjects) -> None:
         """Check the declaration and add its table."""
         check_declared_name(self.name, "table")
         where = f"table {schema_name}.{self.name}"
@@ -102,16 +103,16 @@ class DataTable:
             statistics=self.statistics,
         )
         check_columns(table.arrow_schema(), where)
-        made.tables.append(table)
+        objects.tables.append(table)
 
 
 @dataclass(frozen=True)
 class ExistingTable:
-    """A table that the user made."""
+    """An object with the `Table` protocol."""
 
     table: Table
 
-    def make(self, schema_name: str, made: SchemaObjects) -> None:
+    def make(self, schema_name: str, objects: SchemaObjects) -> None:
         """Check the object and add it."""
         if not isinstance(self.table, Table):
             raise DefinitionError(
@@ -120,26 +121,26 @@ class ExistingTable:
             )
         check_declared_name(self.table.name, "table")
         check_columns(self.table.arrow_schema(), f"table {schema_name}.{self.table.name}")
-        made.tables.append(self.table)
+        objects.tables.append(self.table)
 
 
 @dataclass(frozen=True)
 class ReferencedTable:
-    """A table that the client reads by itself."""
+    """A table that the client reads itself."""
 
     name: str
     references: Endpoint | Sequence[Endpoint] | Callable[[ScanOptions], Sequence[Endpoint]]
     schema: pa.Schema
     comment: str
 
-    def make(self, schema_name: str, made: SchemaObjects) -> None:
+    def make(self, schema_name: str, objects: SchemaObjects) -> None:
         """Check the references and add the table."""
         check_declared_name(self.name, "table")
         where = f"table {schema_name}.{self.name}"
         check_columns(self.schema, where)
         if any(field_is_rowid(field) for field in self.schema):
             raise DefinitionError(
-                f"{where}: a table that the client reads by itself cannot have a rowid"
+                f"{where}: a table that the client reads itself cannot have a rowid"
             )
         references = self.references
         if not callable(references):
@@ -147,7 +148,9 @@ class ReferencedTable:
                 references = [references]
             for reference in references:
                 self._check(reference, where)
-        made.tables.append(ReferenceTable(self.name, self.schema, references, comment=self.comment))
+        objects.tables.append(
+            ReferenceTable(self.name, self.schema, references, comment=self.comment)
+        )
 
     @staticmethod
     def _check(reference: Endpoint, where: str) -> None:
@@ -175,7 +178,7 @@ class Scalar:
     comment: str
     stability: Stability
 
-    def make(self, schema_name: str, made: SchemaObjects) -> None:
+    def make(self, schema_name: str, objects: SchemaObjects) -> None:
         """Check the declaration and add one function for each number of arguments."""
         check_declared_name(self.name, "function")
         where = f"function {schema_name}.{self.name}"
@@ -187,10 +190,14 @@ class Scalar:
         check_callable(self.function, where, positional=len(parameters), offered=offered)
         _check_defaults(parameters, where)
         required = sum(parameter.is_required for parameter in parameters)
-        if any(not parameter.is_required for parameter in parameters[:required]):
-            raise DefinitionError(f"{where}: a parameter without a default follows one with")
+        for before, parameter in pairwise(parameters):
+            if parameter.is_required and not before.is_required:
+                raise DefinitionError(
+                    f"{where}: parameter {parameter.name!r} has no default but follows "
+                    "a parameter that has one"
+                )
         for count in range(len(parameters), required - 1, -1):
-            made.scalar_functions.append(
+            objects.scalar_functions.append(
                 CallableScalarFunction(
                     self.name,
                     self.function,
@@ -218,7 +225,7 @@ class _ReturnsRows:
 class TableValued(_ReturnsRows):
     """A table function of a callable."""
 
-    def make(self, schema_name: str, made: SchemaObjects) -> None:
+    def make(self, schema_name: str, objects: SchemaObjects) -> None:
         """Check the declaration and add the function."""
         check_declared_name(self.name, "function")
         where = f"function {schema_name}.{self.name}"
@@ -227,7 +234,7 @@ class TableValued(_ReturnsRows):
         if any(parameter.kind is ParameterKind.TABLE for parameter in parameters):
             raise DefinitionError(f"{where} takes a table: declare it with table_function_in_out")
         _check_table_valued(self.function, self.schema, parameters, where, leading=0)
-        made.table_functions.append(
+        objects.table_functions.append(
             CallableTableFunction(
                 self.name, self.function, parameters, self.schema, comment=self.comment
             )
@@ -238,7 +245,7 @@ class TableValued(_ReturnsRows):
 class InOut(_ReturnsRows):
     """A table-in table-out function of a callable."""
 
-    def make(self, schema_name: str, made: SchemaObjects) -> None:
+    def make(self, schema_name: str, objects: SchemaObjects) -> None:
         """Check the declaration and add the function."""
         check_declared_name(self.name, "function")
         where = f"function {schema_name}.{self.name}"
@@ -248,7 +255,7 @@ class InOut(_ReturnsRows):
             parameters = (*parameters, Parameter("rows", ANY, ParameterKind.TABLE))
         check_signature(FunctionSignature(parameters), where)
         _check_table_valued(self.function, self.schema, scalars, where, leading=1)
-        made.table_functions_in_out.append(
+        objects.table_functions_in_out.append(
             CallableInOutFunction(
                 self.name, self.function, parameters, self.schema, comment=self.comment
             )
@@ -257,33 +264,33 @@ class InOut(_ReturnsRows):
 
 @dataclass(frozen=True)
 class ExistingFunction:
-    """A function that the user made."""
+    """An object with one of the function protocols."""
 
     function: ScalarFunction | TableFunction | TableFunctionInOut
 
-    def make(self, schema_name: str, made: SchemaObjects) -> None:
+    def make(self, schema_name: str, objects: SchemaObjects) -> None:
         """Check the object and add it to the list of its kind."""
         function = self.function
         where = f"function {schema_name}.{getattr(function, 'name', type(function).__name__)}"
         if isinstance(function, TableFunctionInOut):
             check_signature(function.signature, where)
-            made.table_functions_in_out.append(function)
+            objects.table_functions_in_out.append(function)
         elif isinstance(function, TableFunction):
             check_signature(function.signature, where)
-            made.table_functions.append(function)
+            objects.table_functions.append(function)
         elif isinstance(function, ScalarFunction):
             check_scalar_signature(function.signature, where)
-            made.scalar_functions.append(function)
+            objects.scalar_functions.append(function)
         else:
             raise DefinitionError(f"{where} has none of the function protocols")
         check_declared_name(function.name, "function")
 
 
-def check_overloads(made: SchemaObjects, schema_name: str) -> None:
-    """Refuse two functions of one name that take the same arguments."""
+def check_overloads(objects: SchemaObjects, schema_name: str) -> None:
+    """Raise DefinitionError for two functions of one name with the same parameter types."""
     kinds: Iterable[Iterable[ScalarFunction | TableFunction | TableFunctionInOut]] = (
-        made.scalar_functions,
-        [*made.table_functions, *made.table_functions_in_out],
+        objects.scalar_functions,
+        [*objects.table_functions, *objects.table_functions_in_out],
     )
     for functions in kinds:
         seen: set[tuple[Any, ...]] = set()

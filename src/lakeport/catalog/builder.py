@@ -1,4 +1,4 @@
-"""`CatalogBuilder`: a catalog in a dozen lines, fluently or by decorator.
+"""`CatalogBuilder`: builds a catalog by chained calls or decorators.
 
     builder = CatalogBuilder()
     shop = builder.schema("shop", comment="What we sell")
@@ -10,7 +10,7 @@
 
     catalog = builder.build()
 
-Declarations are only collected; `build()` checks all of them and names the first fault.
+Declarations are only collected. `build()` checks all of them and raises the first error.
 """
 
 from __future__ import annotations
@@ -142,11 +142,11 @@ class SchemaBuilder:
 
         Args:
             name: The name of the table; a decorated callable's own name by default.
-            source: Where the rows come from.
+            source: The data, or a callable that returns it.
             schema: The columns; required for scan callables, a cast for data.
-            comment: A description for people.
-            endpoints: Into how many parts data is split, which DuckDB reads in parallel.
-            statistics: Whether to tell DuckDB the exact bounds of each column of the data.
+            comment: A description.
+            endpoints: The number of parts that DuckDB reads in parallel.
+            statistics: Whether to send the exact bounds of each column of the data to DuckDB.
 
         """
 
@@ -168,7 +168,7 @@ class SchemaBuilder:
         schema: pa.Schema,
         comment: str = "",
     ) -> Self:
-        """Add a table that the client reads by itself: DuckDB functions, files, or both.
+        """Add a table that the client reads itself: DuckDB functions, files, or both.
 
         Every reference must provide all columns of `schema`, by name and type.
         """
@@ -219,7 +219,7 @@ class SchemaBuilder:
             function: The callable; without it this is a decorator.
             parameters: Name and Arrow type (or `ANY`) of each parameter.
             returns: The type of the result.
-            comment: A description for people.
+            comment: A description.
             stability: `CONSISTENT` lets DuckDB fold calls with constant arguments.
 
         """
@@ -272,7 +272,7 @@ class SchemaBuilder:
             function: The callable; without it this is a decorator.
             parameters: Name and Arrow type (or `ANY`) of each parameter.
             schema: The columns of the result, or a callable that derives them from the arguments.
-            comment: A description for people.
+            comment: A description.
 
         """
 
@@ -314,7 +314,7 @@ class SchemaBuilder:
         """Add a function that takes a table and returns one: `f('x', (SELECT …))`.
 
         The callable takes a `RecordBatchReader` of the input first, then its other arguments by
-        name. It may be a generator: what it yields is sent while the input still arrives.
+        name. It may be a generator: the server sends its rows while the input still arrives.
 
         Args:
             name: The name in SQL; the callable's own by default.
@@ -322,7 +322,7 @@ class SchemaBuilder:
             schema: The columns of the result, or a callable that derives them from the input
                 schema and the arguments.
             parameters: Name and Arrow type (or `ANY`) of each parameter before the table.
-            comment: A description for people.
+            comment: A description.
 
         """
 
@@ -362,17 +362,17 @@ class SchemaBuilder:
         return decorate
 
     def _build(self) -> StaticSchema:
-        made = SchemaObjects()
+        objects = SchemaObjects()
         for declaration in self._declarations:
-            declaration.make(self.name, made)
-        check_unique([table.name for table in made.tables], "table", f"schema {self.name!r}")
-        check_overloads(made, self.name)
+            declaration.make(self.name, objects)
+        check_unique([table.name for table in objects.tables], "table", f"schema {self.name!r}")
+        check_overloads(objects, self.name)
         return StaticSchema(
             self.name,
             comment=self._comment,
             tags=self._tags,
-            tables=made.tables,
-            scalar_functions=made.scalar_functions,
-            table_functions=made.table_functions,
-            table_functions_in_out=made.table_functions_in_out,
+            tables=objects.tables,
+            scalar_functions=objects.scalar_functions,
+            table_functions=objects.table_functions,
+            table_functions_in_out=objects.table_functions_in_out,
         )

@@ -1,7 +1,7 @@
-"""What a table or catalog can do beyond being read, as small protocols.
+"""What a table, schema or catalog can do besides being read, as small protocols.
 
-The server asks with `isinstance`, so having the methods is enough. A capability that is not
-there is answered with one clear sentence.
+The server checks them with `isinstance`, so having the methods is enough. If a capability is
+missing, the client receives an error that names it.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class InsertableTable(Table, Protocol):
     def insert(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         """Add the rows of one statement: all of them, or none when reading them fails.
 
-        The batches have all columns of the table but the rowid, in the table's types. Hand what
-        was stored of a batch to `options.emit` before asking for the next one.
+        The batches have all columns of the table but the rowid, in the table's types. Pass the
+        stored rows of a batch to `options.emit` before reading the next batch.
         """
         ...
 
@@ -111,9 +111,9 @@ class UpdatableBatchTable(Table, Protocol):
     def update_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         """Change the rows of one statement: all of them, or none when reading them fails.
 
-        The batches have the changed columns (and possibly others, unchanged) and the rowid:
-        `find_rowid_column(rows.schema)` tells where. A null rowid is a `NullRowIdError`. Hand the
-        new values of a batch's rows, all columns, to `options.emit` before asking for the next.
+        The batches have the changed columns (and possibly others, unchanged) and the rowid, at
+        position `find_rowid_column(rows.schema)`. Raise `NullRowIdError` for a null rowid. Pass
+        the new rows of a batch, with all columns, to `options.emit` before reading the next.
         """
         ...
 
@@ -128,27 +128,27 @@ class DeletableBatchTable(Table, Protocol):
     def delete_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         """Delete the rows of one statement: all of them, or none when reading them fails.
 
-        The batches have the rowid column; an id may repeat. A null rowid is a `NullRowIdError`.
-        Hand the deleted rows, all columns, to `options.emit` before asking for the next batch.
+        The batches have the rowid column; an id may repeat. Raise `NullRowIdError` for a null
+        rowid. Pass the deleted rows, with all columns, to `options.emit` before reading the next.
         """
         ...
 
 
 @runtime_checkable
 class StatisticsTable(Table, Protocol):
-    """A table that knows the bounds of its columns."""
+    """A table with statistics of its columns."""
 
     def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:
-        """What is known of a column; `duckdb_type` is its type as DuckDB spells it."""
+        """Return statistics of a column; `duckdb_type` is its type as DuckDB spells it."""
         ...
 
 
 @runtime_checkable
 class SizedTable(Table, Protocol):
-    """A table that knows about how large it is."""
+    """A table with an estimate of its size."""
 
     def size(self, options: ScanOptions) -> TableSize:
-        """About how much a scan with these options reads."""
+        """Return an estimate of what a scan with these options reads."""
         ...
 
 
@@ -157,16 +157,16 @@ class EndpointTable(Table, Protocol):
     """A table that is read in several parts, or by the client itself."""
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
-        """The parts of a scan. No part at all means no rows."""
+        """Return the parts of a scan. An empty sequence means no rows."""
         ...
 
 
 @runtime_checkable
 class TimeTravelTable(Table, Protocol):
-    """A table with a history. Its `scan` honours `ScanOptions.time_point`."""
+    """A table with a history. Its `scan` reads the state of `ScanOptions.time_point`."""
 
     def schema_at(self, time_point: TimePoint) -> pa.Schema:
-        """The columns the table had then; `NotFoundError` when it did not exist."""
+        """Return the columns at a time point; `NotFoundError` if the table did not exist."""
         ...
 
 
@@ -183,13 +183,13 @@ class DynamicTable(Table, Protocol):
         ...
 
     def rename_column(self, old_name: str, new_name: str, options: RenameColumnOptions) -> None:
-        """Give a column another name."""
+        """Rename a column."""
         ...
 
     def change_column_type(
         self, column_schema: pa.Schema, expression: str, options: ChangeColumnTypeOptions
     ) -> None:
-        """Give a column the type of the one field; `expression` is SQL that converts a value."""
+        """Change a column to the type of the one field; `expression` is SQL that converts it."""
         ...
 
     def set_not_null(self, column: str, options: SetNotNullOptions) -> None:
@@ -201,7 +201,7 @@ class DynamicTable(Table, Protocol):
         ...
 
     def set_default(self, column: str, expression: str, options: SetDefaultOptions) -> None:
-        """Use an SQL expression for inserted rows that leave the column out."""
+        """Set the SQL expression for inserted rows that have no value for the column."""
         ...
 
     def add_field(
@@ -211,7 +211,7 @@ class DynamicTable(Table, Protocol):
         ...
 
     def rename_field(self, path: Sequence[str], new_name: str, options: RenameFieldOptions) -> None:
-        """Give the field at `path` another name."""
+        """Rename the field at `path`."""
         ...
 
     def remove_field(self, path: Sequence[str], options: RemoveFieldOptions) -> None:
@@ -221,7 +221,7 @@ class DynamicTable(Table, Protocol):
 
 @runtime_checkable
 class HistoricSchema(Protocol):
-    """A schema that knows why it has no table of a name."""
+    """A schema that can explain why it has no table of a name."""
 
     def why_missing(self, name: str) -> str | None:
         """Return a sentence about a name that `table` returns None for, or None.
@@ -233,10 +233,10 @@ class HistoricSchema(Protocol):
 
 @runtime_checkable
 class DynamicSchema(Schema, Protocol):
-    """A schema whose tables come and go."""
+    """A schema whose tables can be created, dropped and renamed."""
 
     def create_table(self, name: str, schema: pa.Schema, options: CreateTableOptions) -> Table:
-        """Create a table, or return the existing one when `options.on_conflict` says so."""
+        """Create a table, or return the existing one with `OnConflict.IGNORE`."""
         ...
 
     def drop_table(self, name: str, options: DropTableOptions) -> None:
@@ -244,13 +244,13 @@ class DynamicSchema(Schema, Protocol):
         ...
 
     def rename_table(self, old_name: str, new_name: str, options: RenameTableOptions) -> None:
-        """Give a table another name."""
+        """Rename a table."""
         ...
 
 
 @runtime_checkable
 class DynamicCatalog(Catalog, Protocol):
-    """A catalog whose schemas come and go."""
+    """A catalog whose schemas can be created and dropped."""
 
     def create_schema(self, name: str, options: CreateSchemaOptions) -> Schema:
         """Create a schema."""
@@ -263,10 +263,10 @@ class DynamicCatalog(Catalog, Protocol):
 
 @runtime_checkable
 class VersionedCatalog(Catalog, Protocol):
-    """A catalog that counts its changes."""
+    """A catalog with a version number."""
 
     def catalog_version(self) -> CatalogVersion:
-        """The current version."""
+        """Return the current version."""
         ...
 
 
@@ -274,15 +274,18 @@ class VersionedCatalog(Catalog, Protocol):
 class TransactionManager(Protocol):
     """A catalog with transactions.
 
-    Reads and writes belong to the transaction that `current_request().transaction_id` names. The
-    server commits it after every statement that succeeds and rolls it back after one that fails,
-    unless the client has asked for a transaction of several statements. An identifier stays usable
-    after a commit, since DuckDB goes on using it until its own transaction ends; the server rolls
-    back the ones that nobody uses any more.
+    Reads and writes belong to the transaction `current_request().transaction_id`. The server
+    commits it after every statement that succeeds and rolls it back after one that fails, unless
+    the client has begun a transaction of several statements. An identifier must stay valid after a
+    commit, because DuckDB uses it until its own transaction ends. The server rolls back
+    transactions that have been idle for too long.
     """
 
     def begin_transaction(self) -> str:
-        """Start a transaction and return its identifier, which nobody can guess: a UUID, say."""
+        """Start a transaction and return its identifier.
+
+        The identifier must be unguessable, for example a random UUID.
+        """
         ...
 
     def commit_transaction(self, transaction_id: str) -> None:
@@ -294,7 +297,7 @@ class TransactionManager(Protocol):
         ...
 
     def transaction_status(self, transaction_id: str) -> TransactionState | None:
-        """The state of a transaction, or None when it is unknown."""
+        """Return the state of a transaction, or None if it is unknown."""
         ...
 
 
@@ -303,5 +306,5 @@ class ActionCatalog(Catalog, Protocol):
     """A catalog with Flight actions of its own."""
 
     def actions(self) -> Sequence[Action]:
-        """The actions, which DuckDB users call with `airport_action`."""
+        """Return the actions. DuckDB users call them with `airport_action`."""
         ...

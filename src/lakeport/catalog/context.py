@@ -1,7 +1,7 @@
-"""Who is calling: the request that a catalog method is answering.
+"""The current request: identity, catalog and transaction of the call that a method handles.
 
-The context is a `ContextVar`: every request has its own, whatever the number of threads. A thread
-that you start yourself sees none unless you start it with `contextvars.copy_context().run`.
+The context is a `ContextVar`, so every request has its own. A thread that you start yourself has
+none, unless you start it with `contextvars.copy_context().run`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def _not_cancelled() -> bool:
 
 @dataclass(slots=True)
 class RequestNotes:
-    """What was found out about a request while it was answered, for logs and metrics."""
+    """Facts about a request that are recorded while it is handled, for logs and metrics."""
 
     catalog: str = ""
-    """The name that the catalog is served by; empty until it is found."""
+    """The registered name of the catalog; empty until the request is routed."""
     table: str = ""
-    """The table, function or schema, as `schema.name`; the last one that was asked for."""
+    """The table, function or schema, as `schema.name`; the last one that was requested."""
     snapshot: str = ""
     """The snapshot or version that was read."""
     operation: str = ""
@@ -51,10 +51,10 @@ class RequestNotes:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What is known about the request being answered."""
+    """The request that is being handled."""
 
     identity: str = ""
-    """Who is calling, as told by the authenticator; empty without authentication."""
+    """The identity that the authenticator returned; empty without authentication."""
     catalog: str = ""
     """The name that the client attached the catalog by."""
     transaction_id: str | None = None
@@ -66,18 +66,17 @@ class RequestContext:
     peer: str = field(default="", compare=False)
     """The network address of the client."""
     is_cancelled: Callable[[], bool] = field(default=_not_cancelled, compare=False, repr=False)
-    """Whether the client has gone away or the server stops, for work that takes long before it has
-    an answer."""
+    """Return whether the client has disconnected or the server stops. Long work should check it."""
     may: MayDo = field(default=allow_everything, compare=False, repr=False)
-    """Whether the caller may do something with an object: asks the authorizer of the server.
+    """Return whether the caller may do something with an object. Calls the server's authorizer.
 
-    The server asks by itself about the object that a call names. A catalog asks about every other
-    object whose rows, columns or name its answer holds, such as the tables that a view reads:
-    `current_request().may(Operation.READ, "sales", "orders")`. Everything is allowed outside of a
-    request, so ask in the thread that answers it.
+    The server checks the object that a call names. A catalog must check every other object whose
+    rows, columns or name it returns, such as the tables that a view reads:
+    `current_request().may(Operation.READ, "sales", "orders")`. Outside of a request everything is
+    allowed, so call it in the thread that handles the request.
     """
     notes: RequestNotes = field(default_factory=RequestNotes, compare=False, repr=False)
-    """What the log records of the call."""
+    """Facts about the call for the log."""
 
 
 NO_REQUEST = RequestContext()
@@ -85,18 +84,18 @@ _current: ContextVar[RequestContext] = ContextVar("lakeport_request", default=NO
 
 
 def current_request() -> RequestContext:
-    """The request being answered; an empty one outside of any request."""
+    """Return the request that is being handled; an empty one outside of a request."""
     return _current.get()
 
 
 def note_snapshot(snapshot: int | str) -> None:
-    """Log the call that is being answered with the snapshot or version that it reads."""
+    """Record the snapshot or version that the current call reads, for the log."""
     _current.get().notes.snapshot = str(snapshot)
 
 
 @contextmanager
 def request_scope(request: RequestContext) -> Iterator[RequestContext]:
-    """Answer `current_request()` with this request inside the block."""
+    """Make `current_request()` return this request inside the block."""
     token = _current.set(request)
     try:
         yield request
@@ -105,5 +104,5 @@ def request_scope(request: RequestContext) -> Iterator[RequestContext]:
 
 
 def set_request(request: RequestContext) -> None:
-    """Answer `current_request()` with this request for the rest of the present scope."""
+    """Make `current_request()` return this request for the rest of the current scope."""
     _current.set(request)

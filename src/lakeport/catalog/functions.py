@@ -62,14 +62,14 @@ class ParameterKind(enum.Enum):
 
 
 class Stability(enum.Enum):
-    """Whether DuckDB may call a scalar function less often than there are rows."""
+    """Whether DuckDB may call a scalar function for fewer rows than there are."""
 
     CONSISTENT = "consistent"
-    """The same arguments always give the same result: constant calls are folded."""
+    """The same arguments always return the same result, so DuckDB folds constant calls."""
     VOLATILE = "volatile"
-    """Every call counts."""
+    """The function is called for every row."""
     CONSISTENT_WITHIN_QUERY = "consistent_within_query"
-    """The same arguments give the same result within one query."""
+    """The same arguments return the same result within one query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +77,23 @@ class Parameter:
     """One parameter of a function."""
 
     name: str
-    """Its name, which a user writes for named parameters: `f(1, label := 'a')`."""
+    """The name, which users write for named parameters: `f(1, label := 'a')`."""
     type: pa.DataType | AnyType
-    """Its Arrow type, or `ANY`."""
+    """The Arrow type, or `ANY`."""
     kind: ParameterKind = ParameterKind.POSITIONAL
     """Positional, named, or the input table of an in-out function."""
     default: Any = REQUIRED
-    """The value used when the caller leaves the parameter out."""
+    """The value for calls without this argument."""
 
     @property
     def is_required(self) -> bool:
-        """Whether a caller must give the argument."""
+        """Whether every call must pass the argument."""
         return self.default is REQUIRED
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionSignature:
-    """What a function takes and, for scalar functions, what it returns."""
+    """The parameters of a function and, for scalar functions, the type of the result."""
 
     parameters: tuple[Parameter, ...] = ()
     """The parameters in order; the input table of an in-out function comes last."""
@@ -102,7 +102,7 @@ class FunctionSignature:
 
 
 class Arguments(Mapping[str, Any]):
-    """The arguments of one call by name, as Python values; `scalar()` gives the Arrow value."""
+    """The arguments of one call by name, as Python values. `scalar()` returns the Arrow value."""
 
     __slots__ = ("_scalars",)
 
@@ -122,7 +122,7 @@ class Arguments(Mapping[str, Any]):
         return f"Arguments({dict(self)!r})"
 
     def scalar(self, name: str) -> pa.Scalar:
-        """The Arrow value of an argument, exact for every type."""
+        """Return the Arrow value of an argument, which is exact for every type."""
         return self._scalars[name]
 
 
@@ -134,7 +134,7 @@ class _Function(Protocol):
 
     @property
     def comment(self) -> str:
-        """A description for people, or an empty string."""
+        """A description, or an empty string."""
         ...
 
     @property
@@ -149,11 +149,11 @@ class ScalarFunction(_Function, Protocol):
 
     @property
     def stability(self) -> Stability:
-        """Whether DuckDB may save calls."""
+        """Whether DuckDB may leave out calls."""
         ...
 
     def execute(self, rows: pa.RecordBatch) -> pa.Array:
-        """One result for every row. The columns are the arguments, in order."""
+        """Return one result for every row. The columns are the arguments, in order."""
         ...
 
 
@@ -162,11 +162,11 @@ class TableFunction(_Function, Protocol):
     """A function that returns a table."""
 
     def schema_for(self, arguments: Arguments) -> pa.Schema:
-        """The columns of the result for these arguments."""
+        """Return the columns of the result for these arguments."""
         ...
 
     def execute_table(self, arguments: Arguments, options: ScanOptions) -> pa.RecordBatchReader:
-        """The rows for these arguments; columns and filter are hints as in `Table.scan`."""
+        """Return the rows for these arguments; columns and filter are hints as in `Table.scan`."""
         ...
 
 
@@ -175,23 +175,23 @@ class TableFunctionInOut(_Function, Protocol):
     """A function that takes rows and returns rows."""
 
     def schema_for_input(self, arguments: Arguments, input_schema: pa.Schema) -> pa.Schema:
-        """The columns of the result for these arguments and this input."""
+        """Return the columns of the result for these arguments and this input."""
         ...
 
     def execute_in_out(
         self, arguments: Arguments, rows: pa.RecordBatchReader, options: ScanOptions
     ) -> pa.RecordBatchReader:
-        """Turn the input rows into output rows, batch by batch: the input arrives as it is read."""
+        """Return the output rows. The input arrives batch by batch as it is read."""
         ...
 
 
 ParameterTypes: TypeAlias = Mapping[str, pa.DataType | AnyType] | Sequence[Parameter]
-"""Parameters by name and type, or spelled out."""
+"""A mapping from name to type, or a sequence of `Parameter`."""
 
 SchemaSource: TypeAlias = pa.Schema | Callable[..., pa.Schema]
 """The columns of a result: fixed, or computed from the arguments."""
 
-_CONVERSION_FAULTS = (pa.ArrowException, InvalidInputError, TypeError, ValueError, OverflowError)
+_CONVERSION_ERRORS = (pa.ArrowException, InvalidInputError, TypeError, ValueError, OverflowError)
 
 
 class CallableScalarFunction:
@@ -214,12 +214,12 @@ class CallableScalarFunction:
         self.stability = stability
         self._function = function
         self._defaults = tuple(default_scalar(parameter) for parameter in defaults)
-        self._wants_num_rows = _wants(function, "num_rows", [*parameters, *defaults])
+        self._takes_num_rows = _takes(function, "num_rows", [*parameters, *defaults])
 
     def execute(self, rows: pa.RecordBatch) -> pa.Array:
         """Call the function on the columns of a batch."""
         arguments = [*rows.columns, *(pa.repeat(value, rows.num_rows) for value in self._defaults)]
-        named = {"num_rows": rows.num_rows} if self._wants_num_rows else {}
+        named = {"num_rows": rows.num_rows} if self._takes_num_rows else {}
         return self._as_array(self._function(*arguments, **named), rows.num_rows)
 
     def _as_array(self, result: Any, num_rows: int) -> pa.Array:
@@ -227,7 +227,7 @@ class CallableScalarFunction:
         try:
             values, is_one = _values(result, returns)
             values = convert(values, returns, "the result")
-        except _CONVERSION_FAULTS as error:
+        except _CONVERSION_ERRORS as error:
             reason = first_line(error)
             raise InternalError(
                 f"function {self.name!r} returned {type(result).__name__}, which does not fit "
@@ -253,19 +253,19 @@ class _RowsFunction:
         self.signature = FunctionSignature(tuple(parameters))
         self._function = function
         self._schema = schema
-        self._wants_options = _wants(function, "options", parameters)
+        self._takes_options = _takes(function, "options", parameters)
 
 
 class CallableTableFunction(_RowsFunction):
     """A callable that takes Python values by name and returns rows."""
 
     def schema_for(self, arguments: Arguments) -> pa.Schema:
-        """The declared schema, or what the schema callable makes of the arguments."""
+        """Return the declared schema, or the result of the schema callable."""
         return _schema(self._schema, self.name, **arguments)
 
     def execute_table(self, arguments: Arguments, options: ScanOptions) -> pa.RecordBatchReader:
         """Call the function."""
-        named = {"options": options} if self._wants_options else {}
+        named = {"options": options} if self._takes_options else {}
         rows = self._function(**arguments, **named)
         return as_reader(rows, self.schema_for(arguments), f"function {self.name!r}")
 
@@ -274,7 +274,7 @@ class CallableInOutFunction(_RowsFunction):
     """A callable that takes a reader of rows, Python values by name, and returns rows."""
 
     def schema_for_input(self, arguments: Arguments, input_schema: pa.Schema) -> pa.Schema:
-        """The declared schema, or what the schema callable makes of input and arguments."""
+        """Return the declared schema, or the result of the schema callable."""
         return _schema(self._schema, self.name, input_schema, **arguments)
 
     def execute_in_out(
@@ -282,13 +282,13 @@ class CallableInOutFunction(_RowsFunction):
     ) -> pa.RecordBatchReader:
         """Call the function on the input."""
         schema = self.schema_for_input(arguments, rows.schema)
-        named = {"options": options} if self._wants_options else {}
+        named = {"options": options} if self._takes_options else {}
         result = self._function(rows, **arguments, **named)
         return as_reader(result, schema, f"function {self.name!r}")
 
 
 def _values(result: Any, type: pa.DataType) -> tuple[pa.Array, bool]:
-    """The values of a result, and whether it is one for all rows."""
+    """Return the values of a result, and whether it is one value for all rows."""
     if isinstance(result, pa.ChunkedArray):
         return result.combine_chunks(), False
     if isinstance(result, pa.Array):
@@ -310,15 +310,15 @@ def _is_many(result: Any) -> bool:
 def _python_values(values: Any, type: pa.DataType) -> pa.Array:
     try:
         return pa.array(values, type=type)
-    except _CONVERSION_FAULTS:
-        # Text for a UUID, for one, is what Arrow guesses it to be, in another layout.
+    except _CONVERSION_ERRORS:
+        # Arrow infers another type, for example text for a UUID; `convert` handles it.
         return pa.array(values)
 
 
 def parameters_of(
     parameters: ParameterTypes, function: Callable[..., Any], *, defaulted: ParameterKind
 ) -> tuple[Parameter, ...]:
-    """Parameters spelled out: a Python default makes one optional, of the `defaulted` kind."""
+    """Return the parameters. One with a Python default is optional and of kind `defaulted`."""
     if not isinstance(parameters, Mapping):
         return tuple(parameters)
     defaults = {
@@ -335,7 +335,7 @@ def parameters_of(
 
 
 def default_scalar(parameter: Parameter) -> pa.Scalar:
-    """The default of a parameter as an Arrow value."""
+    """Return the default of a parameter as an Arrow value."""
     if isinstance(parameter.default, pa.Scalar):
         return parameter.default
     if isinstance(parameter.type, AnyType):
@@ -360,7 +360,7 @@ def _schema(source: SchemaSource, name: str, /, *args: Any, **kwargs: Any) -> pa
     return schema
 
 
-def _wants(function: Callable[..., Any], name: str, parameters: Sequence[Parameter]) -> bool:
+def _takes(function: Callable[..., Any], name: str, parameters: Sequence[Parameter]) -> bool:
     return name in _signature(function) and all(p.name != name for p in parameters)
 
 

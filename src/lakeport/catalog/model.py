@@ -1,11 +1,11 @@
-"""What can be attached: the three protocols every catalog is made of.
+"""The three protocols of a catalog, and a catalog that never changes.
 
-A `Catalog` holds schemas, a `Schema` holds tables and functions, a `Table` can be scanned.
-What else an object can do (insert, delete, answer statistics, travel in time) is said by the
-small protocols of `lakeport.catalog.capabilities`; implement the ones you need, inherit nothing.
+A `Catalog` contains schemas, a `Schema` contains tables and functions, a `Table` can be scanned.
+Further abilities (insert, delete, statistics, time travel) are the small protocols of
+`lakeport.catalog.capabilities`. Implement the ones you need; no base class is required.
 
-All methods may be called from several threads at once. Who is calling, and in which transaction,
-is told by `lakeport.current_request()`.
+All methods may be called from several threads at once. `lakeport.current_request()` returns the
+identity and the transaction of the current call.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class Table(Protocol):
 
     @property
     def comment(self) -> str:
-        """A description for people, or an empty string."""
+        """A description, or an empty string."""
         ...
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The columns of the table, or those named, in the order named."""
+        """Return the columns of the table, or only these columns in this order."""
         ...
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
         """Read the table.
 
         The reader may have all columns of the table or only those of `options.columns`, in any
-        order; missing ones are filled with nulls, because the client never reads them. Applying
-        `options.filter` is optional: rows that do not match are dropped by the client, rows that
-        match must be there.
+        order. Missing ones are filled with nulls, because the client never reads them. Applying
+        `options.filter` is optional: the client drops rows that do not match. All rows that match
+        must be returned.
         """
         ...
 
@@ -63,45 +63,45 @@ class Schema(Protocol):
 
     @property
     def comment(self) -> str:
-        """A description for people, or an empty string."""
+        """A description, or an empty string."""
         ...
 
     def tables(self) -> Sequence[Table]:
-        """All tables of the schema."""
+        """Return all tables of the schema."""
         ...
 
     def table(self, name: str) -> Table | None:
-        """The table of that name, or None."""
+        """Return the table of that name, or None."""
         ...
 
     def scalar_functions(self) -> Sequence[ScalarFunction]:
-        """All scalar functions; the same name may repeat with other parameter types."""
+        """Return all scalar functions. A name may repeat with other parameter types."""
         ...
 
     def table_functions(self) -> Sequence[TableFunction]:
-        """All functions that return a table."""
+        """Return all functions that return a table."""
         ...
 
     def table_functions_in_out(self) -> Sequence[TableFunctionInOut]:
-        """All functions that take a table and return one."""
+        """Return all functions that take a table and return one."""
         ...
 
 
 @runtime_checkable
 class Catalog(Protocol):
-    """The root of what a client attaches."""
+    """The root of the objects that a client attaches."""
 
     def schemas(self) -> Sequence[Schema]:
-        """All schemas that the caller may see."""
+        """Return all schemas that the caller may see."""
         ...
 
     def schema(self, name: str) -> Schema | None:
-        """The schema of that name, or None."""
+        """Return the schema of that name, or None."""
         ...
 
 
 class StaticSchema:
-    """A schema whose tables and functions never change. Names are found whatever their case."""
+    """A schema whose tables and functions never change. Lookups by name ignore case."""
 
     def __init__(
         self,
@@ -124,23 +124,23 @@ class StaticSchema:
         self._table_functions_in_out = tuple(table_functions_in_out)
 
     def tables(self) -> Sequence[Table]:
-        """All tables."""
+        """Return all tables."""
         return self._tables
 
     def table(self, name: str) -> Table | None:
-        """The table of that name, or None."""
+        """Return the table of that name, or None."""
         return self._by_name.get(fold_name(name))
 
     def scalar_functions(self) -> Sequence[ScalarFunction]:
-        """All scalar functions."""
+        """Return all scalar functions."""
         return self._scalar_functions
 
     def table_functions(self) -> Sequence[TableFunction]:
-        """All table functions."""
+        """Return all table functions."""
         return self._table_functions
 
     def table_functions_in_out(self) -> Sequence[TableFunctionInOut]:
-        """All table-in table-out functions."""
+        """Return all table-in table-out functions."""
         return self._table_functions_in_out
 
 
@@ -156,13 +156,13 @@ class StaticCatalog:
         self._by_name = {fold_name(schema.name): schema for schema in self._schemas}
 
     def schemas(self) -> Sequence[StaticSchema]:
-        """All schemas."""
+        """Return all schemas."""
         return self._schemas
 
     def schema(self, name: str) -> StaticSchema | None:
-        """The schema of that name, or None."""
+        """Return the schema of that name, or None."""
         return self._by_name.get(fold_name(name))
 
     def catalog_version(self) -> CatalogVersion:
-        """A fixed version, so that clients never ask again."""
+        """Return a fixed version, so that clients request it only once."""
         return CatalogVersion(version=1, is_fixed=True)

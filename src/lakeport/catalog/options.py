@@ -1,4 +1,4 @@
-"""The options of every call that the server makes on a catalog, as immutable values."""
+"""The options of the methods of catalogs, schemas and tables, as immutable values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class TimeUnit(enum.Enum):
-    """How a `TimePoint` counts."""
+    """The unit of a `TimePoint`."""
 
     VERSION = "version"
     TIMESTAMP = "timestamp"
@@ -45,24 +45,24 @@ class TimeUnit(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimePoint:
-    """A moment in the history of a table: `AT (VERSION => 3)`, `AT (TIMESTAMP => …)`."""
+    """A point in the history of a table: `AT (VERSION => 3)`, `AT (TIMESTAMP => …)`."""
 
     unit: TimeUnit
     """Version, timestamp or snapshot."""
     value: str
-    """The text the user's expression evaluates to, such as `3` or `2024-01-01 00:00:00+00`."""
+    """The value of the user's expression as text: `3`, `2024-01-01 00:00:00+00`."""
 
     @classmethod
     def parse(cls, unit: str, value: str) -> TimePoint | None:
-        """The time point of a request; None when neither part is given."""
+        """Return the time point of a request; None if both parts are empty."""
         if not unit and not value:
             return None
         try:
             return cls(TimeUnit(unit.lower()), value)
         except ValueError:
-            known = ", ".join(known.name for known in TimeUnit)
+            units = ", ".join(unit.name for unit in TimeUnit)
             raise InvalidArgumentError(
-                f"unknown time travel unit {unit[:40]!r}: use one of {known}"
+                f"unknown time travel unit {unit[:40]!r}: use one of {units}"
             ) from None
 
     def __str__(self) -> str:
@@ -71,40 +71,40 @@ class TimePoint:
 
 @dataclass(frozen=True, slots=True)
 class ScanOptions:
-    """What a scan must read, and hints with which it may read less."""
+    """The rows and columns of a scan, and hints with which it may read less."""
 
     columns: tuple[str, ...] | None = None
-    """The columns that the client will look at; None means all."""
+    """The columns that the client will read; None means all."""
     filter: Filter = field(default_factory=Filter)
-    """A predicate that every wanted row satisfies. Applying it is optional."""
+    """A predicate: the client drops rows that do not satisfy it. Applying it is optional."""
     limit: int | None = None
-    """The most rows that pass the filter and are wanted; None means all. DuckDB sends none."""
+    """The maximum number of rows that pass the filter; None means all. DuckDB sends none."""
     batch_size: int | None = None
-    """The number of rows that the server would like in a batch."""
+    """The number of rows that the server prefers in a batch."""
     time_point: TimePoint | None = None
     """The state to read; None means the current one."""
     partition: bytes | None = None
-    """The part to read, as named by the table's own `endpoints`; None means the whole."""
+    """The token of the part to read, from the table's `endpoints`; None means all rows."""
 
 
-def _drop(rows: pa.RecordBatch) -> None:
-    """Nobody asked for these rows."""
+def _ignore(rows: pa.RecordBatch) -> None:
+    """Discard the rows: the statement has no RETURNING clause."""
 
 
 @dataclass(frozen=True, slots=True)
 class DMLOptions:
-    """How an INSERT, UPDATE or DELETE is to be answered."""
+    """Options of INSERT, UPDATE and DELETE."""
 
     returning: bool = False
     """Whether the statement has a RETURNING clause."""
     returning_columns: tuple[str, ...] = ()
-    """The columns to return: all of them, since the client does not say which it named."""
-    emit: Callable[[pa.RecordBatch], None] = _drop
-    """Takes affected rows for the RETURNING clause; does nothing when there is none."""
+    """The columns to return: all of them, because the client does not send their names."""
+    emit: Callable[[pa.RecordBatch], None] = _ignore
+    """Takes affected rows for the RETURNING clause; does nothing without that clause."""
 
 
 class OnConflict(enum.Enum):
-    """What CREATE TABLE does when the table exists."""
+    """The action of CREATE TABLE if the table exists."""
 
     ERROR = "error"
     IGNORE = "ignore"
@@ -116,11 +116,11 @@ class CreateSchemaOptions:
     """Options of CREATE SCHEMA."""
 
     comment: str = ""
-    """A description for people."""
+    """A description."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Free labels."""
     if_not_exists: bool = False
-    """Succeed quietly when the schema exists."""
+    """Succeed without an effect if the schema exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,9 @@ class DropSchemaOptions:
     """Options of DROP SCHEMA."""
 
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such schema."""
+    """Succeed without an effect if there is no such schema."""
     cascade: bool = False
-    """Drop the tables of the schema, too."""
+    """Also drop the tables of the schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +138,11 @@ class CreateTableOptions:
     """Options of CREATE TABLE."""
 
     on_conflict: OnConflict = OnConflict.ERROR
-    """What to do when the table exists."""
+    """The action if the table exists."""
     comment: str = ""
-    """A description for people."""
+    """A description."""
     not_null_columns: tuple[str, ...] = ()
-    """Columns that reject nulls, those of the primary key included."""
+    """Columns that reject nulls, including those of the primary key."""
     unique_constraints: tuple[tuple[str, ...], ...] = ()
     """Sets of columns whose values may not repeat."""
     check_constraints: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class DropTableOptions:
     """Options of DROP TABLE."""
 
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class RenameTableOptions:
     """Options of ALTER TABLE … RENAME TO."""
 
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +172,9 @@ class AddColumnOptions:
     """Options of ALTER TABLE … ADD COLUMN."""
 
     if_column_not_exists: bool = False
-    """Succeed quietly when the column exists."""
+    """Succeed without an effect if the column exists."""
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +182,11 @@ class RemoveColumnOptions:
     """Options of ALTER TABLE … DROP COLUMN."""
 
     if_column_exists: bool = False
-    """Succeed quietly when there is no such column."""
+    """Succeed without an effect if there is no such column."""
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
     cascade: bool = False
-    """Remove what depends on the column, too."""
+    """Also remove constraints that use the column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class RenameColumnOptions:
     """Options of ALTER TABLE … RENAME COLUMN."""
 
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class ChangeColumnTypeOptions:
     """Options of ALTER TABLE … ALTER COLUMN … TYPE."""
 
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class SetNotNullOptions:
     """Options of ALTER TABLE … SET NOT NULL."""
 
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class DropNotNullOptions:
     """Options of ALTER TABLE … DROP NOT NULL."""
 
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class SetDefaultOptions:
     """Options of ALTER TABLE … SET DEFAULT."""
 
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +234,9 @@ class AddFieldOptions:
     """Options of ALTER TABLE … ADD COLUMN struct.field."""
 
     if_field_not_exists: bool = False
-    """Succeed quietly when the field exists."""
+    """Succeed without an effect if the field exists."""
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class RenameFieldOptions:
     """Options of ALTER TABLE … RENAME COLUMN struct.field."""
 
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +252,8 @@ class RemoveFieldOptions:
     """Options of ALTER TABLE … DROP COLUMN struct.field."""
 
     if_field_exists: bool = False
-    """Succeed quietly when there is no such field."""
+    """Succeed without an effect if there is no such field."""
     ignore_not_found: bool = False
-    """Succeed quietly when there is no such table."""
+    """Succeed without an effect if there is no such table."""
     cascade: bool = False
-    """Remove what depends on the field, too."""
+    """Also remove constraints that use the field."""

@@ -1,4 +1,4 @@
-"""The values that a catalog gives back: row counts, statistics, versions, sizes."""
+"""The values that methods of a catalog return: row counts, statistics, versions, sizes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DMLResult:
-    """What an INSERT, UPDATE or DELETE did."""
+    """The result of an INSERT, UPDATE or DELETE."""
 
     affected_rows: int
-    """How many rows were inserted, updated or deleted."""
+    """The number of rows that were inserted, updated or deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """What is known of a column. None means unknown; what is given is trusted by DuckDB.
+    """Statistics of a column. None means unknown. DuckDB relies on all other values.
 
-    Bounds may be wider than the data, never narrower, at any moment a client may read.
+    Bounds may be wider than the data but never narrower, in every state that a client may read.
     """
 
     has_not_null: bool | None = None
@@ -43,7 +43,7 @@ class ColumnStats:
     has_null: bool | None = None
     """Whether any value is null."""
     distinct_count: int | None = None
-    """About how many different values there are."""
+    """An estimate of the number of distinct values."""
     min: Any = None
     """A value no greater than any in the column: a Python value or a `pa.Scalar`."""
     max: Any = None
@@ -56,17 +56,17 @@ class ColumnStats:
 
 @dataclass(frozen=True, slots=True)
 class CatalogVersion:
-    """The version of a catalog: a change of it makes DuckDB bind prepared statements again."""
+    """The version of a catalog. When it changes, DuckDB binds prepared statements again."""
 
     version: int
     """A number that grows with every change of the catalog."""
     is_fixed: bool = False
-    """True promises that the catalog never changes, and spares the client asking again."""
+    """Whether the catalog never changes, so that the client requests the version only once."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSize:
-    """About how large a table is; None means unknown."""
+    """An estimate of the size of a table; None means unknown."""
 
     rows: int | None = None
     """Number of rows."""
@@ -93,7 +93,7 @@ class Action:
     name: str
     """The name that clients call."""
     handler: ActionHandler
-    """What runs; `lakeport.current_request()` tells who calls."""
+    """The callable; `lakeport.current_request()` returns the identity of its caller."""
     description: str = ""
     """One line, shown by ListActions."""
 
@@ -103,7 +103,7 @@ class Partition:
     """A part of a scan that a Lakeport server reads."""
 
     token: bytes
-    """Opaque to the server; comes back as `ScanOptions.partition`. Keep secrets out of it."""
+    """Returned as `ScanOptions.partition`. Clients can read it: it must not contain secrets."""
     location: str | None = None
     """Another server that reads it, such as `grpc://host:8815`; None means this one."""
 
@@ -121,7 +121,7 @@ class FunctionReference:
 
 
 class FileFormat(enum.Enum):
-    """The file formats that the client opens by itself."""
+    """The file formats that the client opens itself."""
 
     PARQUET = "parquet"
     IPC_STREAM = "ipc-stream"

@@ -1,4 +1,4 @@
-"""Arrow schemas as DuckDB reads them: row ids, comments, defaults, constraints, projections."""
+"""Metadata of Arrow schemas that DuckDB reads: row ids, comments, defaults, constraints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHECK_CONSTRAINTS = b"check_constraints"
 
 
 def find_rowid_column(schema: pa.Schema) -> int | None:
-    """The position of the row identifier: the field marked so, else the one named `rowid`."""
+    """Return the position of the marked row identifier, else of a field named `rowid`, or None."""
     for index, field in enumerate(schema):
         if field_is_rowid(field):
             return index
@@ -43,12 +43,12 @@ def find_rowid_column(schema: pa.Schema) -> int | None:
 
 
 def field_is_rowid(field: pa.Field) -> bool:
-    """Whether a field is marked as the row identifier of its table."""
+    """Return whether a field is marked as the row identifier of its table."""
     return bool((field.metadata or {}).get(IS_ROWID))
 
 
 def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """The schema with only these columns, in this order; all of them for None."""
+    """Return the schema with only these columns, in this order; all of them for None."""
     if columns is None:
         return schema
     missing = [name for name in columns if schema.get_field_index(name) < 0]
@@ -58,12 +58,12 @@ def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
 
 
 def without_rowid(schema: pa.Schema) -> pa.Schema:
-    """The schema without its marked row identifier: the columns a user sees."""
+    """Return the schema without its marked row identifier."""
     return pa.schema([f for f in schema if not field_is_rowid(f)], metadata=schema.metadata)
 
 
 def rowid_field(name: str = "rowid", type: pa.DataType | None = None) -> pa.Field:
-    """A field that identifies rows, which UPDATE and DELETE need. Put it last in the schema."""
+    """Return a field that identifies rows for UPDATE and DELETE. Put it last in the schema."""
     return pa.field(name, type or pa.int64(), metadata={IS_ROWID: b"1"})
 
 
@@ -75,7 +75,7 @@ def column(
     comment: str = "",
     default: str | None = None,
 ) -> pa.Field:
-    """A field with what DuckDB reads from it: NOT NULL, a comment, an SQL default expression."""
+    """Return a field with NOT NULL, a comment and an SQL default expression for DuckDB."""
     metadata: dict[str, str] = {}
     if comment:
         metadata["comment"] = comment
@@ -85,13 +85,13 @@ def column(
 
 
 def with_check_constraints(schema: pa.Schema, expressions: Iterable[str]) -> pa.Schema:
-    """The schema with SQL expressions that DuckDB checks on every INSERT."""
+    """Return the schema with SQL expressions that DuckDB checks on every INSERT."""
     packed = msgpack.packb({"constraints": list(expressions)})
     return schema.with_metadata({**(schema.metadata or {}), CHECK_CONSTRAINTS: packed})
 
 
 def check_constraints(schema: pa.Schema) -> tuple[str, ...]:
-    """The SQL expressions that rows of this schema must satisfy."""
+    """Return the SQL expressions that rows of this schema must satisfy."""
     packed = (schema.metadata or {}).get(CHECK_CONSTRAINTS)
     if not packed:
         return ()
@@ -113,7 +113,7 @@ def geometry_column(
     nullable: bool = True,
     comment: str = "",
 ) -> pa.Field:
-    """A column of geometries in well-known binary.
+    """Return a column of geometries in well-known binary.
 
     `crs` is a coordinate reference system by name (`"EPSG:4326"`) or as PROJJSON.
     """
@@ -125,12 +125,12 @@ def geometry_column(
 
 
 def is_geometry(field: pa.Field) -> bool:
-    """Whether a field holds GeoArrow WKB geometries."""
+    """Return whether a field holds GeoArrow WKB geometries."""
     return bool((field.metadata or {}).get(_NAME) == _WKB)
 
 
 def geometry_crs(field: pa.Field) -> str | dict[str, Any] | None:
-    """The coordinate reference system of a geometry column, if it names one."""
+    """Return the coordinate reference system of a geometry column, or None."""
     crs: str | dict[str, Any] | None = json.loads(
         (field.metadata or {}).get(_METADATA) or b"{}"
     ).get("crs")

@@ -1,4 +1,4 @@
-"""Tables made of what people have: Arrow tables, frames, reader factories, scan callables."""
+"""Tables from Arrow tables, data frames, reader factories and scan callables."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _MIN_PARTITION_ROWS = 1 << 14
 
 @runtime_checkable
 class TableSource(Protocol):
-    """Something that is a table once it has a name, such as a `lakeport.spark.SparkTable`."""
+    """A table without a name, such as a `lakeport.spark.SparkTable`."""
 
     def named(self, name: str, comment: str = "") -> Table:
-        """The table of that name."""
+        """Return the table with this name."""
         ...
 
 
@@ -50,7 +50,7 @@ def table_from(
     endpoints: int = 1,
     statistics: bool = False,
 ) -> Table:
-    """A table of the given data, whatever its kind."""
+    """Return a table of data or of a callable."""
     if isinstance(source, TableSource):
         if schema is not None or endpoints != 1 or statistics:
             raise DefinitionError(
@@ -72,7 +72,7 @@ def table_from(
 
 
 class ArrowTable:
-    """A table whose rows are in memory; a scan hands out slices of them."""
+    """A table whose rows are in memory. A scan returns slices of them without a copy."""
 
     def __init__(self, name: str, data: pa.Table, *, comment: str = "", endpoints: int = 1) -> None:
         if endpoints < 1:
@@ -83,32 +83,32 @@ class ArrowTable:
         self._endpoints = endpoints
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The columns of the table."""
+        """Return the columns of the table."""
         return project_schema(self._data.schema, columns)
 
     def size(self, options: ScanOptions) -> TableSize:  # noqa: ARG002
-        """The exact size in memory."""
+        """Return the exact size in memory."""
         return TableSize(rows=self._data.num_rows, bytes=self._data.nbytes)
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:  # noqa: ARG002
-        """Row ranges of about equal length, at most as many as the table was declared with."""
+        """Return row ranges of about equal length, at most as many as declared."""
         rows = self._data.num_rows
         parts = max(1, min(self._endpoints, rows // _MIN_PARTITION_ROWS))
         bounds = [rows * part // parts for part in range(parts + 1)]
         return [Partition(f"{start}:{stop}".encode()) for start, stop in pairwise(bounds)]
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
-        """Slices of the rows, with the filter applied as far as Arrow can."""
+        """Return slices of the rows. The filter is applied as far as Arrow supports it."""
         data = self._partition(options.partition)
         if options.columns is not None:
-            wanted = options.filter.columns | set(options.columns)
-            data = data.select([name for name in data.column_names if name in wanted])
+            needed = options.filter.columns | set(options.columns)
+            data = data.select([name for name in data.column_names if name in needed])
         predicate = to_arrow(options.filter, data.schema, in_memory=True)
         if predicate is not None and all(_can_be_filtered(type) for type in data.schema.types):
-            import pyarrow.dataset as ds  # brings pandas along, which most programs never need
+            import pyarrow.dataset as ds  # imports pandas, which is slow
 
             return ds.dataset(data).scanner(filter=predicate).to_reader()
-        # Rows that a filter would drop must not use up the limit.
+        # The limit counts only rows that pass the filter.
         if options.limit is not None and not options.filter:
             data = data.slice(0, options.limit)
         return data.to_reader(max_chunksize=options.batch_size)
@@ -126,25 +126,25 @@ class ArrowTable:
 
 
 class StatisticsArrowTable(ArrowTable):
-    """A table in memory that also tells DuckDB the bounds of its columns."""
+    """A table in memory that also sends the bounds of its columns to DuckDB."""
 
     def __init__(self, name: str, data: pa.Table, *, comment: str = "", endpoints: int = 1) -> None:
         super().__init__(name, data, comment=comment, endpoints=endpoints)
-        # Filled by whichever thread comes first; a race computes the same value twice.
+        # Not locked: in a race two threads compute the same value.
         self._statistics: dict[str, ColumnStats] = {}
 
     def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:  # noqa: ARG002
-        """Exact statistics, computed once per column."""
-        known = self._statistics.get(column)
-        if known is None:
+        """Return exact statistics, computed once per column."""
+        statistics = self._statistics.get(column)
+        if statistics is None:
             if self._data.schema.get_field_index(column) < 0:
                 raise NotFoundError(f"table {self.name!r} has no column {column!r}")
-            known = self._statistics[column] = statistics_of(self._data.column(column))
-        return known
+            statistics = self._statistics[column] = statistics_of(self._data.column(column))
+        return statistics
 
 
 class ScanTable:
-    """A table whose rows come from a callable, called anew for every scan."""
+    """A table whose rows are returned by a callable, which is called for every scan."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class ScanTable:
         schema: pa.Schema | None,
         comment: str = "",
     ) -> ScanTable:
-        """A table of a scan callable (one argument: the options) or a reader factory (none)."""
+        """Return a table of a scan callable (one argument: the options) or a reader factory."""
         takes_options = _positional_count(name, function) == 1
         scan = function if takes_options else (lambda _options: function())
         if schema is None:
@@ -187,16 +187,16 @@ class ScanTable:
         return cls(name, schema, scan, comment=comment)
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The declared columns."""
+        """Return the declared columns."""
         return project_schema(self._schema, columns)
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
-        """Whatever the callable returns, as a reader."""
+        """Return the rows of the callable as a reader."""
         return as_reader(self._scan(options), self._schema, f"table {self.name!r}")
 
 
 class ReferenceTable:
-    """A table that the client reads by itself, with DuckDB functions or from files."""
+    """A table that the client reads itself, with DuckDB functions or from files."""
 
     def __init__(
         self,
@@ -212,27 +212,27 @@ class ReferenceTable:
         self._references = references
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The declared columns, which the references must provide by name and type."""
+        """Return the declared columns, which the references must provide by name and type."""
         return project_schema(self._schema, columns)
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
-        """The references to read."""
+        """Return the references to read."""
         return self._references(options) if callable(self._references) else self._references
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:  # noqa: ARG002
-        """Refused: the rows never pass through this server."""
+        """Raise InvalidArgumentError: the client reads the rows itself."""
         raise InvalidArgumentError(f"table {self.name!r} is read by the client from its references")
 
 
 def statistics_of(column: pa.ChunkedArray) -> ColumnStats:
-    """Exact bounds and null counts of a column; the rest stays unknown."""
+    """Return exact bounds and null counts of a column."""
     if pa.types.is_run_end_encoded(column.type):
-        # The nulls are in the runs, where null_count does not see them.
+        # The nulls are in the runs; null_count does not count them.
         try:
             column = pc.run_end_decode(column)
         except pa.ArrowNotImplementedError:
             return ColumnStats()
-    # Arrow values: Python's cannot express nanoseconds, nor years beyond 9999.
+    # Arrow values, because Python has no nanoseconds and no years after 9999.
     bounds: Mapping[str, pa.Scalar | None] = {"min": None, "max": None}
     with suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):
         bounds = pc.min_max(_comparable(column))
@@ -250,7 +250,7 @@ def statistics_of(column: pa.ChunkedArray) -> ColumnStats:
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    # NaN is the greatest value for DuckDB but skipped by Arrow: better no bound than a wrong one.
+    # NaN is the greatest value for DuckDB; Arrow ignores it and would return a wrong bound.
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
         raise pa.ArrowInvalid("NaN")
     return column
@@ -261,7 +261,7 @@ def _contains_unicode(column: pa.ChunkedArray) -> bool:
 
 
 def _can_be_filtered(type: pa.DataType) -> bool:
-    """Whether Arrow has a kernel that picks rows of this type; views have none."""
+    """Return whether Arrow can filter arrays of this type; it cannot filter views."""
     try:
         pa.nulls(0, type).filter(pa.array([], pa.bool_()))
     except pa.ArrowNotImplementedError:
@@ -278,7 +278,7 @@ def _data(name: str, source: Any) -> pa.Table:
     if hasattr(source, "__arrow_c_stream__"):
         return pa.table(source)
     raise DefinitionError(
-        f"table {name!r}: {type(source).__name__} is not a table; give a pyarrow table, a pandas "
+        f"table {name!r}: {type(source).__name__} is not a table; pass a pyarrow table, a pandas "
         "or polars frame, a callable, or an object with the Table protocol"
     )
 

@@ -1,4 +1,4 @@
-"""What DuckDB can use: the checks that turn a wrong declaration into a sentence at build time."""
+"""Checks of declarations: names, columns, types and signatures that DuckDB can use."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
     "unsupported_type_reason",
 ]
 
-# The client interprets named parameters of these names itself.
+# DuckDB's client interprets named parameters of these names itself.
 _RESERVED = frozenset({"auth_token", "secret", "headers", "ticket", "at_unit", "at_value"})
 
 
 def check_declared_name(name: str, kind: str) -> None:
-    """Refuse a name that no client could write."""
+    """Raise DefinitionError for a name that no client could write."""
     try:
         check_name(name, kind)
     except InvalidArgumentError as error:
@@ -40,7 +40,7 @@ def check_declared_name(name: str, kind: str) -> None:
 
 
 def check_unique(names: Sequence[str], kind: str, where: str) -> None:
-    """Refuse names that DuckDB, which ignores case, cannot tell apart."""
+    """Raise DefinitionError for names that are equal in DuckDB, which ignores case."""
     seen: set[str] = set()
     for name in names:
         if fold_name(name) in seen:
@@ -49,7 +49,7 @@ def check_unique(names: Sequence[str], kind: str, where: str) -> None:
 
 
 def check_columns(schema: pa.Schema, where: str) -> None:
-    """Refuse a table schema that DuckDB could not bind."""
+    """Raise DefinitionError for a table schema that DuckDB could not bind."""
     if not isinstance(schema, pa.Schema):
         raise DefinitionError(f"{where}: expected a pyarrow schema, not {type(schema).__name__}")
     visible = [field for field in schema if not field_is_rowid(field)]
@@ -66,7 +66,7 @@ def check_columns(schema: pa.Schema, where: str) -> None:
 
 
 def unsupported_type_reason(type: pa.DataType) -> str | None:
-    """Why DuckDB cannot read an Arrow type; None when it can."""
+    """Return why DuckDB cannot read an Arrow type; None if it can."""
     if isinstance(type, pa.BaseExtensionType):
         return unsupported_type_reason(type.storage_type)
     if pt.is_float16(type) or pt.is_decimal256(type):
@@ -83,20 +83,20 @@ def unsupported_type_reason(type: pa.DataType) -> str | None:
 
 
 def check_signature(signature: FunctionSignature, where: str) -> None:
-    """Refuse parameters that the client could not pass."""
+    """Raise DefinitionError for parameters that the client could not pass."""
     check_unique([p.name for p in signature.parameters], "parameter", where)
     for parameter in signature.parameters:
         check_declared_name(parameter.name, f"parameter of {where}")
         _check_parameter(parameter, where)
     tables = [i for i, p in enumerate(signature.parameters) if p.kind is ParameterKind.TABLE]
     if len(tables) > 1:
-        raise DefinitionError(f"{where} takes two tables; one is possible")
+        raise DefinitionError(f"{where} takes two tables; only one is possible")
     if tables and tables[0] != len(signature.parameters) - 1:
         raise DefinitionError(f"{where}: the table parameter must be the last one")
 
 
 def check_scalar_signature(signature: FunctionSignature, where: str) -> None:
-    """Refuse what only table functions can take, and types whose memory would be misread."""
+    """Raise DefinitionError for parameters or types that a scalar function cannot have."""
     check_signature(signature, where)
     if not isinstance(signature.returns, pa.DataType):
         raise DefinitionError(f"{where}: returns= must be an Arrow type")
@@ -112,7 +112,7 @@ def check_scalar_signature(signature: FunctionSignature, where: str) -> None:
         if isinstance(parameter.type, pa.DataType) and not _is_canonical(parameter.type):
             raise DefinitionError(
                 f"{where}: parameter {parameter.name!r}: DuckDB does not pass {parameter.type} in "
-                "that layout; declare ANY and read the type of the column that arrives"
+                "that layout; declare ANY and read the type of the column that is passed"
             )
 
 
@@ -124,7 +124,10 @@ def check_callable(
     named: Sequence[str] = (),
     offered: str = "",
 ) -> None:
-    """Refuse a callable that cannot take these arguments; `offered` goes where it is wanted."""
+    """Raise DefinitionError for a callable that cannot take these arguments.
+
+    The argument `offered` is passed only to a callable that has a parameter of that name.
+    """
     if not callable(function):
         raise DefinitionError(f"{where}: {type(function).__name__} is not callable")
     try:
@@ -153,7 +156,7 @@ def _check_parameter(parameter: Parameter, where: str) -> None:
             )
         if fold_name(parameter.name) in _RESERVED:
             raise DefinitionError(
-                f"{where}: parameter {parameter.name!r} has a name that the client keeps for itself"
+                f"{where}: parameter {parameter.name!r} has a name that is reserved by the client"
             )
     if isinstance(parameter.type, pa.DataType):
         reason = unsupported_type_reason(parameter.type)
@@ -162,7 +165,7 @@ def _check_parameter(parameter: Parameter, where: str) -> None:
 
 
 def _is_canonical(type: pa.DataType) -> bool:
-    """Whether DuckDB hands over values of this type in exactly this memory layout."""
+    """Return whether DuckDB passes values of this type in exactly this memory layout."""
     if isinstance(type, pa.BaseExtensionType):
         return False
     if pt.is_list(type) or pt.is_fixed_size_list(type) or pt.is_struct(type) or pt.is_map(type):
@@ -186,7 +189,7 @@ MAX_NAME_BYTES = 1024
 
 
 def check_name(name: str, kind: str) -> str:
-    """The name itself, unless it is empty, too long, or has control characters."""
+    """Return the name. Raise if it is empty or too long, or has control characters."""
     if not name:
         raise InvalidArgumentError(f"the name of a {kind} must not be empty")
     try:

@@ -1,6 +1,6 @@
-"""A complete mutable catalog in memory: the embedded default, the example, the test double.
+"""A complete mutable catalog in memory, for embedding, examples and tests.
 
-It is built on the public protocols of `lakeport.catalog` alone, and knows nothing of Flight.
+It uses only the public protocols of `lakeport.catalog` and does not import Flight.
 """
 
 from lakeport._lazy import attach

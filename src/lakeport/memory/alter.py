@@ -1,4 +1,4 @@
-"""ALTER TABLE: from one definition, and the rows in it, to the next."""
+"""ALTER TABLE: functions from one state of a table to the next, definition and rows."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ _DEFAULT = b"default"
 
 
 def add_column(table: TableState, field: pa.Field) -> TableState:
-    """The table with one more column, of nulls."""
+    """Return the table with one more column, of nulls."""
     before = table.current.definition
     if before.index(field.name) is not None:
-        raise AlreadyExistsError(f"table {table} has a column {field.name!r} already")
+        raise AlreadyExistsError(f"table {table} already has a column {field.name!r}")
     if not field.nullable and table.current.rows.count:
         raise ConstraintError(
-            f"column {field.name!r} cannot be NOT NULL: table {table} has rows, which would have "
+            f"column {field.name!r} cannot be NOT NULL: table {table} has rows, which would get "
             "nulls in it"
         )
     field = stored_field(field)
     definition = _checked(replace(before, columns=before.columns.append(field)), table)
     nulls = pa.nulls(CHUNK_ROWS, field.type)
     rows = _each_chunk(table, lambda chunk: (*chunk.columns, _nulls(nulls, len(chunk))))
-    table.envelope.note_column(field, [nulls.slice(0, min(1, rows.count))])
+    table.bounds.add_column(field, [nulls.slice(0, min(1, rows.count))])
     return table.changed(rows=rows, definition=definition)
 
 
 def remove_column(table: TableState, name: str, *, cascade: bool) -> TableState:
-    """The table without a column."""
+    """Return the table without a column."""
     before = table.current.definition
     index = before.require(name, str(table))
     if len(before.columns) == 1:
@@ -86,12 +86,12 @@ def remove_column(table: TableState, name: str, *, cascade: bool) -> TableState:
 
 
 def rename_column(table: TableState, old: str, new: str) -> TableState:
-    """The table with another name for a column."""
+    """Return the table with a column renamed."""
     before = table.current.definition
     index = before.require(old, str(table))
     taken = before.index(new)
     if taken is not None and taken != index:
-        raise AlreadyExistsError(f"table {table} has a column {new!r} already")
+        raise AlreadyExistsError(f"table {table} already has a column {new!r}")
     checks = _checks_with(before, old)
     if checks and fold_name(old) != fold_name(new):
         raise ConstraintError(
@@ -103,14 +103,14 @@ def rename_column(table: TableState, old: str, new: str) -> TableState:
         unique=tuple(_renamed(key, old, new) for key in before.unique),
         checks=before.checks,
     )
-    # The values keep their place, and may now be asked for under the new name.
+    # Statistics of the values may now be requested by the new name.
     values = table.current.rows.column(index, field.type)
-    table.envelope.note_column(field.with_name(new), values.chunks)
+    table.bounds.add_column(field.with_name(new), values.chunks)
     return table.changed(definition=_checked(definition, table))
 
 
 def change_column_type(table: TableState, field: pa.Field, expression: str) -> TableState:
-    """The table with another type for a column, and its values converted by an SQL expression."""
+    """Return the table with the type of a column changed and its values converted by SQL."""
     before = table.current.definition
     index = before.require(field.name, str(table))
     old = before.columns.field(index)
@@ -119,14 +119,14 @@ def change_column_type(table: TableState, field: pa.Field, expression: str) -> T
     conversion = parse_expression(expression, names) if expression.strip() else None
 
     def converted(columns: Sequence[pa.Array]) -> pa.Array:
-        what = f"column {old.name!r} of table {table}"
+        label = f"column {old.name!r} of table {table}"
         if conversion is None:
-            return convert(columns[index], new.type, what)
+            return convert(columns[index], new.type, label)
         try:
             values = evaluate(conversion, pa.Table.from_arrays(list(columns), schema=names))
         except InvalidInputError as error:
-            raise InvalidInputError(f"{what} cannot be converted: {error}") from None
-        return convert(values, new.type, what)
+            raise InvalidInputError(f"{label} cannot be converted: {error}") from None
+        return convert(values, new.type, label)
 
     definition = _checked(replace(before, columns=before.columns.set(index, new)), table)
     return replace_column(table, index, definition, converted)
@@ -138,10 +138,10 @@ def replace_column(
     definition: Definition,
     convert: Callable[[Sequence[pa.Array]], pa.Array],
 ) -> TableState:
-    """The table with other values in one column, each made of the columns of its row."""
+    """Return the table with the values of one column computed from all columns of a row."""
     field = definition.columns.field(index)
     chunks: list[Chunk] = []
-    # Rows that are gone are left behind: their values need not be convertible.
+    # Deleted rows are dropped first: their values need not be convertible.
     for chunk in (chunk.compact() for chunk in table.current.rows.chunks):
         columns = list(chunk.columns)
         columns[index] = convert(columns)
@@ -151,12 +151,12 @@ def replace_column(
         chunks.append(replace(chunk, columns=tuple(columns)))
     rows = Rows.of(chunks)
     check_unique(definition, rows, rows.chunks, frozenset({index}), str(table))
-    table.envelope.note_column(field, [chunk.columns[index] for chunk in chunks])
+    table.bounds.add_column(field, [chunk.columns[index] for chunk in chunks])
     return table.changed(rows=rows, definition=definition)
 
 
 def set_nullable(table: TableState, name: str, *, nullable: bool) -> TableState:
-    """The table with a column that accepts nulls, or rejects them."""
+    """Return the table with a column that accepts nulls, or rejects them."""
     before = table.current.definition
     index = before.require(name, str(table))
     field = before.columns.field(index)
@@ -169,13 +169,13 @@ def set_nullable(table: TableState, name: str, *, nullable: bool) -> TableState:
 
 
 def set_default(table: TableState, name: str, expression: str) -> TableState:
-    """The table with an SQL expression that clients use for a column that they leave out."""
+    """Return the table with an SQL expression that clients use for a column that they leave out."""
     before = table.current.definition
     index = before.require(name, str(table))
     field = before.columns.field(index)
     metadata = {k: v for k, v in (field.metadata or {}).items() if k != _DEFAULT}
     if expression.strip():
-        # Any expression will do: the clients evaluate it, with functions of their own.
+        # Clients evaluate the expression with their own functions, so only its syntax is checked.
         check_syntax(expression)
         metadata[_DEFAULT] = expression.encode()
     columns = before.columns.set(index, field.with_metadata(metadata or None))
@@ -223,7 +223,7 @@ _Members = list[tuple[pa.Field, pa.Array]]
 
 
 def has_field(table: TableState, path: Sequence[str]) -> bool:
-    """Whether there is a field at a path, which begins with the column."""
+    """Return whether there is a field at a path, which begins with the column."""
     definition = table.current.definition
     index = definition.index(path[0]) if path else None
     if index is None:
@@ -238,19 +238,19 @@ def has_field(table: TableState, path: Sequence[str]) -> bool:
 
 
 def add_field(table: TableState, path: Sequence[str], field: pa.Field) -> TableState:
-    """The table with one more field, of nulls, in the struct at `path`."""
+    """Return the table with one more field, of nulls, in the struct at `path`."""
     field = stored_field(field)
 
     def add(members: _Members, length: int) -> _Members:
-        if any(fold_name(known.name) == fold_name(field.name) for known, _ in members):
-            raise AlreadyExistsError(f"there is a field {_dotted([*path, field.name])} already")
+        if any(fold_name(member.name) == fold_name(field.name) for member, _ in members):
+            raise AlreadyExistsError(f"field {_dotted([*path, field.name])} already exists")
         return [*members, (field, pa.nulls(length, field.type))]
 
     return _edit(table, path, add)
 
 
 def rename_field(table: TableState, path: Sequence[str], new_name: str) -> TableState:
-    """The table with another name for the field at `path`."""
+    """Return the table with the field at `path` renamed."""
     parent, name = _parent(path)
 
     def rename(members: _Members, length: int) -> _Members:  # noqa: ARG001
@@ -260,7 +260,7 @@ def rename_field(table: TableState, path: Sequence[str], new_name: str) -> Table
             for other, (field, _) in enumerate(members)
             if other != position
         ):
-            raise AlreadyExistsError(f"there is a field {_dotted([*parent, new_name])} already")
+            raise AlreadyExistsError(f"field {_dotted([*parent, new_name])} already exists")
         field, values = members[position]
         return [*members[:position], (field.with_name(new_name), values), *members[position + 1 :]]
 
@@ -268,7 +268,7 @@ def rename_field(table: TableState, path: Sequence[str], new_name: str) -> Table
 
 
 def remove_field(table: TableState, path: Sequence[str]) -> TableState:
-    """The table without the field at `path`."""
+    """Return the table without the field at `path`."""
     parent, name = _parent(path)
 
     def remove(members: _Members, length: int) -> _Members:  # noqa: ARG001
@@ -283,7 +283,7 @@ def remove_field(table: TableState, path: Sequence[str]) -> TableState:
 def _edit(
     table: TableState, path: Sequence[str], edit: Callable[[_Members, int], _Members]
 ) -> TableState:
-    """The table with another set of members in the struct at `path`."""
+    """Return the table with another set of members in the struct at `path`."""
     before = table.current.definition
     if not path:
         raise InvalidArgumentError("the path of a struct field begins with its column")

@@ -1,4 +1,4 @@
-"""A complete catalog in memory: the root, its schemas, and how to fill it."""
+"""A complete catalog in memory: the catalog and its schemas."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def _now() -> datetime:
 
 
 class MemoryCatalog:
-    """A catalog whose schemas and tables live in memory, with all that DuckDB can do to them.
+    """A catalog whose schemas and tables are in memory. DuckDB can write and alter all of them.
 
-    It begins empty. Every change of a table is kept as a version, the last `keep_versions` of them
-    or all. Safe to use from many threads; every request may belong to a transaction.
+    It begins empty. Every change of a table makes a version. The last `keep_versions` versions are
+    kept, or all of them. May be used from many threads. A request may belong to a transaction.
 
         catalog = MemoryCatalog.from_tables({"shop": {"orders": orders}})
         serve(catalog)
@@ -80,7 +80,7 @@ class MemoryCatalog:
     def from_tables(
         cls, tables: Mapping[str, Mapping[str, pa.Table]], *, name: str = "", comment: str = ""
     ) -> MemoryCatalog:
-        """A catalog of Arrow tables, by schema and name."""
+        """Return a catalog of Arrow tables, by schema and name."""
         catalog = cls(name, comment=comment)
         for schema, members in tables.items():
             catalog.create_schema(schema, CreateSchemaOptions(if_not_exists=True))
@@ -99,7 +99,7 @@ class MemoryCatalog:
     ) -> MemoryTable:
         """Create a table with the rows of an Arrow table as its first version.
 
-        The schema is created when it does not exist. `options` declare constraints.
+        The schema is created if it does not exist. `options` declares constraints.
         """
         options = replace(options or CreateTableOptions(), on_conflict=OnConflict.ERROR)
         if comment:
@@ -117,12 +117,12 @@ class MemoryCatalog:
         return MemoryTable(store, empty)
 
     def schemas(self) -> Sequence[MemorySchema]:
-        """All schemas."""
-        return [MemorySchema(self._store, s) for s in self._store.view().schemas.values()]
+        """Return all schemas."""
+        return [MemorySchema(self._store, s) for s in self._store.visible_state().schemas.values()]
 
     def schema(self, name: str) -> MemorySchema | None:
-        """The schema of that name, whatever its case, or None."""
-        schema = self._store.view().schema(name)
+        """Return the schema of that name, or None. Case is ignored."""
+        schema = self._store.visible_state().schema(name)
         return None if schema is None else MemorySchema(self._store, schema)
 
     def create_schema(self, name: str, options: CreateSchemaOptions) -> MemorySchema:
@@ -135,29 +135,29 @@ class MemoryCatalog:
         )
 
         def apply(state: CatalogState) -> CatalogState:
-            known = state.schema(name)
-            if known is None:
+            existing = state.schema(name)
+            if existing is None:
                 return state.with_schema(schema).altered()
             if options.if_not_exists:
                 return state
-            raise AlreadyExistsError(f"there is a schema {known.name!r} already")
+            raise AlreadyExistsError(f"schema {existing.name!r} already exists")
 
         self._store.write(Change(apply))
-        return MemorySchema(self._store, self._store.view().require_schema(name))
+        return MemorySchema(self._store, self._store.visible_state().require_schema(name))
 
     def drop_schema(self, name: str, options: DropSchemaOptions) -> None:
-        """Drop a schema; one that has tables only with `cascade`."""
-        seen = self._store.view().schema(name)
+        """Drop a schema. One that has tables is dropped only with `cascade`."""
+        seen = self._store.visible_state().schema(name)
 
         def apply(state: CatalogState) -> CatalogState:
-            known = state.schema(name)
-            if known is None and options.ignore_not_found:
+            existing = state.schema(name)
+            if existing is None and options.ignore_not_found:
                 return state
-            known = state.require_schema(name)
-            if known.tables and not options.cascade:
-                count = len(known.tables)
+            existing = state.require_schema(name)
+            if existing.tables and not options.cascade:
+                count = len(existing.tables)
                 raise SchemaNotEmptyError(
-                    f"schema {known.name!r} has {counted(count, 'table')}; drop "
+                    f"schema {existing.name!r} has {counted(count, 'table')}; drop "
                     f"{'it' if count == 1 else 'them'} first, or use CASCADE"
                 )
             return state.without_schema(name).altered()
@@ -166,15 +166,15 @@ class MemoryCatalog:
         self._store.write(Change(apply, alters=frozenset(table.id for table in tables)))
 
     def catalog_version(self) -> CatalogVersion:
-        """A number that grows with every CREATE, DROP and ALTER."""
-        return CatalogVersion(version=self._store.view().ddl_version, is_fixed=False)
+        """Return a version that grows with every CREATE, DROP and ALTER."""
+        return CatalogVersion(version=self._store.visible_state().ddl_version, is_fixed=False)
 
     def begin_transaction(self) -> str:
-        """Start a transaction that sees the catalog as it is now, and its own changes."""
+        """Begin a transaction that sees the committed state of now, and its own changes."""
         return self._store.begin()
 
     def commit_transaction(self, transaction_id: str) -> None:
-        """Show the changes of a transaction to all; `UnavailableError` when others were first."""
+        """Commit a transaction; UnavailableError if it conflicts with another commit."""
         self._store.commit(transaction_id)
 
     def rollback_transaction(self, transaction_id: str) -> None:
@@ -182,7 +182,7 @@ class MemoryCatalog:
         self._store.rollback(transaction_id)
 
     def transaction_status(self, transaction_id: str) -> TransactionState | None:
-        """The state of a transaction; None when it is unknown or long forgotten."""
+        """Return the state of a transaction; None if it is unknown or was evicted."""
         return self._store.status(transaction_id)
 
 
@@ -196,81 +196,81 @@ class MemorySchema:
         self.tags = dict(schema.tags)
 
     def tables(self) -> Sequence[MemoryTable]:
-        """All tables."""
-        schema = self._store.view().schema(self.name)
+        """Return all tables."""
+        schema = self._store.visible_state().schema(self.name)
         return (
             [] if schema is None else [MemoryTable(self._store, t) for t in schema.tables.values()]
         )
 
     def table(self, name: str) -> MemoryTable | None:
-        """The table of that name, whatever its case, or None."""
-        schema = self._store.view().schema(self.name)
+        """Return the table of that name, or None. Case is ignored."""
+        schema = self._store.visible_state().schema(self.name)
         table = None if schema is None else schema.tables.get(fold_name(name))
         return None if table is None else MemoryTable(self._store, table)
 
     def scalar_functions(self) -> Sequence[ScalarFunction]:
-        """None: this catalog has tables only."""
+        """Return nothing: this catalog has no functions."""
         return ()
 
     def table_functions(self) -> Sequence[TableFunction]:
-        """None: this catalog has tables only."""
+        """Return nothing: this catalog has no functions."""
         return ()
 
     def table_functions_in_out(self) -> Sequence[TableFunctionInOut]:
-        """None: this catalog has tables only."""
+        """Return nothing: this catalog has no functions."""
         return ()
 
     def create_table(
         self, name: str, schema: pa.Schema, options: CreateTableOptions
     ) -> MemoryTable:
-        """Create a table; with `OnConflict.IGNORE` the existing one is returned as it is."""
+        """Create a table. With `OnConflict.IGNORE` an existing table is returned unchanged."""
         definition = define(check_name(name, "table"), schema, options)
         new = _new_table(self._store, self.name, name, definition, options.comment)
 
         def apply(state: CatalogState) -> CatalogState:
-            known = state.require_schema(self.name).tables.get(fold_name(name))
-            if known is not None and options.on_conflict is OnConflict.IGNORE:
+            existing = state.require_schema(self.name).tables.get(fold_name(name))
+            if existing is not None and options.on_conflict is OnConflict.IGNORE:
                 return state
             replaces = options.on_conflict is OnConflict.REPLACE
             return _with_new_table(state, new, self.name, replaces=replaces)
 
         self._store.write(Change(apply))
-        table = self._store.view().require_schema(self.name).tables[fold_name(name)]
+        table = self._store.visible_state().require_schema(self.name).tables[fold_name(name)]
         return MemoryTable(self._store, table)
 
     def drop_table(self, name: str, options: DropTableOptions) -> None:
-        """Drop a table and its history."""
-        known = self.table(name)
-        if known is None:
+        """Drop a table and its versions."""
+        existing = self.table(name)
+        if existing is None:
             if options.ignore_not_found:
                 return
             raise NotFoundError(f"there is no table {self.name}.{name}")
 
         def apply(state: CatalogState) -> CatalogState:
             schema = state.require_schema(self.name)
-            _require(schema, name, known.id)
+            _require(schema, name, existing.id)
             return state.with_schema(schema.without_table(name)).altered()
 
-        self._store.write(Change(apply, alters=frozenset({known.id})))
+        self._store.write(Change(apply, alters=frozenset({existing.id})))
 
     def rename_table(self, old_name: str, new_name: str, options: RenameTableOptions) -> None:
-        """Give a table another name; it keeps its history."""
+        """Rename a table. It keeps its versions."""
         check_name(new_name, "table")
-        known = self.table(old_name)
-        if known is None:
+        existing = self.table(old_name)
+        if existing is None:
             if options.ignore_not_found:
                 return
             raise NotFoundError(f"there is no table {self.name}.{old_name}")
 
         def apply(state: CatalogState) -> CatalogState:
             schema = state.require_schema(self.name)
-            table = _require(schema, old_name, known.id)
+            table = _require(schema, old_name, existing.id)
             if fold_name(new_name) in schema.tables and fold_name(new_name) != fold_name(old_name):
-                raise AlreadyExistsError(f"there is a table {self.name}.{new_name} already")
+                raise AlreadyExistsError(f"table {self.name}.{new_name} already exists")
             schema = schema.without_table(old_name).with_table(replace(table, name=new_name))
             return state.with_schema(schema).altered()
 
-        self._store.write(Change(apply, alters=frozenset({known.id})))
+        self._store.write(Change(apply, alters=frozenset({existing.id})))
 
 
 def _new_table(
@@ -289,14 +289,14 @@ def _with_new_table(
     state: CatalogState, table: TableState, schema: str, *, replaces: bool = False
 ) -> CatalogState:
     owner = state.require_schema(schema)
-    known = owner.tables.get(fold_name(table.name))
-    if known is not None and not replaces:
-        raise AlreadyExistsError(f"there is a table {known} already")
+    existing = owner.tables.get(fold_name(table.name))
+    if existing is not None and not replaces:
+        raise AlreadyExistsError(f"table {existing} already exists")
     return state.with_schema(owner.with_table(replace(table, schema=owner.name))).altered()
 
 
 def _require(schema: SchemaState, name: str, table_id: int) -> TableState:
-    """The table that had this name when the statement began."""
+    """Return the table of this name, if it is the one that had it when the statement began."""
     table = schema.tables.get(fold_name(name))
     if table is None or table.id != table_id:
         raise NotFoundError(f"there is no table {schema.name}.{name}")

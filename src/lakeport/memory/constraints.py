@@ -37,7 +37,7 @@ __all__ = [
 def check_not_null(
     definition: Definition, columns: Iterable[tuple[int, pa.Array]], table: str
 ) -> None:
-    """Refuse nulls in columns that reject them; columns come with their positions."""
+    """Raise ConstraintError for nulls in NOT NULL columns; columns are (position, values)."""
     for index, values in columns:
         field = definition.columns.field(index)
         if not field.nullable and null_count(values):
@@ -47,7 +47,7 @@ def check_not_null(
 def check_checks(
     definition: Definition, columns: Sequence[pa.Array | pa.ChunkedArray], table: str
 ) -> None:
-    """Refuse rows for which a CHECK expression is false; the columns are all of the table's."""
+    """Raise ConstraintError for rows with a false CHECK; `columns` are all columns of the table."""
     if not definition.checks:
         return
     rows = pa.Table.from_arrays(list(columns), schema=_nullable(definition.columns))
@@ -69,9 +69,9 @@ def check_unique(
     set_columns: frozenset[int] | None,
     table: str,
 ) -> None:
-    """Refuse keys that repeat, when only the changed rows can have brought them.
+    """Raise ConstraintError if a key of the changed rows occurs more than once.
 
-    `changed` are rows of `rows`; `set_columns` are the columns in which they differ from before,
+    `changed` are rows of `rows`. `set_columns` are the columns in which they differ from before;
     None for new rows.
     """
     for key in definition.unique:
@@ -82,7 +82,7 @@ def check_unique(
 
 
 def check_key_type(type: pa.DataType, column: str) -> None:
-    """Refuse types whose values cannot be told apart quickly, as DuckDB does."""
+    """Raise UnsupportedError for types that cannot be in a key, as in DuckDB."""
     if isinstance(type, pa.BaseExtensionType):
         type = type.storage_type
     if pt.is_nested(type) or pt.is_interval(type) or pt.is_null(type):
@@ -119,11 +119,11 @@ def _check_key(
 
 
 def _keys(chunks: Sequence[Chunk], indexes: Sequence[int], definition: Definition) -> pa.Table:
-    """The keys of rows, without those that have a null: nulls never repeat."""
+    """Return the keys of rows, without those that have a null: nulls are never equal."""
     columns = [
         _comparable(
             pa.chunked_array(
-                [chunk.living(index) for chunk in chunks], definition.columns.field(index).type
+                [chunk.live_values(index) for chunk in chunks], definition.columns.field(index).type
             )
         )
         for index in indexes
@@ -134,7 +134,7 @@ def _keys(chunks: Sequence[Chunk], indexes: Sequence[int], definition: Definitio
 
 
 def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values in a type that Arrow can compare and group, equal where DuckDB finds them equal."""
+    """Return values in a type that Arrow can group, equal where they are equal in DuckDB."""
     type = values.type
     if isinstance(type, pa.BaseExtensionType):
         return _comparable(
@@ -157,7 +157,7 @@ _ROWID = "rowid"
 
 
 def define(name: str, schema: pa.Schema, options: CreateTableOptions) -> Definition:
-    """The definition of a new table; a column marked as rowid is left out, since each has one."""
+    """Return the definition of a new table, without a column marked as rowid."""
     columns = without_rowid(schema)
     check_columns(columns, f"table {name!r}")
     definition = Definition(pa.schema([stored_field(field) for field in columns]))
@@ -178,7 +178,7 @@ def define(name: str, schema: pa.Schema, options: CreateTableOptions) -> Definit
 
 
 def check_definition(definition: Definition) -> None:
-    """Refuse names, types of keys and CHECK expressions that cannot be used."""
+    """Raise for names, types of keys and CHECK expressions that cannot be used."""
     for field in definition.columns:
         check_name(field.name, "column")
         if fold_name(field.name) == _ROWID:
@@ -198,13 +198,13 @@ def check_definition(definition: Definition) -> None:
 
 
 def stored_field(field: pa.Field) -> pa.Field:
-    """A column in the layout that a table keeps it in."""
+    """Return a column in the layout in which a table stores it."""
     type = stored_type(field.type)
     return field if type == field.type else field.with_type(type)
 
 
 def unnamed(columns: pa.Schema) -> pa.Schema:
-    """Names and types alone: what an SQL expression can see of the columns."""
+    """Return only names and types, which is what an SQL expression uses of the columns."""
     return pa.schema([pa.field(field.name, field.type) for field in columns])
 
 
@@ -220,7 +220,7 @@ def _key_columns(
 
 
 def _spelled(definition: Definition, columns: Iterable[str], table: str) -> tuple[str, ...]:
-    """Column names as the table spells them."""
+    """Return column names in the table's spelling."""
     return tuple(
         definition.columns.field(definition.require(column, table)).name for column in columns
     )

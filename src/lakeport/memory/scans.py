@@ -28,7 +28,7 @@ Part = tuple[int, int]
 def scan(
     version: TableVersion, options: ScanOptions, part: Part | None = None
 ) -> pa.RecordBatchReader:
-    """The rows of a version, or of a part of it."""
+    """Return the rows of a version, or of a part of it."""
     schema = version.definition.published()
     if options.columns is not None:
         schema = _projected(schema, options.columns, options.filter.columns)
@@ -37,13 +37,13 @@ def scan(
 
 
 def size(version: TableVersion, part: Part | None = None) -> TableSize:
-    """How large a version, or a part of it, is."""
+    """Return the size of a version, or of a part of it."""
     rows = _within(version.rows, part)
     return TableSize(rows=rows.count, bytes=_estimated_bytes(rows))
 
 
 def partitions(version: TableVersion) -> Sequence[Partition]:
-    """The parts of a scan, as tokens that mean the same as long as the version is kept."""
+    """Return the parts of a scan, as tokens that are valid as long as the version is kept."""
     rows = version.rows
     parts = min(_MAX_PARTS, rows.count // _PART_ROWS)
     if version.version is None or parts < 2:
@@ -55,7 +55,7 @@ def partitions(version: TableVersion) -> Sequence[Partition]:
 
 
 def parse_partition(token: bytes, table: str) -> tuple[int, Part]:
-    """The number of the version that a token is about, and the part of it."""
+    """Return the number of a token's version, and its part of that version."""
     try:
         number, _, bounds = token.decode().partition(":")
         start, stop = (int(bound) for bound in bounds.split("-"))
@@ -67,7 +67,7 @@ def parse_partition(token: bytes, table: str) -> tuple[int, Part]:
 
 
 def _estimated_bytes(rows: Rows) -> int:
-    """About how many bytes the rows take, from a few chunks of them."""
+    """Return an estimate of the bytes of the rows, from a sample of the chunks."""
     sample = rows.chunks[:: max(1, len(rows.chunks) // _SAMPLED_CHUNKS)]
     bytes_ = sum(array.nbytes for chunk in sample for array in (*chunk.columns, chunk.rowids))
     return int(bytes_ * rows.count // max(1, sum(len(chunk) for chunk in sample)))
@@ -83,9 +83,9 @@ def _projected(
     missing = set(columns).difference(schema.names)
     if missing:
         raise NotFoundError(f"there is no column {min(missing)!r}")
-    wanted = {*columns, *filter_columns}
-    # A scan of no columns still has to say how many rows there are.
-    fields = [field for field in schema if field.name in wanted] or [schema.field(len(schema) - 1)]
+    names = {*columns, *filter_columns}
+    # A scan of no columns still returns the right number of rows.
+    fields = [field for field in schema if field.name in names] or [schema.field(len(schema) - 1)]
     return pa.schema(fields, metadata=schema.metadata)
 
 
@@ -95,10 +95,10 @@ def _batches(
     predicate = to_arrow(options.filter, schema, in_memory=True)
     names = version.definition.columns.names
     indexes = [names.index(field.name) if field.name in names else None for field in schema]
-    # The client may thin out what the filter leaves, so that a limit cannot be met here.
+    # The client may drop more rows than the filter does, so a limit cannot be applied here.
     limit = None if options.filter else options.limit
-    most = options.batch_size or _BATCH_ROWS
-    for group in rows.groups(min(most, _BATCH_ROWS)):
+    max_rows = options.batch_size or _BATCH_ROWS
+    for group in rows.groups(min(max_rows, _BATCH_ROWS)):
         batch = pa.RecordBatch.from_arrays(
             [_column(group, index) for index in indexes], schema=schema
         )
@@ -107,21 +107,21 @@ def _batches(
         if limit is not None:
             batch = batch.slice(0, limit)
             limit -= batch.num_rows
-        for start in range(0, batch.num_rows, most):
-            yield batch.slice(start, most)
+        for start in range(0, batch.num_rows, max_rows):
+            yield batch.slice(start, max_rows)
         if limit == 0:
             return
 
 
 def _column(group: Sequence[Chunk], index: int | None) -> pa.Array:
     if index is None:
-        return concat([chunk.living_rowids() for chunk in group])
-    return concat([chunk.living(index) for chunk in group])
+        return concat([chunk.live_row_ids() for chunk in group])
+    return concat([chunk.live_values(index) for chunk in group])
 
 
 def _filtered(batch: pa.RecordBatch, predicate: object) -> pa.RecordBatch:
     try:
         return batch.filter(predicate)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # The client applies the filter again: a row too many is harmless.
+        # The client applies the filter again, so it drops the rows that do not match.
         return batch

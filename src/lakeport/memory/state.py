@@ -1,8 +1,8 @@
-"""What a catalog is at one moment, as immutable values that share what did not change.
+"""The state of a catalog at one point in time, as immutable values that share unchanged parts.
 
     CatalogState ─▶ SchemaState ─▶ TableState ─▶ TableVersion ─▶ Rows ─▶ Chunk
 
-A change of anything makes a new `CatalogState`; whoever holds an old one goes on reading it.
+Every change makes a new `CatalogState`. A reader of an old state can continue to read it.
 """
 
 from __future__ import annotations
@@ -53,38 +53,38 @@ class Definition:
     """All columns but the rowid, with nullability, comments and defaults."""
     unique: tuple[UniqueKey, ...] = ()
     checks: tuple[str, ...] = ()
-    """SQL expressions that no row may make false."""
+    """SQL expressions that must not be false for any row."""
 
     def index(self, name: str) -> int | None:
-        """The position of a column, or None."""
-        wanted = fold_name(name)
+        """Return the position of a column, or None."""
+        folded = fold_name(name)
         for index, column in enumerate(self.columns.names):
-            if fold_name(column) == wanted:
+            if fold_name(column) == folded:
                 return index
         return None
 
     def require(self, name: str, table: str) -> int:
-        """The position of a column that must be there."""
+        """Return the position of a column; NotFoundError if there is none."""
         index = self.index(name)
         if index is None:
             raise NotFoundError(f"table {table} has no column {name!r}")
         return index
 
     def published(self) -> pa.Schema:
-        """The schema that clients see: the columns, and the rowid last."""
+        """Return the schema that clients see: the columns, and the rowid last."""
         schema = pa.schema([*self.columns, rowid_field()])
         return with_check_constraints(schema, self.checks) if self.checks else schema
 
 
 class RowIds:
-    """Hands out row ids that are never used again."""
+    """Allocates row ids, each only once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._next = 0
 
-    def take(self, count: int) -> int:
-        """The first of so many row ids that follow each other."""
+    def allocate(self, count: int) -> int:
+        """Allocate consecutive row ids and return the first of them."""
         with self._lock:
             first = self._next
             self._next += count
@@ -98,14 +98,14 @@ class TableVersion:
     definition: Definition
     rows: Rows
     version: int | None = None
-    """1 for the table as created; None as long as it is not committed."""
+    """1 for the table as created; None before the commit."""
     committed: datetime | None = None
-    """When this became the current version, in UTC."""
+    """The time at which this became the current version, in UTC."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableState:
-    """A table: its current version and those that can still be read."""
+    """A table: its current version and the earlier ones that can still be read."""
 
     id: int
     schema: str
@@ -115,8 +115,8 @@ class TableState:
     versions: tuple[TableVersion, ...] = ()
     """The committed versions that are kept, oldest first."""
     rowids: RowIds = field(default_factory=RowIds)
-    envelope: BoundsAccumulator = field(default_factory=BoundsAccumulator)
-    """Statistics that hold for everything ever written to the table."""
+    bounds: BoundsAccumulator = field(default_factory=BoundsAccumulator)
+    """Statistics of all values ever written to the table."""
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -124,7 +124,7 @@ class TableState:
     def changed(
         self, *, rows: Rows | None = None, definition: Definition | None = None
     ) -> TableState:
-        """The table with other rows or columns, not committed yet."""
+        """Return the table with other rows or columns, not committed yet."""
         version = TableVersion(
             definition=self.current.definition if definition is None else definition,
             rows=self.current.rows if rows is None else rows,
@@ -142,11 +142,11 @@ class SchemaState:
     tables: Mapping[str, TableState] = field(default_factory=dict)
 
     def with_table(self, table: TableState) -> SchemaState:
-        """The schema with a table, in the place of the one of that name."""
+        """Return the schema with a table, which replaces one of the same name."""
         return replace(self, tables={**self.tables, fold_name(table.name): table})
 
     def without_table(self, name: str) -> SchemaState:
-        """The schema without the table of that name."""
+        """Return the schema without the table of that name."""
         return replace(self, tables={k: t for k, t in self.tables.items() if k != fold_name(name)})
 
 
@@ -158,47 +158,47 @@ class CatalogState:
     """Grows with every change of a schema or of a table's columns, committed or not."""
     schemas: Mapping[str, SchemaState] = field(default_factory=dict)
     ddl_versions: Iterator[int] = field(default_factory=lambda: itertools.count(2))
-    """Shared by all states of a catalog, so that no two structures have the same version."""
+    """Shared by all states of a catalog, so that each structure has a version of its own."""
 
     def schema(self, name: str) -> SchemaState | None:
-        """The schema of that name, or None."""
+        """Return the schema of that name, or None."""
         return self.schemas.get(fold_name(name))
 
     def require_schema(self, name: str) -> SchemaState:
-        """The schema of that name."""
+        """Return the schema of that name; NotFoundError if there is none."""
         schema = self.schema(name)
         if schema is None:
             raise NotFoundError(f"there is no schema {name!r}")
         return schema
 
     def tables(self) -> Iterator[TableState]:
-        """All tables of all schemas."""
+        """Yield all tables of all schemas."""
         for schema in self.schemas.values():
             yield from schema.tables.values()
 
     def table(self, table_id: int) -> TableState | None:
-        """The table with an identity that survives renaming, or None."""
+        """Return the table with this id, which does not change with its name, or None."""
         return self._by_id.get(table_id)
 
     @cached_property
     def _by_id(self) -> Mapping[int, TableState]:
-        # A listing asks for every table several times.
+        # A listing looks up every table several times.
         return {table.id: table for table in self.tables()}
 
     def with_schema(self, schema: SchemaState) -> CatalogState:
-        """The catalog with a schema, in the place of the one of that name."""
+        """Return the catalog with a schema, which replaces one of the same name."""
         return replace(self, schemas={**self.schemas, fold_name(schema.name): schema})
 
     def without_schema(self, name: str) -> CatalogState:
-        """The catalog without the schema of that name."""
+        """Return the catalog without the schema of that name."""
         return replace(
             self, schemas={k: s for k, s in self.schemas.items() if k != fold_name(name)}
         )
 
     def with_table(self, table: TableState) -> CatalogState:
-        """The catalog with a table, in the place of the one of that name."""
+        """Return the catalog with a table, which replaces one of the same name."""
         return self.with_schema(self.require_schema(table.schema).with_table(table))
 
     def altered(self) -> CatalogState:
-        """The catalog with the next version of its structure."""
+        """Return the catalog with the next version of its structure."""
         return replace(self, ddl_version=next(self.ddl_versions))

@@ -1,8 +1,8 @@
-"""Statistics that are true for whatever a client may read: every version, every transaction.
+"""Column statistics that hold for every version and every transaction that a client may read.
 
-DuckDB asks without saying which state it will read, and trusts the answer. So a table has one
-envelope that widens with everything that is written to it, before anyone can see it, and never
-narrows. Values are looked at when somebody asks, not when they are written.
+DuckDB requests statistics without a version and relies on them. A table therefore has one set of
+bounds. Every write widens them before its rows are visible, and nothing narrows them. Bounds are
+computed when a client requests them, not when the rows are written.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from lakeport.memory.rows import Chunk
 
 __all__ = ["BoundsAccumulator"]
 
-# Written chunks wait to be looked at; beyond this many statements they no longer wait.
-_MAX_WAITING = 256
+# Beyond this many statements, the bounds of their rows are computed at once.
+_MAX_PENDING = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What is known of the values that had one name and one type."""
+    """The bounds of all values of columns with one name and one type."""
 
     has_not_null: bool = False
     has_null: bool = False
     has_bounds: bool = True
-    """False when some value cannot be put in order."""
+    """False if some value has no place in the order."""
     min: pa.Scalar | None = None
     max: pa.Scalar | None = None
     max_length: int = 0
@@ -58,38 +58,38 @@ class BoundsAccumulator:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: list[tuple[pa.Schema, tuple[Chunk, ...]]] = []
-        self._known: dict[str, dict[pa.DataType, _Bounds]] = {}
+        self._pending: list[tuple[pa.Schema, tuple[Chunk, ...]]] = []
+        self._bounds: dict[str, dict[pa.DataType, _Bounds]] = {}
 
-    def note(self, columns: pa.Schema, chunks: Iterable[Chunk]) -> None:
-        """Widen by rows that will be visible soon."""
+    def add(self, columns: pa.Schema, chunks: Iterable[Chunk]) -> None:
+        """Widen the bounds by rows before they are visible."""
         written = tuple(chunks)
         if not written:
             return
         with self._lock:
-            self._waiting.append((columns, written))
-            if len(self._waiting) > _MAX_WAITING:
-                self._look()
+            self._pending.append((columns, written))
+            if len(self._pending) > _MAX_PENDING:
+                self._process_pending()
 
-    def note_column(self, field: pa.Field, arrays: Sequence[pa.Array]) -> None:
-        """Widen by values of a single column."""
+    def add_column(self, field: pa.Field, arrays: Sequence[pa.Array]) -> None:
+        """Widen the bounds of one column by its new values."""
         with self._lock:
             self._widen(field.name, field.type, pa.chunked_array(arrays, type=field.type))
 
-    def settle(self) -> None:
-        """Let go of the rows that wait to be looked at."""
+    def flush(self) -> None:
+        """Compute the bounds of pending rows and release the rows."""
         with self._lock:
-            self._look()
+            self._process_pending()
 
     def column(self, name: str) -> ColumnStats | None:
-        """What holds for a column of that name in every version; None when there never was one."""
+        """Return statistics of a column that hold in every version; None if it never existed."""
         with self._lock:
-            self._look()
-            by_type = dict(self._known.get(name, {}))
+            self._process_pending()
+            by_type = dict(self._bounds.get(name, {}))
         if not by_type:
             return None
         if len(by_type) > 1:
-            # The name had several types, and the request does not say which version is meant.
+            # The name had several types, and the request names no version.
             return ColumnStats(
                 has_not_null=any(bounds.has_not_null for bounds in by_type.values()),
                 has_null=any(bounds.has_null for bounds in by_type.values()),
@@ -105,15 +105,15 @@ class BoundsAccumulator:
             contains_unicode=bounds.has_unicode if is_text else None,
         )
 
-    def _look(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for columns, chunks in waiting:
+    def _process_pending(self) -> None:
+        pending, self._pending = self._pending, []
+        for columns, chunks in pending:
             for index, field in enumerate(columns):
                 arrays = [chunk.columns[index] for chunk in chunks]
                 self._widen(field.name, field.type, pa.chunked_array(arrays, type=field.type))
 
     def _widen(self, name: str, type: pa.DataType, values: pa.ChunkedArray) -> None:
-        by_type = self._known.setdefault(name, {})
+        by_type = self._bounds.setdefault(name, {})
         by_type[type] = by_type.get(type, _Bounds()).union(_bounds_of(values))
 
 
@@ -124,7 +124,7 @@ def _bounds_of(values: pa.ChunkedArray) -> _Bounds:
     if not has_not_null:
         return _Bounds(has_null=has_null)
     if not _is_ordered(type) or (pt.is_floating(type) and pc.any(pc.is_nan(values)).as_py()):
-        # NaN is the greatest value for DuckDB and is left out by Arrow.
+        # NaN is the greatest value for DuckDB; Arrow ignores it.
         return _Bounds(has_not_null=True, has_null=has_null, has_bounds=False)
     bounds = pc.min_max(values)
     is_text = _is_text(type)
@@ -143,7 +143,7 @@ def _scalars(values: Sequence[pa.Scalar]) -> pa.Array:
 
 
 def _is_ordered(type: pa.DataType) -> bool:
-    """Whether Arrow puts values of a type in the order that DuckDB does."""
+    """Return whether Arrow and DuckDB order values of this type in the same way."""
     return (
         pt.is_boolean(type)
         or pt.is_integer(type)

@@ -1,8 +1,9 @@
-"""The one place where the state of a catalog changes: commits and transactions.
+"""Commits and transactions: the only place where the state of a catalog changes.
 
-Readers take the current state and need nothing more. Writers prepare the next state without a
-lock and exchange it under one; whoever comes second prepares again. A transaction is a state of
-its own: the one it began with, and its changes on top, which a commit applies to the state of all.
+A reader takes the current state and needs no lock. A writer prepares the next state without a lock
+and sets it under the lock. A writer that loses the race prepares its change again. A transaction
+has a state of its own: the state it began with, and its changes. A commit applies these changes to
+the committed state.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from lakeport.memory.state import CatalogState, SchemaState, TableState, TableVe
 
 __all__ = ["Store"]
 
-# After so many lost races a writer prepares under the lock, so that nobody starves.
+# After so many lost races a writer prepares under the lock, so that it cannot starve.
 _OPTIMISTIC_TRIES = 4
 _MAX_TRANSACTIONS = 10_000
 # A pin keeps old versions alive, which costs little as long as the history keeps them anyway.
@@ -30,26 +31,26 @@ _MAX_PINS = 4_000
 _MAX_PINS_OF_BOUNDED_HISTORY = 1_000
 _NOTHING = CatalogState()
 _ROLLED_BACK = (
-    "the transaction was rolled back, because a statement failed or nobody used it for too long; "
+    "the transaction was rolled back, because a statement failed or it was idle for too long; "
     "begin a new one"
 )
 
 
 @dataclass(slots=True, eq=False)
 class _Transaction:
-    """A private state. Guarded by the lock of the store."""
+    """The state of a transaction. Guarded by the lock of the store."""
 
     base: CatalogState | None
-    """What it began with, and what it has committed since; None reads the state of all."""
-    view: CatalogState
-    """The base with the changes that are not committed; of no meaning without a base."""
+    """The state it began with, and what it has committed since; None reads the committed state."""
+    visible: CatalogState
+    """The base with the changes that are not committed; unused without a base."""
     pending: tuple[Change, ...] = ()
     state: TransactionState = TransactionState.ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """A table as prepared, and as committed."""
+    """A table as prepared and as committed."""
 
     prepared: TableVersion
     committed: TableState
@@ -62,35 +63,35 @@ class Store:
         self._clock = clock
         self._keep_versions = keep_versions
         self._max_pins = _MAX_PINS if keep_versions is None else _MAX_PINS_OF_BOUNDED_HISTORY
-        # Guards everything below. Nobody waits for a client while holding it.
+        # Guards everything below. A thread that holds it never waits for a client.
         self._lock = threading.Lock()
-        self._head = CatalogState()
+        self._committed_state = CatalogState()
         self._last_commit: datetime | None = None
         self._transactions: OrderedDict[str, _Transaction] = OrderedDict()
         self._pins: OrderedDict[str, None] = OrderedDict()
         self._numbers = itertools.count(1)
 
     def next_number(self) -> int:
-        """A number that nothing else in this catalog has."""
+        """Return a number that is unique in this catalog."""
         return next(self._numbers)
 
     @property
-    def head(self) -> CatalogState:
-        """What is committed."""
-        return self._head
+    def committed_state(self) -> CatalogState:
+        """The state that contains all commits."""
+        return self._committed_state
 
-    def view(self) -> CatalogState:
-        """What the current request sees: its transaction's state, or what is committed."""
+    def visible_state(self) -> CatalogState:
+        """Return the state of the current request's transaction, or the committed state."""
         identifier = current_request().transaction_id
         if identifier is None:
-            return self._head
+            return self._committed_state
         with self._lock:
             transaction = self._transactions.get(identifier)
             if transaction is None or transaction.base is None:
-                return self._head
+                return self._committed_state
             self._touch(identifier)
-            self._follow_ddl(transaction)
-            return transaction.view
+            self._rebase_on_ddl(transaction)
+            return transaction.visible
 
     def write(self, change: Change) -> None:
         """Apply a change to the transaction of the current request, else commit it at once."""
@@ -100,29 +101,31 @@ class Store:
             self._commit((change,))
             return
         for attempt in itertools.count():
-            view = transaction.view
-            prepared = change.apply(view) if attempt < _OPTIMISTIC_TRIES else None
+            visible = transaction.visible
+            prepared = change.apply(visible) if attempt < _OPTIMISTIC_TRIES else None
             with self._lock:
                 if transaction.state is TransactionState.ABORTED:
                     raise InvalidInputError(_ROLLED_BACK)
-                if prepared is not None and transaction.view is not view:
+                if prepared is not None and transaction.visible is not visible:
                     continue
-                transaction.view = prepared or change.apply(transaction.view)
+                transaction.visible = prepared or change.apply(transaction.visible)
                 transaction.pending = (*transaction.pending, change)
                 self._pins.pop(identifier, None)
                 return
 
     def begin(self) -> str:
-        """A new transaction that sees what is committed now."""
+        """Begin a transaction on the committed state and return its identifier."""
         identifier = str(uuid.uuid4())
         with self._lock:
-            self._transactions[identifier] = _Transaction(base=self._head, view=self._head)
+            self._transactions[identifier] = _Transaction(
+                base=self._committed_state, visible=self._committed_state
+            )
             self._touch(identifier)
-            self._forget()
+            self._evict()
         return identifier
 
     def commit(self, identifier: str) -> None:
-        """Apply the changes of a transaction to the state of all."""
+        """Apply the changes of a transaction to the committed state."""
         with self._lock:
             transaction = self._transactions.get(identifier)
             if transaction is None:
@@ -140,7 +143,7 @@ class Store:
             raise
 
     def rollback(self, identifier: str) -> None:
-        """Drop the changes of a transaction that are not committed, and what it pins."""
+        """Drop the uncommitted changes of a transaction and release the state that it pins."""
         with self._lock:
             transaction = self._transactions.get(identifier)
             if transaction is None:
@@ -149,13 +152,13 @@ class Store:
             if transaction.pending or transaction.state is TransactionState.ACTIVE:
                 transaction.state = TransactionState.ABORTED
             transaction.pending = ()
-            transaction.base, transaction.view = None, _NOTHING
+            transaction.base, transaction.visible = None, _NOTHING
             self._pins.pop(identifier, None)
         for table in touched:
-            table.envelope.settle()
+            table.bounds.flush()
 
     def status(self, identifier: str) -> TransactionState | None:
-        """The state of a transaction, or None when it is unknown."""
+        """Return the state of a transaction, or None if it is unknown."""
         with self._lock:
             transaction = self._transactions.get(identifier)
             return None if transaction is None else transaction.state
@@ -167,25 +170,25 @@ class Store:
         identifier: str = "",
     ) -> None:
         for attempt in itertools.count():
-            head = self._head
+            head = self._committed_state
             may_race = attempt < _OPTIMISTIC_TRIES
             prepared = self._prepare(head, changes, transaction) if may_race else None
             with self._lock:
                 if transaction is not None and transaction.state is TransactionState.ABORTED:
                     raise InvalidInputError(_ROLLED_BACK)
                 if prepared is None:
-                    prepared = self._prepare(self._head, changes, transaction)
-                elif self._head is not head:
+                    prepared = self._prepare(self._committed_state, changes, transaction)
+                elif self._committed_state is not head:
                     continue
-                before = self._head
+                before = self._committed_state
                 published = [] if prepared is before else self._publish(prepared)
                 if transaction is not None:
-                    self._committed(transaction, changes, published, before)
+                    self._continue_after_commit(transaction, changes, published, before)
                     self._touch(identifier)
             break
         if self._keep_versions is not None:
             for table in published:
-                table.committed.envelope.settle()
+                table.committed.bounds.flush()
 
     def _prepare(
         self, head: CatalogState, changes: tuple[Change, ...], transaction: _Transaction | None
@@ -199,72 +202,72 @@ class Store:
         return head
 
     def _publish(self, prepared: CatalogState) -> list[_Published]:
-        """Number what changed and make it the state of all."""
-        moment = self._clock()
+        """Give the changed tables their version numbers and commit the state."""
+        time = self._clock()
         if self._last_commit is not None:
-            moment = max(moment, self._last_commit + timedelta(microseconds=1))
-        self._last_commit = moment
+            time = max(time, self._last_commit + timedelta(microseconds=1))
+        self._last_commit = time
         published: list[_Published] = []
         schemas: dict[str, SchemaState] = {}
         for name, schema in prepared.schemas.items():
-            if self._head.schemas.get(name) is schema:
+            if self._committed_state.schemas.get(name) is schema:
                 schemas[name] = schema
                 continue
             tables = dict(schema.tables)
             for key, table in schema.tables.items():
                 if table.current.version is None:
-                    tables[key] = self._numbered(table, moment)
+                    tables[key] = self._numbered(table, time)
                     published.append(_Published(table.current, tables[key]))
             schemas[name] = replace(schema, tables=tables)
-        self._head = replace(prepared, schemas=schemas)
+        self._committed_state = replace(prepared, schemas=schemas)
         return published
 
-    def _numbered(self, table: TableState, moment: datetime) -> TableState:
+    def _numbered(self, table: TableState, time: datetime) -> TableState:
         newest = table.versions[-1].version if table.versions else 0
-        version = replace(table.current, version=(newest or 0) + 1, committed=moment)
+        version = replace(table.current, version=(newest or 0) + 1, committed=time)
         versions = (*table.versions, version)
         if self._keep_versions is not None:
             versions = versions[-self._keep_versions :]
         return replace(table, current=version, versions=versions)
 
-    def _committed(
+    def _continue_after_commit(
         self,
         transaction: _Transaction,
         changes: tuple[Change, ...],
         published: list[_Published],
         before: CatalogState,
     ) -> None:
-        """Let a transaction go on from what it committed, still seeing nothing of others."""
-        assert transaction.base is not None  # noqa: S101 - what has changes is pinned
+        """Continue a transaction after its commit, still without the commits of others."""
+        assert transaction.base is not None  # noqa: S101 - a transaction with changes has a base
         later = transaction.pending[len(changes) :]
-        base = transaction.view
+        base = transaction.visible
         if later:
             base = transaction.base
             for change in changes:
                 base = change.apply(base)
         for table in published:
             own = base.table(table.committed.id)
-            # Nobody else changed the table: the transaction's version is the committed one.
+            # No other transaction changed the table, so its version is the committed one.
             if own is not None and own.current is table.prepared:
                 base = base.with_table(table.committed)
         if transaction.base.ddl_version == before.ddl_version:
-            base = replace(base, ddl_version=self._head.ddl_version)
-        transaction.base = transaction.view = base
+            base = replace(base, ddl_version=self._committed_state.ddl_version)
+        transaction.base = transaction.visible = base
         for change in later:
-            transaction.view = change.apply(transaction.view)
+            transaction.visible = change.apply(transaction.visible)
         transaction.pending = later
         transaction.state = TransactionState.COMMITTED
 
-    def _follow_ddl(self, transaction: _Transaction) -> None:
-        """Show a transaction what DDL did since, which DuckDB runs outside of it."""
+    def _rebase_on_ddl(self, transaction: _Transaction) -> None:
+        """Apply later DDL to a transaction's state, because DuckDB runs DDL outside of it."""
         base = transaction.base
-        if base is None or base.ddl_version == self._head.ddl_version:
+        if base is None or base.ddl_version == self._committed_state.ddl_version:
             return
-        base = _with_structure_of(self._head, base)
-        view = base
+        base = _with_structure_of(self._committed_state, base)
+        visible = base
         for change in transaction.pending:
-            view = change.apply(view)
-        transaction.base, transaction.view = base, view
+            visible = change.apply(visible)
+        transaction.base, transaction.visible = base, visible
 
     def _writable(self, identifier: str) -> _Transaction | None:
         with self._lock:
@@ -274,13 +277,13 @@ class Store:
             if transaction.state is TransactionState.ABORTED:
                 raise InvalidInputError(_ROLLED_BACK)
             if transaction.base is None:
-                transaction.base = transaction.view = self._head
-            self._follow_ddl(transaction)
+                transaction.base = transaction.visible = self._committed_state
+            self._rebase_on_ddl(transaction)
             transaction.state = TransactionState.ACTIVE
             return transaction
 
     def _touch(self, identifier: str) -> None:
-        """Note that a transaction is in use; those that only read may lose their pin."""
+        """Mark a transaction as used. The oldest ones that only read may lose their base."""
         transaction = self._transactions[identifier]
         self._transactions.move_to_end(identifier)
         if transaction.base is not None and not transaction.pending:
@@ -290,9 +293,9 @@ class Store:
             oldest, _ = self._pins.popitem(last=False)
             idle = self._transactions.get(oldest)
             if idle is not None and not idle.pending:
-                idle.base, idle.view = None, _NOTHING
+                idle.base, idle.visible = None, _NOTHING
 
-    def _forget(self) -> None:
+    def _evict(self) -> None:
         excess = len(self._transactions) - _MAX_TRANSACTIONS
         if excess <= 0:
             return
@@ -310,23 +313,25 @@ def _check_not_altered(change: Change, base: CatalogState, head: CatalogState) -
 
 
 def _with_structure_of(head: CatalogState, base: CatalogState) -> CatalogState:
-    """The schemas, tables and columns of one state with the rows of another, where they fit."""
+    """Return the structure of one state with the rows of another, where the columns are equal."""
     pinned = {table.id: table for table in base.tables()}
     schemas: dict[str, SchemaState] = {}
     for name, schema in head.schemas.items():
-        tables = {key: _pinned(table, pinned.get(table.id)) for key, table in schema.tables.items()}
+        tables = {
+            key: _keep_rows(table, pinned.get(table.id)) for key, table in schema.tables.items()
+        }
         schemas[name] = replace(schema, tables=tables)
     return replace(head, schemas=schemas)
 
 
-def _pinned(table: TableState, before: TableState | None) -> TableState:
+def _keep_rows(table: TableState, before: TableState | None) -> TableState:
     if before is None or before.current.definition != table.current.definition:
         return table
     if before.current.definition is table.current.definition:
         return replace(table, current=before.current)
-    # A default or a comment was changed, which rows do not mind.
+    # Only a default or a comment changed, so the rows are still valid.
     return table.changed(rows=before.current.rows)
 
 
 def _changed_tables(transaction: _Transaction) -> list[TableState]:
-    return [table for table in transaction.view.tables() if table.current.version is None]
+    return [table for table in transaction.visible.tables() if table.current.version is None]

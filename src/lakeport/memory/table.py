@@ -1,4 +1,4 @@
-"""A table of a memory catalog, as clients see it: an identity, with no state of its own."""
+"""A table of a memory catalog, as clients see it. It has an id; its state is in the store."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ _Prepare = Callable[[TableState, pa.RecordBatchReader, DMLOptions, int], tuple[R
 
 
 class MemoryTable:
-    """A table whose rows are in memory: it can be read at any version, written and altered.
+    """A table whose rows are in memory. Every version can be read; it can be written and altered.
 
-    The object stays valid when the table is renamed; it is shared by nobody and may be used from
-    any thread. What it shows depends on the transaction of the current request.
+    The object stays valid when the table is renamed, and may be used from any thread. Its content
+    depends on the transaction of the current request.
     """
 
     def __init__(self, store: Store, table: TableState) -> None:
@@ -70,72 +70,72 @@ class MemoryTable:
 
     @property
     def id(self) -> int:
-        """An identity that survives renaming."""
+        """A number that does not change when the table is renamed."""
         return self._id
 
     @property
     def name(self) -> str:
         """The name as written when the table was created or renamed."""
-        table = self._store.view().table(self._id)
+        table = self._store.visible_state().table(self._id)
         return self._last_name if table is None else table.name
 
     @property
     def comment(self) -> str:
-        """A description for people."""
-        table = self._store.view().table(self._id)
+        """The description of the table."""
+        table = self._store.visible_state().table(self._id)
         return "" if table is None else table.comment
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The columns, and the rowid last."""
+        """Return the columns, and the rowid last."""
         return project_schema(self._state().current.definition.published(), columns)
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
-        """Read one state of the table, whatever is written meanwhile."""
+        """Read one version of the table. Later writes do not change the result."""
         version, part = self._resolve(options)
         _note(version)
         return scan(version, options, part)
 
     def endpoints(self, options: ScanOptions) -> Sequence[Partition]:
-        """Parts of one version, which can be read at any time while the version is kept."""
+        """Return the parts of one version. They can be read as long as the version is kept."""
         version, _ = self._resolve(options)
         _note(version)
         return partitions(version)
 
     def size(self, options: ScanOptions) -> TableSize:
-        """The number of rows, and about how many bytes they take."""
+        """Return the number of rows and an estimate of their bytes."""
         version, part = self._resolve(options)
         return size(version, part)
 
     def schema_at(self, time_point: TimePoint) -> pa.Schema:
-        """The columns the table had then."""
+        """Return the columns of the table at a time point."""
         return version_at(self._history(), time_point).definition.published()
 
     def versions(self) -> Sequence[TableVersion]:
-        """The committed versions that can be read, oldest first."""
+        """Return the committed versions that can be read, oldest first."""
         return self._history().versions
 
     def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:  # noqa: ARG002
-        """Bounds that hold for every version and every transaction that a client may read."""
+        """Return bounds that hold for every version and transaction that a client may read."""
         table = self._state()
         index = table.current.definition.index(column)
         if index is not None:
             column = table.current.definition.columns.field(index).name
-        stats = table.envelope.column(column)
+        stats = table.bounds.column(column)
         if stats is None and index is None:
             raise NotFoundError(f"table {table} has no column {column!r}")
-        # Without any row, nothing is known of the rows that may come.
+        # A table without rows has no bounds yet.
         return stats if stats is not None and (stats.has_null or stats.has_not_null) else _UNKNOWN
 
     def insert(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
-        """Add rows, all or none. Columns that do not come are null."""
+        """Add rows, all or none. Columns that are not sent are null."""
         return self._write(prepare_insert, rows, options)
 
     def update_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
-        """Set values in the rows of the given row ids; where an id repeats, the last one counts."""
+        """Set values in the rows of these row ids. The last value of a repeated id is used."""
         return self._write(prepare_update, rows, options)
 
     def delete_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
-        """Delete the rows of the given row ids; ids of rows that are gone are passed over."""
+        """Delete the rows of these row ids; ids without a row are ignored."""
         return self._write(prepare_delete, rows, options)
 
     def add_column(self, column_schema: pa.Schema, options: AddColumnOptions) -> None:
@@ -161,7 +161,7 @@ class MemoryTable:
         self._alter(change, missing_ok=options.ignore_not_found)
 
     def rename_column(self, old_name: str, new_name: str, options: RenameColumnOptions) -> None:
-        """Give a column another name."""
+        """Rename a column."""
         check_name(new_name, "column")
         self._alter(
             lambda table: rename_column(table, old_name, new_name),
@@ -179,7 +179,7 @@ class MemoryTable:
         )
 
     def set_not_null(self, column: str, options: SetNotNullOptions) -> None:
-        """Reject nulls from now on; an error when there are some."""
+        """Reject nulls from now on; ConstraintError if the column has nulls."""
         self._alter(
             lambda table: set_nullable(table, column, nullable=False),
             missing_ok=options.ignore_not_found,
@@ -193,7 +193,7 @@ class MemoryTable:
         )
 
     def set_default(self, column: str, expression: str, options: SetDefaultOptions) -> None:
-        """Publish an SQL expression that clients evaluate for columns an INSERT leaves out."""
+        """Set the SQL expression that clients evaluate for a column that an INSERT leaves out."""
         self._alter(
             lambda table: set_default(table, column, expression),
             missing_ok=options.ignore_not_found,
@@ -213,7 +213,7 @@ class MemoryTable:
         self._alter(change, missing_ok=options.ignore_not_found)
 
     def rename_field(self, path: Sequence[str], new_name: str, options: RenameFieldOptions) -> None:
-        """Give a field of a struct another name."""
+        """Rename a field of a struct."""
         check_name(new_name, "field")
         self._alter(
             lambda table: rename_field(table, path, new_name),
@@ -231,14 +231,14 @@ class MemoryTable:
         self._alter(change, missing_ok=options.ignore_not_found)
 
     def _state(self) -> TableState:
-        table = self._store.view().table(self._id)
+        table = self._store.visible_state().table(self._id)
         if table is None:
             raise self._dropped()
         return table
 
     def _history(self) -> TableState:
-        # What happened is the same for everyone, so that AT does not depend on the transaction.
-        table = self._store.head.table(self._id)
+        # The history is that of all commits, so AT does not depend on the transaction.
+        table = self._store.committed_state.table(self._id)
         return self._state() if table is None else table
 
     def _resolve(self, options: ScanOptions) -> tuple[TableVersion, Part | None]:
@@ -246,7 +246,7 @@ class MemoryTable:
             table = self._history()
             number, part = parse_partition(options.partition, str(table))
             # A transaction may have pinned a version that is no longer kept.
-            pinned = self._store.view().table(self._id)
+            pinned = self._store.visible_state().table(self._id)
             if pinned is not None and pinned.current.version == number:
                 return pinned.current, part
             return version_numbered(table, number), part
@@ -263,7 +263,7 @@ class MemoryTable:
         return DMLResult(affected_rows=count)
 
     def _alter(self, change: Callable[[TableState], TableState], *, missing_ok: bool) -> None:
-        if missing_ok and self._store.view().table(self._id) is None:
+        if missing_ok and self._store.visible_state().table(self._id) is None:
             return
 
         def apply(state: CatalogState) -> CatalogState:
@@ -299,7 +299,7 @@ def _note(version: TableVersion) -> None:
 
 
 def version_at(table: TableState, time_point: TimePoint) -> TableVersion:
-    """The version that was current at a time point."""
+    """Return the version that was current at a time point."""
     if time_point.unit is TimeUnit.TIMESTAMP:
         return _version_on(table, _parse_timestamp(time_point.value))
     try:
@@ -312,24 +312,24 @@ def version_at(table: TableState, time_point: TimePoint) -> TableVersion:
 
 
 def version_numbered(table: TableState, number: int) -> TableVersion:
-    """The version of that number."""
+    """Return the version of that number."""
     versions = table.versions
     oldest = _number(versions[0]) if versions else 1
     if not oldest <= number < oldest + len(versions):
-        raise NotFoundError(f"table {table} has no version {number}: {_known(table)}")
+        raise NotFoundError(f"table {table} has no version {number}: {_kept_versions(table)}")
     return versions[number - oldest]
 
 
-def _version_on(table: TableState, moment: datetime) -> TableVersion:
-    position = bisect_right(table.versions, moment, key=_committed)
+def _version_on(table: TableState, time: datetime) -> TableVersion:
+    position = bisect_right(table.versions, time, key=_committed)
     if position == 0:
         raise NotFoundError(
-            f"table {table} has no version of {moment.isoformat()}: {_known(table)}"
+            f"table {table} has no version of {time.isoformat()}: {_kept_versions(table)}"
         )
     return table.versions[position - 1]
 
 
-def _known(table: TableState) -> str:
+def _kept_versions(table: TableState) -> str:
     versions = table.versions
     if not versions:
         return "it is not committed yet"
@@ -341,12 +341,12 @@ def _known(table: TableState) -> str:
 
 def _parse_timestamp(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text.strip())
+        time = datetime.fromisoformat(text.strip())
     except ValueError:
         raise InvalidArgumentError(
             f"{text[:80]!r} is not a timestamp; write it like 2024-01-31 or 2024-01-31 12:30:00+00"
         ) from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
 def _number(version: TableVersion) -> int:

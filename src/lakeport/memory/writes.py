@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE: from the batches of a statement to one change of the table's rows."""
+"""INSERT, UPDATE and DELETE: the batches of a statement become one change of the table's rows."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import pyarrow.compute as pc
 from lakeport.arrow import concat, convert
 from lakeport.catalog import DMLOptions, find_rowid_column
 from lakeport.errors import InvalidArgumentError, NullRowIdError
-from lakeport.memory.changes import Patch, RowChange
+from lakeport.memory.changes import ColumnUpdate, RowChange
 from lakeport.memory.constraints import check_checks, check_not_null
-from lakeport.memory.rows import CHUNK_ROWS, Chunk, Stamps, cut
+from lakeport.memory.rows import CHUNK_ROWS, Chunk, RowVersions, split_into_chunks
 from lakeport.memory.state import Definition, TableState
 
 __all__ = ["prepare_delete", "prepare_insert", "prepare_update"]
 
-# Row ids are kept as long as their rows, for which Arrow's default pool is slow.
-_POOL = pa.system_memory_pool()
+# Row ids live as long as their rows. Arrow's default pool is slow for that.
+_SYSTEM_POOL = pa.system_memory_pool()
 
 _CHECK_ROWS = 16 * CHUNK_ROWS
-# New values are sorted and set aside whenever so many rows, or bytes, have come together.
-_RUN_ROWS = 1 << 18
-_RUN_BYTES = 1 << 27
+# New values are sorted whenever so many rows or bytes have been received.
+_FLUSH_ROWS = 1 << 18
+_FLUSH_BYTES = 1 << 27
 
 
 def prepare_insert(
-    table: TableState, rows: pa.RecordBatchReader, options: DMLOptions, write: int
+    table: TableState, rows: pa.RecordBatchReader, options: DMLOptions, statement_id: int
 ) -> tuple[RowChange, int]:
-    """The change that adds all rows of the reader, and how many they are."""
+    """Return the change that adds all rows of the reader, and their number."""
     definition = table.current.definition
     sources = _sources(definition, rows.schema, str(table))
-    # All rows of a statement share the memory of its number.
-    writes = pa.repeat(pa.scalar(write, pa.int64()), CHUNK_ROWS)
+    # All chunks of a statement share one array of its id.
+    statement_ids = pa.repeat(pa.scalar(statement_id, pa.int64()), CHUNK_ROWS)
     chunks: list[Chunk] = []
     unchecked = 0
     count = 0
@@ -42,9 +42,13 @@ def prepare_insert(
             continue
         columns = _full_columns(definition, sources, batch, str(table))
         check_not_null(definition, enumerate(columns), str(table))
-        first = table.rowids.take(batch.num_rows)
+        first = table.rowids.allocate(batch.num_rows)
         chunks.extend(
-            cut(columns, pa.arange(first, first + batch.num_rows, memory_pool=_POOL), writes)
+            split_into_chunks(
+                columns,
+                pa.arange(first, first + batch.num_rows, memory_pool=_SYSTEM_POOL),
+                statement_ids,
+            )
         )
         count += batch.num_rows
         unchecked += batch.num_rows
@@ -54,21 +58,21 @@ def prepare_insert(
         if options.returning:
             options.emit(pa.RecordBatch.from_arrays(columns, schema=definition.columns))
     _check_chunks(table, chunks, unchecked)
-    change = RowChange(table.id, definition, write, inserted=tuple(chunks))
-    table.envelope.note(definition.columns, chunks)
+    change = RowChange(table.id, definition, statement_id, inserted=tuple(chunks))
+    table.bounds.add(definition.columns, chunks)
     return change, count
 
 
 def prepare_update(
-    table: TableState, rows: pa.RecordBatchReader, options: DMLOptions, write: int
+    table: TableState, rows: pa.RecordBatchReader, options: DMLOptions, statement_id: int
 ) -> tuple[RowChange, int]:
-    """The change that sets new values, and in how many rows."""
+    """Return the change that sets new values, and the number of rows."""
     definition = table.current.definition
     rowid = _rowid_column(rows.schema, str(table))
     sources = _sources(definition, rows.schema, str(table), rowid=rowid)
     set_columns = [index for index, source in enumerate(sources) if source is not None]
     needs_rows = options.returning or bool(definition.checks)
-    run = _SortedUpdates(table, set_columns)
+    updates_by_row = _SortedUpdates(table, set_columns)
     for batch in rows:
         rowids = _rowids(batch, rowid)
         values = {
@@ -79,20 +83,20 @@ def prepare_update(
         check_not_null(definition, values.items(), str(table))
         if needs_rows:
             _check_and_emit(table, rowids, values, options)
-        run.add(rowids, [values[index] for index in set_columns])
-    patches = run.finish()
-    change = RowChange(table.id, definition, write, patches=patches)
-    for patch in patches:
-        for index, array in patch.values.items():
-            table.envelope.note_column(definition.columns.field(index), [array])
-    touched = [patch.touched.rowids for patch in patches]
+        updates_by_row.add(rowids, [values[index] for index in set_columns])
+    updates = updates_by_row.finish()
+    change = RowChange(table.id, definition, statement_id, updates=updates)
+    for update in updates:
+        for index, array in update.values.items():
+            table.bounds.add_column(definition.columns.field(index), [array])
+    touched = [update.touched.rowids for update in updates]
     return change, len(_last_of_each(concat(touched))) if touched else 0
 
 
 def prepare_delete(
-    table: TableState, rows: pa.RecordBatchReader, options: DMLOptions, write: int
+    table: TableState, rows: pa.RecordBatchReader, options: DMLOptions, statement_id: int
 ) -> tuple[RowChange, int]:
-    """The change that deletes rows, and how many."""
+    """Return the change that deletes rows, and their number."""
     definition = table.current.definition
     rowid = _rowid_column(rows.schema, str(table))
     ids: list[pa.Array] = []
@@ -101,14 +105,14 @@ def prepare_delete(
         rowids = _ascending(_rowids(batch, rowid))
         ids.append(rowids)
         if options.returning:
-            found = emitted.find(rowids)
-            if found is not None:
-                # A row that comes again was deleted already.
-                emitted = emitted.without(found.rowids)
-                options.emit(_batch(definition, found))
-    deleted = table.current.rows.stamps(_ascending(concat(ids))) if ids else None
+            deleted_rows = emitted.find(rowids)
+            if deleted_rows is not None:
+                # A row whose id is repeated is returned once.
+                emitted = emitted.without(deleted_rows.rowids)
+                options.emit(_batch(definition, deleted_rows))
+    deleted = table.current.rows.row_versions(_ascending(concat(ids))) if ids else None
     return (
-        RowChange(table.id, definition, write, deleted=deleted),
+        RowChange(table.id, definition, statement_id, deleted=deleted),
         0 if deleted is None else len(deleted.rowids),
     )
 
@@ -123,34 +127,34 @@ class _SortedUpdates:
         self._values: list[list[pa.Array]] = []
         self._count = 0
         self._bytes = 0
-        self._patches: list[Patch] = []
+        self._updates: list[ColumnUpdate] = []
 
     def add(self, rowids: pa.Array, values: list[pa.Array]) -> None:
         self._rowids.append(rowids)
         self._values.append(values)
         self._count += len(rowids)
         self._bytes += sum(array.nbytes for array in values)
-        if self._count >= _RUN_ROWS or self._bytes >= _RUN_BYTES:
-            self._seal()
+        if self._count >= _FLUSH_ROWS or self._bytes >= _FLUSH_BYTES:
+            self._flush()
 
-    def finish(self) -> tuple[Patch, ...]:
-        self._seal()
-        return tuple(self._patches)
+    def finish(self) -> tuple[ColumnUpdate, ...]:
+        self._flush()
+        return tuple(self._updates)
 
-    def _seal(self) -> None:
+    def _flush(self) -> None:
         if not self._count:
             return
         rowids = concat(self._rowids)
         last = _last_of_each(rowids)
         ascending = rowids.take(last)
-        touched: Stamps = self._rows.stamps(ascending)
+        touched: RowVersions = self._rows.row_versions(ascending)
         order = last
         if len(touched.rowids) < len(last):
             order = last.take(pc.index_in(touched.rowids, value_set=ascending))
         if len(touched.rowids):
             columns = zip(*self._values, strict=True)
-            self._patches.append(
-                Patch(
+            self._updates.append(
+                ColumnUpdate(
                     touched,
                     {
                         index: concat(arrays).take(order)
@@ -164,17 +168,17 @@ class _SortedUpdates:
 def _check_and_emit(
     table: TableState, rowids: pa.Array, values: dict[int, pa.Array], options: DMLOptions
 ) -> None:
-    """Check the whole new rows of a batch, and hand them out in the order received."""
+    """Check the complete new rows of a batch, and emit them in the order received."""
     definition = table.current.definition
-    found = table.current.rows.find(_ascending(rowids))
-    if found is None:
+    existing = table.current.rows.find(_ascending(rowids))
+    if existing is None:
         return
-    where = pc.index_in(rowids, value_set=found.rowids)
+    where = pc.index_in(rowids, value_set=existing.rowids)
     present = where.is_valid()
     where = where.drop_null()
     columns = [
-        values[index].filter(present) if index in values else found.columns[index].take(where)
-        for index in range(len(found.columns))
+        values[index].filter(present) if index in values else existing.columns[index].take(where)
+        for index in range(len(existing.columns))
     ]
     check_checks(definition, columns, str(table))
     if options.returning:
@@ -183,7 +187,7 @@ def _check_and_emit(
 
 
 def _check_chunks(table: TableState, chunks: Sequence[Chunk], rows: int) -> None:
-    """Check the last so many rows of new chunks."""
+    """Check the CHECK constraints for the last `rows` rows of new chunks."""
     definition = table.current.definition
     if not definition.checks or not rows:
         return
@@ -206,7 +210,7 @@ def _check_chunks(table: TableState, chunks: Sequence[Chunk], rows: int) -> None
 def _sources(
     definition: Definition, received: pa.Schema, table: str, *, rowid: int | None = None
 ) -> list[int | None]:
-    """For each column of the table its position in the batches; None where it does not come."""
+    """Return for each column its position in the batches; None if it is not sent."""
     sources: list[int | None] = [None] * len(definition.columns)
     marked = find_rowid_column(received) if rowid is None else rowid
     for position, field in enumerate(received):
@@ -237,7 +241,7 @@ def _column(definition: Definition, index: int, values: pa.Array, table: str) ->
 def _rowid_column(schema: pa.Schema, table: str) -> int:
     position = find_rowid_column(schema)
     if position is None:
-        raise InvalidArgumentError(f"the rows of table {table} came without their row ids")
+        raise InvalidArgumentError(f"the rows for table {table} have no row id column")
     return position
 
 
@@ -249,12 +253,12 @@ def _rowids(batch: pa.RecordBatch, position: int) -> pa.Array:
 
 
 def _ascending(rowids: pa.Array) -> pa.Array:
-    """The row ids in order, each once."""
+    """Return the row ids in order, each once."""
     return rowids.take(_last_of_each(rowids))
 
 
 def _last_of_each(rowids: pa.Array) -> pa.Array:
-    """Where each row id is for the last time, in the order of the row ids."""
+    """Return the last position of each row id, in the order of the row ids."""
     order = pc.array_sort_indices(rowids)
     ordered = rowids.take(order)
     if len(ordered) < 2:

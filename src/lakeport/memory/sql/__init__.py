@@ -1,1 +1,1 @@
-"""SQL text of clients in the catalog in memory: parse it, check it, evaluate it in bounds."""
+"""SQL expressions that clients send to the memory catalog: parsing, checks, evaluation."""

@@ -1,10 +1,10 @@
-"""SQL expressions over the columns of a table, evaluated by a DuckDB that can do nothing else.
+"""SQL expressions over the columns of a table, evaluated by a DuckDB without any other access.
 
-An expression is parsed, taken apart and refused unless it is one scalar expression: no subquery,
-no second statement, no function that looks at anything but its arguments. What is evaluated is
-the text of the tree that was looked at. The DuckDB behind it has no files, no network, no
-extensions, and a locked configuration. What could grow beyond its arguments runs in a process of
-its own, see `expression_process`.
+An expression is parsed and rejected unless it is one scalar expression: no subquery, no second
+statement, no function that depends on anything but its arguments. DuckDB then evaluates the text
+of the checked tree, not the text of the client. That DuckDB has no files, no network, no extensions
+and a locked configuration. Comparisons run in this process. All other expressions run in a child
+process with bounds, see `lakeport.memory.sql.process`.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _CLASSES = frozenset(
         "TYPE",
     }
 )
-# They answer from the connection, not from their arguments.
+# Their result depends on the connection, not on their arguments.
 _NOT_SCALAR = frozenset({"current_setting", "getvariable", "getenv", "query", "query_table"})
 _CONNECTION_PREFIXES = ("current_", "has_", "inet_", "pg_", "session_")
 _CONNECTION_MACROS = frozenset(
     {"ago", "col_description", "get_block_size", "obj_description", "shobj_description", "user"}
 )
-# DuckDB's memory limit does not count the texts and lists that these make out of a number.
+# DuckDB's memory limit does not count the texts and lists that these create from a number.
 _GROWING = frozenset(
     {
         "array_resize",
@@ -84,19 +84,19 @@ _LOCK = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class ScalarExpression:
-    """An expression that was found harmless."""
+    """An expression that passed all checks."""
 
     sql: str
-    """Its text, as DuckDB writes it."""
+    """The SQL text, as DuckDB writes it."""
     columns: tuple[str, ...]
-    """The columns of the table that it reads, in the table's order."""
+    """The columns that it reads, in the order of the table."""
     is_comparison: bool = False
-    """Whether it compares columns and numbers only, so that it takes no memory to speak of."""
+    """Whether it only compares columns and constants, which takes little memory."""
 
 
 @lru_cache(maxsize=1024)
 def parse_expression(text: str, columns: pa.Schema) -> ScalarExpression:
-    """The expression, if it is one scalar expression over these columns."""
+    """Return the checked expression. Raise InvalidArgumentError unless it is a scalar one."""
     tree = _tree(text)
     used = {fold_name(name) for name in _column_names(tree)} - set(_lambda_parameters(tree))
     expression = ScalarExpression(
@@ -104,7 +104,7 @@ def parse_expression(text: str, columns: pa.Schema) -> ScalarExpression:
         columns=tuple(name for name in columns.names if fold_name(name) in used),
         is_comparison=_is_comparison(tree),
     )
-    # DuckDB would take some names that are no columns, such as current_user, for functions.
+    # DuckDB treats some names that are not columns, such as current_user, as functions.
     if len(expression.columns) < len(used):
         unknown = used.difference(fold_name(name) for name in columns.names)
         raise InvalidArgumentError(f"{text[:200]!r}: there is no column {min(unknown)!r}")
@@ -116,10 +116,10 @@ def parse_expression(text: str, columns: pa.Schema) -> ScalarExpression:
 
 
 def evaluate(expression: ScalarExpression, rows: pa.Table) -> pa.Array:
-    """The value of the expression for each row."""
+    """Return the value of the expression for each row."""
     used = list(expression.columns)
     source = rows.select(used) if used else pa.table({"": pa.nulls(rows.num_rows, pa.int8())})
-    # The text is the one that DuckDB made of a tree that was checked.
+    # DuckDB wrote this text from the checked tree.
     sql = f"SELECT ({expression.sql}) FROM rows"  # noqa: S608
     if expression.is_comparison:
         result = _run(sql, source)
@@ -127,12 +127,12 @@ def evaluate(expression: ScalarExpression, rows: pa.Table) -> pa.Array:
         pieces = [evaluate_apart(sql, piece) for piece in _pieces(source)]
         result = arrays_of(pa.concat_tables(pieces).column(0))
     if len(result) != rows.num_rows:
-        raise InvalidInputError(f"{expression.sql} does not give one value for each row")
+        raise InvalidInputError(f"{expression.sql} does not return one value for each row")
     return result
 
 
 def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
-    """Yield the rows in pieces for which a process has the memory; one piece at least."""
+    """Yield the rows in pieces that fit into the memory of a child process; at least one piece."""
     fitting = rows.num_rows * _PIECE_BYTES // max(1, rows.nbytes)
     step = max(1, min(_PIECE_ROWS, fitting))
     for start in range(0, max(1, rows.num_rows), step):
@@ -152,29 +152,29 @@ def _run(sql: str, rows: pa.Table) -> pa.Array:
 
 
 def _cursor() -> Any:
-    # Creating the database twice would be harmless, but not cheap.
+    # Without the lock two threads may create the database twice, which is slow.
     with _LOCK:
         return _database().cursor()
 
 
 @cache
 def _database() -> Any:
-    # Imported where it is used: most catalogs have neither a CHECK nor a change of type.
+    # Opened on first use: most catalogs have neither a CHECK nor a change of type.
     return open_database()
 
 
 @cache
 def _functions() -> frozenset[str]:
-    """The functions whose result depends on nothing but their arguments."""
+    """Return the functions whose result depends only on their arguments."""
     with _cursor() as cursor:
-        found = cursor.execute(
+        rows = cursor.execute(
             "SELECT function_name, function_type FROM duckdb_functions() "
             "WHERE function_type = 'macro' OR function_type = 'scalar' "
             "GROUP BY ALL HAVING bool_and(stability IS NULL OR stability = 'CONSISTENT')"
         ).fetchall()
     return frozenset(
         name
-        for name, kind in found
+        for name, kind in rows
         if name not in _NOT_SCALAR | _UNBOUNDED
         and not name.startswith(_CONNECTION_PREFIXES)
         and not (kind == "macro" and name in _CONNECTION_MACROS)
@@ -182,12 +182,12 @@ def _functions() -> frozenset[str]:
 
 
 def check_syntax(text: str) -> None:
-    """Refuse a text that is not one SQL expression, whatever it computes."""
+    """Raise InvalidArgumentError if a text is not one SQL expression of any kind."""
     _parsed(text)
 
 
 def _tree(text: str) -> dict[str, Any]:
-    """The parsed expression, refused unless it is one scalar expression over columns."""
+    """Return the parsed expression. Raise unless it is one scalar expression over columns."""
     expression = _parsed(text)
     for part in _parts(expression):
         _check(part, text)
@@ -195,7 +195,7 @@ def _tree(text: str) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """The expression, as DuckDB writes trees."""
+    """Return the expression as the tree of DuckDB's JSON."""
     if len(text) > _MAX_LENGTH:
         raise InvalidArgumentError(f"an SQL expression of {len(text)} characters is too long")
     try:
@@ -253,13 +253,13 @@ def _check(part: dict[str, Any], text: str) -> None:
             )
         if fold_name(name) in _GROWING and not all(map(_is_small, _growth(part))):
             raise InvalidArgumentError(
-                f"{text[:200]!r} calls {name!r} with something else than constants of at most "
+                f"{text[:200]!r} calls {name!r} with arguments other than constants of at most "
                 f"{_MAX_GROWTH}"
             )
 
 
 def _growth(part: dict[str, Any]) -> list[dict[str, Any]]:
-    """The arguments that say how large the result is."""
+    """Return the arguments that determine the size of the result."""
     arguments = function_arguments(part)
     return arguments if len(arguments) == 1 else arguments[1:]
 
@@ -267,7 +267,7 @@ def _growth(part: dict[str, Any]) -> list[dict[str, Any]]:
 def _is_small(argument: dict[str, Any]) -> bool:
     value = constant_value(argument)
     if isinstance(value, str):
-        # DuckDB makes a number of a text where the function takes one.
+        # DuckDB converts a text to a number where the function takes a number.
         with suppress(ValueError):
             return abs(float(value)) <= _MAX_GROWTH
         return True
@@ -275,7 +275,7 @@ def _is_small(argument: dict[str, Any]) -> bool:
 
 
 def _is_comparison(tree: dict[str, Any]) -> bool:
-    """Whether the result is a truth value made by comparing, with arithmetic at most."""
+    """Return whether the expression only compares, with arithmetic at most."""
     return tree.get("class") in _COMPARING and all(
         part.get("class") in _BOUNDED
         or (part.get("class") == "FUNCTION" and part["function_name"] in _ARITHMETIC)
@@ -297,7 +297,7 @@ def _lambda_parameters(tree: dict[str, Any]) -> Iterator[str]:
 
 
 def _parts(tree: Any) -> Iterator[dict[str, Any]]:
-    """All objects of a tree."""
+    """Yield all objects of a tree."""
     stack = [tree]
     while stack:
         node = stack.pop()
