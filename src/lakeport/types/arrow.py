@@ -13,7 +13,7 @@ __all__ = ["from_arrow_type", "to_arrow_scalar", "to_arrow_type"]
 
 
 def to_arrow_type(type: LogicalType) -> pa.DataType | None:
-    """The Arrow type that DuckDB reads as this type, ``None`` if there is none."""
+    """Return the Arrow type that DuckDB reads as this type, ``None`` if there is none."""
     if type.alias == "JSON" and type.id == "VARCHAR":
         return pa.json_(pa.string())
     if type.alias and type.id == "BLOB":
@@ -30,7 +30,7 @@ def to_arrow_type(type: LogicalType) -> pa.DataType | None:
 
 
 def from_arrow_type(type: pa.DataType) -> LogicalType:
-    """The DuckDB type that a column of this Arrow type has, ``UNKNOWN`` if there is none."""
+    """Return the DuckDB type that a column of this Arrow type has, ``UNKNOWN`` if there is none."""
     if isinstance(type, pa.BaseExtensionType):
         return _from_extension(type)
     if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):
@@ -65,7 +65,7 @@ def _scalar(value: Any, logical: LogicalType, type: pa.DataType) -> pa.Scalar:
         storage = pa.scalar(_storage_value(value, logical), type.storage_type)
         return pa.ExtensionScalar.from_storage(type, storage)
     if pa.types.is_temporal(type) and isinstance(value, int):
-        # From the integer, because Python's own dates reach neither infinity nor nanoseconds.
+        # From the integer, because Python's dates have neither infinity nor nanoseconds.
         return pa.scalar(value, pa.int32() if type.bit_width == 32 else pa.int64()).cast(type)
     if isinstance(value, Interval):
         return pa.scalar((value.months, value.days, value.micros * 1000), type)

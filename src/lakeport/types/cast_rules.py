@@ -1,4 +1,4 @@
-"""What a cast between two types does to a value.
+"""The effect of a cast between two types on a value.
 
 ``preserves_value``: whenever the cast succeeds, the value is the same number, text or moment.
 ``always_succeeds``: there is no value of the source type for which the cast fails.
@@ -25,7 +25,7 @@ _ALWAYS_TEXT: Final = frozenset(
 
 
 def preserves_value(source: LogicalType, target: LogicalType) -> bool:
-    """Whether a successful cast changes the representation only."""
+    """Return whether a successful cast only changes the representation."""
     if source == target:
         return True
     if _is_exact(source) and _is_exact(target):
@@ -40,7 +40,7 @@ def preserves_value(source: LogicalType, target: LogicalType) -> bool:
 
 
 def always_succeeds(source: LogicalType, target: LogicalType) -> bool:
-    """Whether the cast has a result for every value."""
+    """Return whether the cast has a result for every value."""
     if source == target:
         return True
     if target.id == "VARCHAR" and not target.alias:
@@ -111,7 +111,7 @@ _UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 
 
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether Arrow's cast gives the values of DuckDB's, without the cost of a query."""
+    """Return whether Arrow's cast has the results of DuckDB's cast."""
     signed, unsigned = _bits(source, _SIGNED), _bits(source, _UNSIGNED)
     if target in _SIGNED:
         return signed <= _bits(target, _SIGNED) or unsigned < _bits(target, _SIGNED)
@@ -131,5 +131,5 @@ def _widens(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _bits(type: pa.DataType, family: tuple[pa.DataType, ...]) -> int:
-    """The width of an integer type; more than any if it is not of the family."""
+    """Return the width of an integer type, 999 if it is not of the family."""
     return int(type.bit_width) if type in family else 999

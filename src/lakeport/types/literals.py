@@ -1,4 +1,4 @@
-"""Constants as DuckDB SQL: typed, quoted, and read back by DuckDB as exactly the same value."""
+"""Constants as DuckDB SQL and Spark SQL: typed, quoted, and read back as the same value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def has_sql_type(type: LogicalType) -> bool:
-    """Whether ``type.sql()`` names a type of every DuckDB, without extensions or definitions."""
+    """Return whether ``type.sql()`` is a type of DuckDB without extensions or definitions."""
     match type.id:
         case "VARCHAR" | "BLOB":
             return not type.alias
@@ -217,19 +217,19 @@ _SUFFIXES: Final = {
 
 
 def has_spark_type(type: LogicalType) -> bool:
-    """Whether Spark holds every value of the type, and compares two of them as DuckDB does."""
+    """Return whether Spark has every value of the type and compares them as DuckDB does."""
     if type.id == "DECIMAL":
         return True
     return type.id in _SPARK_TYPES and not (type.id == "BLOB" and type.alias)
 
 
 def spark_cast_type(type: LogicalType) -> str:
-    """The type as Spark SQL."""
+    """Return the type as Spark SQL."""
     return f"DECIMAL({type.width},{type.scale})" if type.id == "DECIMAL" else _SPARK_TYPES[type.id]
 
 
 def spark_string(text: str) -> str:
-    """A string of exactly this text, under every setting of Spark's parser."""
+    """Return a string literal of exactly this text, under every setting of Spark's parser."""
     if text.isprintable() and not _UNSAFE & set(text):
         return f"'{text}'"
     return f"CAST({_binary(text.encode())} AS STRING)"

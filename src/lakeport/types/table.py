@@ -97,7 +97,7 @@ _NESTED = frozenset({"struct", "list", "map"})
 
 
 def normalize(type_text: str) -> str:
-    """DuckLake's own spelling of a type: lower case, no spaces in decimals, no SQL aliases."""
+    """Return DuckLake's spelling of a type: lower case, no spaces in decimals, no SQL aliases."""
     text = type_text.strip().lower()
     decimal = re.fullmatch(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", text)
     if decimal:

@@ -1,4 +1,4 @@
-"""Dates, times and timestamps as ISO text, exact to the unit that DuckDB stores."""
+"""Python values of constants: ranges and units of types, and ISO text of dates and times."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SECONDS_PER_DAY: Final = 86_400
 
 
 def date_text(days: int) -> str | None:
-    """``2024-01-02``; ``None`` outside the years 1 to 9999, which not every parser reads."""
+    """Return ``2024-01-02``; ``None`` outside the years 1 to 9999, which not every parser reads."""
     ordinal = _EPOCH + days
     if not 1 <= ordinal <= dt.date.max.toordinal():
         return None
@@ -50,7 +50,7 @@ def date_text(days: int) -> str | None:
 
 
 def time_text(units: int, *, per_second: int) -> str:
-    """``12:34:56.000789``, with as many decimals as the unit has."""
+    """Return ``12:34:56.000789``, with as many decimals as the unit has."""
     seconds, fraction = divmod(units, per_second)
     text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     digits = len(str(per_second)) - 1
@@ -58,7 +58,7 @@ def time_text(units: int, *, per_second: int) -> str:
 
 
 def timestamp_text(units: int, *, per_second: int) -> str | None:
-    """``2024-01-02 03:04:05.000006``; ``None`` outside the years 1 to 9999."""
+    """Return ``2024-01-02 03:04:05.000006``; ``None`` outside the years 1 to 9999."""
     days, rest = divmod(units, _SECONDS_PER_DAY * per_second)
     date = date_text(days)
     return None if date is None else f"{date} {time_text(rest, per_second=per_second)}"
@@ -104,14 +104,14 @@ _WIDE_IDS: Final = frozenset({"HUGEINT", "UHUGEINT"})
 
 
 def is_infinite(value: Any, type: LogicalType) -> bool:
-    """Whether the value is one of DuckDB's infinite dates or timestamps."""
+    """Return whether the value is one of DuckDB's infinite dates or timestamps."""
     if type.id == "DATE":
         return value in (2**31 - 1, -(2**31 - 1))
     return type.id.startswith("TIMESTAMP") and value in (2**63 - 1, -(2**63 - 1))
 
 
 def to_float32(number: float) -> float:
-    """The nearest FLOAT; ``OverflowError`` if there is none."""
+    """Return the nearest FLOAT; raise ``OverflowError`` if there is none."""
     if math.isnan(number) or math.isinf(number):
         return number
     return float(struct.unpack("<f", struct.pack("<f", number))[0])
