@@ -1,8 +1,6 @@
 """Columns of a lake, and their types in Arrow, DuckDB SQL and Spark SQL.
 
-Arrow keeps every value. A type that Arrow lacks is one of the extension types that DuckDB uses
-(`arrow.uuid`, `arrow.json`, `geoarrow.wkb`, `arrow.opaque` for huge integers and zoned times).
-A variant is its JSON text, the one form that Arrow, DuckDB and Spark share.
+The types of values are those of `lakeport.types.table`; nested types and decimals are added here.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakeport.errors import UnsupportedError
-from lakeport.types.names import duckdb_identifier
-from lakeport.types.table import _SCALARS, _WKB, _Scalar
+from lakeport.types.names import duckdb_identifier, spark_identifier
+from lakeport.types.table import GEOARROW_WKB, SCALARS, DuckLakeType
 
 __all__ = ["Column", "arrow_field", "arrow_schema", "arrow_type", "duckdb_type", "spark_type"]
 
@@ -38,7 +36,7 @@ def arrow_type(column: Column) -> pa.DataType:
 
 def arrow_field(column: Column, *, nested: bool = False, name: str | None = None) -> pa.Field:
     """Return the Arrow field of a column. Only whole columns can be declared not null."""
-    metadata = _WKB if column.type == "geometry" else None
+    metadata = GEOARROW_WKB if column.type == "geometry" else None
     return pa.field(name or column.name, arrow_type(column), nested or column.nullable, metadata)
 
 
@@ -69,7 +67,7 @@ def spark_type(column: Column) -> str:
     if column.type == "struct":
         return (
             "STRUCT<"
-            + ", ".join(f"`{c.name.replace('`', '``')}`: {spark_type(c)}" for c in column.children)
+            + ", ".join(f"{spark_identifier(c.name)}: {spark_type(c)}" for c in column.children)
             + ">"
         )
     if column.type == "list":
@@ -81,13 +79,13 @@ def spark_type(column: Column) -> str:
     return f"DECIMAL({decimal[0]},{decimal[1]})" if decimal else _scalar(column).spark
 
 
-def _scalar(column: Column) -> _Scalar:
-    found = _SCALARS.get(column.type)
-    if found is None:
+def _scalar(column: Column) -> DuckLakeType:
+    row = SCALARS.get(column.type)
+    if row is None:
         raise UnsupportedError(
             f"column {column.name!r} has type {column.type!r}, which Lakeport does not support"
         )
-    return found
+    return row
 
 
 def _decimal(type_text: str) -> tuple[int, int] | None:
