@@ -10,13 +10,20 @@ import pytest
 from lakeport.arrow import thread_connection
 from lakeport.types import (
     BY_ID,
+    INTEGER_RANGES,
     NESTED,
+    TIMESTAMP_UNITS,
     TYPES,
+    ZONED_TIMESTAMPS,
     DuckLakeType,
+    LogicalType,
     find_type,
+    from_arrow_type,
     has_zoned_nanoseconds,
     normalize,
+    spark_cast_type,
 )
+from lakeport.types.arrow import to_arrow_type
 from lakeport.types.columns import Column, arrow_type, duckdb_type, spark_type
 
 SIGNED = {"int8", "int16", "int32", "int64"}
@@ -148,3 +155,77 @@ def test_a_column_takes_its_types_from_its_row() -> None:
 
         assert (arrow_type(column), duckdb_type(column)) == (row.arrow, row.duckdb)
         assert spark_type(column) == row.spark
+
+
+def test_duckdbs_integer_types_have_the_ranges_of_their_bits() -> None:
+    assert INTEGER_RANGES == {
+        "TINYINT": (-(2**7), 2**7 - 1),
+        "SMALLINT": (-(2**15), 2**15 - 1),
+        "INTEGER": (-(2**31), 2**31 - 1),
+        "BIGINT": (-(2**63), 2**63 - 1),
+        "HUGEINT": (-(2**127), 2**127 - 1),
+        "UTINYINT": (0, 2**8 - 1),
+        "USMALLINT": (0, 2**16 - 1),
+        "UINTEGER": (0, 2**32 - 1),
+        "UBIGINT": (0, 2**64 - 1),
+        "UHUGEINT": (0, 2**128 - 1),
+    }
+
+
+def test_duckdbs_timestamps_count_the_units_of_their_names() -> None:
+    assert TIMESTAMP_UNITS == {
+        "TIMESTAMP_S": 1,
+        "TIMESTAMP_MS": 10**3,
+        "TIMESTAMP": 10**6,
+        "TIMESTAMP WITH TIME ZONE": 10**6,
+        "TIMESTAMP_NS": 10**9,
+        "TIMESTAMPTZ_NS": 10**9,
+    }
+    assert {"TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"} == ZONED_TIMESTAMPS
+
+
+def test_a_constant_in_spark_is_cast_to_the_type_that_compares_as_in_duckdb() -> None:
+    types = {
+        id: spark_cast_type(LogicalType(id)) for id, row in BY_ID.items() if row.exact_in_spark
+    }
+
+    assert types | {"DECIMAL": ""} == {
+        "BOOLEAN": "BOOLEAN",
+        "TINYINT": "TINYINT",
+        "SMALLINT": "SMALLINT",
+        "INTEGER": "INT",
+        "BIGINT": "BIGINT",
+        "UTINYINT": "SMALLINT",
+        "USMALLINT": "INT",
+        "UINTEGER": "BIGINT",
+        "UBIGINT": "DECIMAL(20,0)",
+        "FLOAT": "FLOAT",
+        "DOUBLE": "DOUBLE",
+        "VARCHAR": "STRING",
+        "BLOB": "BINARY",
+        "DATE": "DATE",
+        "TIMESTAMP_S": "TIMESTAMP_NTZ",
+        "TIMESTAMP_MS": "TIMESTAMP_NTZ",
+        "TIMESTAMP": "TIMESTAMP_NTZ",
+        "TIMESTAMP WITH TIME ZONE": "TIMESTAMP_LTZ",
+        "DECIMAL": "",
+    }
+    assert {id: row.spark_suffix for id, row in BY_ID.items() if row.spark_suffix is not None} == {
+        "TINYINT": "Y",
+        "SMALLINT": "S",
+        "INTEGER": "",
+        "BIGINT": "L",
+        "UTINYINT": "S",
+        "USMALLINT": "",
+        "UINTEGER": "L",
+    }
+
+
+@pytest.mark.parametrize("row", BY_ID.values(), ids=lambda row: row.id)
+def test_an_arrow_type_of_the_table_is_the_type_of_its_duckdb_id(row: DuckLakeType) -> None:
+    # DuckDB 1.5 reads instants of every unit in microseconds.
+    id = "TIMESTAMP WITH TIME ZONE" if row.id == "TIMESTAMPTZ_NS" else row.id
+
+    assert from_arrow_type(row.arrow).id == id
+    if row.id != "DECIMAL":
+        assert to_arrow_type(LogicalType(row.id)) == row.arrow

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from lakeport.types.logical import LogicalType
+from lakeport.types.table import BY_ID
 from lakeport.types.values import INTEGER_RANGES, TIMESTAMP_UNITS, ZONED_TIMESTAMPS
 
 __all__ = ["always_succeeds", "compares_exactly", "preserves_value"]
@@ -104,9 +105,10 @@ def _is_finer_moment(source: LogicalType, target: LogicalType) -> bool:
 _MOST_DIGITS = 38
 _SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS = {
-    pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19,
-    pa.uint8(): 3, pa.uint16(): 5, pa.uint32(): 10, pa.uint64(): 20,
-}  # fmt: skip
+    row.arrow: row.digits
+    for row in BY_ID.values()
+    if row.digits is not None and pa.types.is_integer(row.arrow)
+}
 _UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from lakeport.types.logical import LogicalType
 from lakeport.types.names import duckdb_identifier, duckdb_string
+from lakeport.types.table import BY_ID
 from lakeport.types.values import (
     INTEGER_RANGES,
     TIMESTAMP_UNITS,
@@ -184,35 +185,14 @@ def _joined(values: Any, types: Sequence[Any], wrap: Any) -> str | None:
     return wrap(known) if len(known) == len(parts) else None
 
 
+# TIMESTAMP alone depends on the setting spark.sql.timestampType.
 _SPARK_TYPES: Final = {
-    "BOOLEAN": "BOOLEAN",
-    "TINYINT": "TINYINT",
-    "SMALLINT": "SMALLINT",
-    "INTEGER": "INT",
-    "BIGINT": "BIGINT",
-    "UTINYINT": "SMALLINT",
-    "USMALLINT": "INT",
-    "UINTEGER": "BIGINT",
-    "UBIGINT": "DECIMAL(20,0)",
-    "FLOAT": "FLOAT",
-    "DOUBLE": "DOUBLE",
-    "VARCHAR": "STRING",
-    "BLOB": "BINARY",
-    "DATE": "DATE",
-    "TIMESTAMP_S": "TIMESTAMP_NTZ",
-    "TIMESTAMP_MS": "TIMESTAMP_NTZ",
-    "TIMESTAMP": "TIMESTAMP_NTZ",
-    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP_LTZ",
+    id: "TIMESTAMP_LTZ" if row.spark == "TIMESTAMP" else row.spark
+    for id, row in BY_ID.items()
+    if row.exact_in_spark and id != "DECIMAL"
 }
-
 _SUFFIXES: Final = {
-    "TINYINT": "Y",
-    "SMALLINT": "S",
-    "INTEGER": "",
-    "BIGINT": "L",
-    "UTINYINT": "S",
-    "USMALLINT": "",
-    "UINTEGER": "L",
+    id: row.spark_suffix for id, row in BY_ID.items() if row.spark_suffix is not None
 }
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lakeport.types.logical import LogicalType
+from lakeport.types.table import BY_ID
 
 __all__ = [
     "INTEGER_RANGES",
@@ -24,17 +25,12 @@ __all__ = [
     "to_float32",
 ]
 
-TIMESTAMP_UNITS: Final = {
-    "TIMESTAMP_S": 1,
-    "TIMESTAMP_MS": 10**3,
-    "TIMESTAMP": 10**6,
-    "TIMESTAMP WITH TIME ZONE": 10**6,
-    "TIMESTAMP_NS": 10**9,
-    "TIMESTAMPTZ_NS": 10**9,
+TIMESTAMP_UNITS: Final[Mapping[str, int]] = {
+    id: row.per_second for id, row in BY_ID.items() if row.per_second is not None
 }
 """How many units of each timestamp type make a second."""
 
-ZONED_TIMESTAMPS: Final = frozenset({"TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"})
+ZONED_TIMESTAMPS: Final = frozenset(id for id, row in BY_ID.items() if row.family == "instant")
 """Timestamps that are instants. DuckDB has TIMESTAMPTZ_NS since 2.0."""
 
 _EPOCH: Final = dt.date(1970, 1, 1).toordinal()
@@ -74,16 +70,7 @@ class Interval:
 
 
 INTEGER_RANGES: Final[Mapping[str, tuple[int, int]]] = {
-    "TINYINT": (-(2**7), 2**7 - 1),
-    "SMALLINT": (-(2**15), 2**15 - 1),
-    "INTEGER": (-(2**31), 2**31 - 1),
-    "BIGINT": (-(2**63), 2**63 - 1),
-    "HUGEINT": (-(2**127), 2**127 - 1),
-    "UTINYINT": (0, 2**8 - 1),
-    "USMALLINT": (0, 2**16 - 1),
-    "UINTEGER": (0, 2**32 - 1),
-    "UBIGINT": (0, 2**64 - 1),
-    "UHUGEINT": (0, 2**128 - 1),
+    id: row.range for id, row in BY_ID.items() if row.range is not None
 }
 
 STORED_AS_INTEGER: Final[Mapping[str, tuple[int, int]]] = {
@@ -92,12 +79,7 @@ STORED_AS_INTEGER: Final[Mapping[str, tuple[int, int]]] = {
     "TIME": (0, 86_400_000_000),
     "TIME_NS": (0, 86_400_000_000_000),
     "TIME WITH TIME ZONE": INTEGER_RANGES["UBIGINT"],
-    "TIMESTAMP_S": INTEGER_RANGES["BIGINT"],
-    "TIMESTAMP_MS": INTEGER_RANGES["BIGINT"],
-    "TIMESTAMP": INTEGER_RANGES["BIGINT"],
-    "TIMESTAMP_NS": INTEGER_RANGES["BIGINT"],
-    "TIMESTAMP WITH TIME ZONE": INTEGER_RANGES["BIGINT"],
-    "TIMESTAMPTZ_NS": INTEGER_RANGES["BIGINT"],
+    **dict.fromkeys(TIMESTAMP_UNITS, INTEGER_RANGES["BIGINT"]),
 }
 
 _WIDE_IDS: Final = frozenset({"HUGEINT", "UHUGEINT"})
