@@ -57,9 +57,9 @@ BAD_TYPES = {
     "decimal(99,1)": r"decimal\(99,1\) is no type of DuckDB",
     "decimal(0,0)": "is no type of DuckDB",
     "decimal(5,9)": "is no type of DuckDB",
-    "decimal(99999999999999999999,1)": "does not know",
-    "enum('a')": "does not know",
-    "": "does not know",
+    "decimal(99999999999999999999,1)": "does not support",
+    "enum('a')": "does not support",
+    "": "does not support",
     "list": "has 0 children",
 }
 # What hides nothing that has a name.

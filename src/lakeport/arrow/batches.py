@@ -1,8 +1,4 @@
-"""DoGet: the rows of a scan as a stream of batches that the client can read by position.
-
-Every batch has exactly the columns the client has bound, in their order and physical layout, and
-no more rows and bytes than the server allows. Columns that nobody asked for are nulls.
-"""
+"""Split, combine and serialize record batches and columns."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ __all__ = ["arrays_of", "combine", "concat", "no_rows", "null_count", "split", "
 
 
 def split(batch: pa.RecordBatch, *, rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """Slices of a batch with at most so many rows and bytes; a row beyond that goes alone."""
-    # Whole buffers are counted much faster than the bytes of a slice, and are never fewer.
+    """Yield slices of at most `rows` rows and `size` bytes; a larger row becomes a slice."""
+    # The size of whole buffers is an upper bound, and much faster to compute than that of a slice.
     if 0 < batch.num_rows <= rows and batch.get_total_buffer_size() <= size:
         yield batch
         return
@@ -32,7 +28,7 @@ def _halve(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
         return
     middle = batch.num_rows // 2
     halves = batch.slice(0, middle), batch.slice(middle)
-    # What the halves share, a large dictionary, does not become smaller by cutting.
+    # Halves that share a large dictionary are not smaller than the whole.
     if sum(half.nbytes for half in halves) > 1.5 * total:
         yield batch
         return
@@ -41,7 +37,7 @@ def _halve(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
 
 
 def write_batch(batch: pa.RecordBatch) -> bytes:
-    """An IPC stream of one batch."""
+    """Return one batch as an IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -49,29 +45,29 @@ def write_batch(batch: pa.RecordBatch) -> bytes:
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch without rows; Arrow's own ways fail where extension types are nested."""
+    """Return a batch without rows. Arrow's own functions fail for nested extension types."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 
 def combine(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
+    """Return a column as one array."""
     if column.num_chunks == 0:
         return pa.nulls(0, column.type)
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def concat(arrays: Sequence[pa.Array]) -> pa.Array:
-    """One array of several of the same type."""
+    """Return several arrays of one type as one array."""
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
 def arrays_of(column: pa.ChunkedArray) -> pa.Array:
-    """A chunked array in one piece."""
+    """Return a chunked array as one array."""
     return concat(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def null_count(values: pa.Array | pa.ChunkedArray) -> int:
-    """How many values are null, also where the nulls are in the children or the dictionary."""
+    """Return the number of nulls, also where they are in the children or the dictionary."""
     if pt.is_union(values.type) or pt.is_dictionary(values.type):
         return int(pc.sum(pc.is_null(values)).as_py() or 0)
     return int(values.null_count)

@@ -1,9 +1,9 @@
 """The Arrow layouts of one DuckDB type, and how to get from one to another.
 
-What a client sends depends on its settings: a UUID is text or 16 bytes, a text is `utf8`,
-`large_utf8` or `string_view`, a boolean is a bit or a byte, a list may be a list view. Tables keep
-one layout, and clients get back the one they sent. Arrow converts what it can without changing the
-meaning; the rest is put together here, or converted by DuckDB itself.
+The layout of a client's values depends on its settings: a UUID is text or 16 bytes, a text is
+`utf8`, `large_utf8` or `string_view`, a boolean is a bit or a byte, a list may be a list view.
+Tables store one layout, and clients receive the layout that they sent. Arrow converts values where
+its cast keeps their meaning. Nested values are rebuilt here; DuckDB converts the rest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SchemaAdapter:
         self._is_identity = source.equals(target, check_metadata=True)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch in the target schema."""
+        """Return the batch in the target schema."""
         if self._is_identity:
             return batch
         arrays = [
@@ -51,7 +51,7 @@ class SchemaAdapter:
 
 
 def convert(values: pa.Array, type: pa.DataType, what: str) -> pa.Array:
-    """The same values in another layout; `what` names their column in errors."""
+    """Return the same values in another layout; `what` names their column in errors."""
     if values.type == type:
         return values
     try:
@@ -103,7 +103,7 @@ def _to_dictionary(source: pa.DataType, target: pa.DictionaryType) -> Converter:
 
 
 def _to_list(source: pa.DataType, target: pa.DataType) -> Converter:
-    """Lists and list views of any width. Arrow's own cast of a view gives an invalid array."""
+    """Convert lists and list views. Arrow's own cast of a view returns an invalid array."""
     to_items = _converter(source.value_type, target.value_type)
     is_large = pt.is_large_list(target) or pt.is_large_list_view(target)
     offset_type = pa.int64() if is_large else pa.int32()
@@ -177,7 +177,7 @@ def _to_array(source: pa.DataType, target: pa.DataType) -> Converter:
 
 
 def _masked(values: pa.Array, mask: pa.BooleanArray) -> pa.Array:
-    """Null where the mask is true: what is below a null may be anything, and not convertible."""
+    """Return nulls where the mask is true. A value below a null may not be convertible."""
     if mask.true_count == 0 or _has_no_nulls(values.type):
         return values
     return pa.StructArray.from_arrays([values], names=[""], mask=mask).flatten()[0]
@@ -197,14 +197,14 @@ def _by_duckdb(values: pa.Array, type: pa.DataType) -> pa.Array:
     column = converted.column(0).combine_chunks()
     if column.type == type:
         return column
-    # What is left differs in width or in the names of children only.
+    # The remaining difference is the width, or the names of children.
     if _has_extension(type):
         return pa.array(column.to_pylist(), type)
     return _converter(column.type, type)(column)
 
 
 def _has_no_nulls(type: pa.DataType) -> bool:
-    """Whether the nulls are in the children alone; Arrow aborts when asked to add some."""
+    """Return whether only children can be null. Arrow aborts if nulls are added to such a type."""
     if isinstance(type, pa.BaseExtensionType):
         return _has_no_nulls(type.storage_type)
     return bool(pt.is_union(type) or pt.is_run_end_encoded(type) or pt.is_null(type))
@@ -240,7 +240,7 @@ def _has_extension(type: pa.DataType) -> bool:
 
 
 def _plain(type: pa.DataType) -> pa.DataType | None:
-    """The type whose values have the same meaning without an extension; None if there is none."""
+    """Return the type with the same values and no extension; None if there is none."""
     if isinstance(type, pa.BaseExtensionType):
         name = getattr(type, "type_name", "") or type.extension_name
         return type.storage_type if name in _PLAIN_STORAGE else None
@@ -266,17 +266,17 @@ class Alignment:
         self._target = target
         self._what = what
         self._nulls: dict[pa.DataType, pa.Array] = {}
-        wanted = set(target.names if columns is None else columns)
+        requested = set(target.names if columns is None else columns)
         self._sources: list[int | None] = []
         for field in target:
             position = source.get_field_index(field.name)
-            if position < 0 and field.name in wanted:
+            if position < 0 and field.name in requested:
                 raise InternalError(f"the scan of {what} has no column {field.name!r}")
-            self._sources.append(position if field.name in wanted else None)
+            self._sources.append(position if field.name in requested else None)
         self._is_identity = source.equals(target) and None not in self._sources
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch in the target schema."""
+        """Return the batch in the target schema."""
         if self._is_identity:
             return batch
         arrays = [

@@ -1,7 +1,7 @@
-"""DuckDB as a cast function: a lake's values convert exactly as DuckDB converts them.
+"""In-memory DuckDB connections, one for each thread.
 
-Arrow's own casts differ from DuckDB's in rounding, infinities and text forms. Everything that is
-not a plain widening goes through an in-memory DuckDB, a column at a time, Arrow in and Arrow out.
+They cast Arrow columns with DuckDB's semantics: Arrow's own casts differ from DuckDB's in rounding,
+infinities and text forms. They also parse SQL and evaluate filters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _local = threading.local()
 
 
 def _reset_after_fork() -> None:
-    """A forked process must not touch its parent's DuckDB."""
+    """Drop the connections of the parent process, which a forked process must not use."""
     _local.__dict__.clear()
 
 
@@ -26,21 +26,21 @@ if hasattr(os, "register_at_fork"):
 
 
 def thread_connection() -> Any:
-    """The thread's own in-memory DuckDB, which keeps every type on its way to Arrow."""
-    found = getattr(_local, "connection", None)
-    if found is None:
+    """Return the thread's own in-memory DuckDB. It converts every type to Arrow without loss."""
+    connection = getattr(_local, "connection", None)
+    if connection is None:
         import duckdb
 
-        found = duckdb.connect(config={"threads": 1})
-        found.execute(_SETTINGS)
-        _local.connection = found
-    return found
+        connection = duckdb.connect(config={"threads": 1})
+        connection.execute(_SETTINGS)
+        _local.connection = connection
+    return connection
 
 
 def take_cursor() -> Any:
-    """A connection beside the thread's own, for a result that is read bit by bit.
+    """Return a second connection of the thread, for a result that is read in pieces.
 
-    A new one costs as much as reading a small file, so give it back to be used again.
+    Opening one takes as long as reading a small file. Return it with `give_back_cursor` for reuse.
     """
     free = _local.__dict__.setdefault("cursors", [])
     if free:
@@ -51,5 +51,5 @@ def take_cursor() -> Any:
 
 
 def give_back_cursor(cursor: Any) -> None:
-    """Keep a connection for the next file."""
+    """Keep a connection for the next `take_cursor` of this thread."""
     _local.__dict__.setdefault("cursors", []).append(cursor)

@@ -1,4 +1,4 @@
-"""The Arrow layout in which a table keeps its values."""
+"""The layouts of Arrow types: the one that tables store, and values under another type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["rebuild_list", "rebuild_map", "rebuild_struct", "relabel", "stored_t
 
 
 def stored_type(type: pa.DataType) -> pa.DataType:
-    """The layout in which a table keeps a type: Arrow cannot pick rows out of string views."""
+    """Return the layout that a table stores. Arrow cannot take rows from string views."""
     if isinstance(type, pa.BaseExtensionType):
         return type
     if pt.is_string_view(type):
@@ -42,7 +42,7 @@ def _stored_field(field: pa.Field) -> pa.Field:
 
 
 def relabel(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The same values under another type of the same layout: names, zones, extensions."""
+    """Return the same values under another type of the same layout: names, zones, extensions."""
     if array.type == target and not pa.types.is_nested(target):
         return array
     if isinstance(array, pa.ExtensionArray) and not isinstance(target, pa.BaseExtensionType):
@@ -67,7 +67,7 @@ def relabel(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def rebuild_struct(array: pa.Array, target: pa.DataType, children: list[pa.Array]) -> pa.Array:
-    """A struct with other children and the same nulls."""
+    """Return a struct with other children and the same nulls."""
     if not children:
         return pa.array([{}] * len(array), target)
     mask = array.is_null() if array.null_count else None
@@ -75,14 +75,14 @@ def rebuild_struct(array: pa.Array, target: pa.DataType, children: list[pa.Array
 
 
 def rebuild_list(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
-    """A list with other values under the same offsets and nulls."""
+    """Return a list with other values and the same offsets and nulls."""
     return pa.Array.from_buffers(
         target, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
     )
 
 
 def rebuild_map(array: pa.Array, target: pa.DataType, keys: pa.Array, items: pa.Array) -> pa.Array:
-    """A map with other keys and items under the same offsets and nulls."""
+    """Return a map with other keys and items and the same offsets and nulls."""
     entries = pa.StructArray.from_arrays(
         [keys, items], fields=[target.key_field, target.item_field]
     )

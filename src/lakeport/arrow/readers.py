@@ -1,4 +1,4 @@
-"""Rows as people's callables give them: readers, tables, frames, batches one after the other."""
+"""Rows of any accepted kind as Arrow readers: readers, tables, data frames, batches, dicts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputErr
 __all__ = ["RowSource", "RowsLike", "arrow_table", "as_reader", "reader_of"]
 
 RowsLike: TypeAlias = Any
-"""What a callable may give for rows: a reader, a table, a frame, a batch, an iterable of batches,
+"""Rows that a callable may return: a reader, a table, a frame, a batch, an iterable of batches,
 or anything with `__arrow_c_stream__`."""
 
 _EXPECTED = "a reader, a table, a data frame or record batches"
 
 
 def as_reader(rows: RowsLike, schema: pa.Schema, what: str) -> pa.RecordBatchReader:
-    """Rows of any accepted kind as a reader; `what` names their origin in errors."""
+    """Return rows of any accepted kind as a reader; `what` names their origin in errors."""
     if isinstance(rows, pa.RecordBatchReader):
         return rows
     table = arrow_table(rows)
@@ -36,7 +36,7 @@ def as_reader(rows: RowsLike, schema: pa.Schema, what: str) -> pa.RecordBatchRea
 
 
 def arrow_table(data: Any) -> pa.Table | None:
-    """Arrow data or a data frame as a table; None for anything else."""
+    """Return Arrow data or a data frame as a table; None for anything else."""
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
@@ -57,7 +57,7 @@ def _reader_of_batches(
     first = next(batches, None)
     if first is None:
         return pa.RecordBatchReader.from_batches(schema, [])
-    # The first batch says which columns there are, the declaration of which type.
+    # The columns are those of the first batch, their types those of the declaration.
     declared = {field.name: field for field in schema}
     target = pa.schema([declared.get(field.name, field) for field in first.schema])
     fitted = (_fit(batch, target, what) for batch in chain([first], batches))
@@ -73,7 +73,7 @@ def _checked(rows: Iterable[pa.RecordBatch], what: str) -> Iterator[pa.RecordBat
 
 
 def _fit(batch: pa.RecordBatch, target: pa.Schema, what: str) -> pa.RecordBatch:
-    """The batch with the columns of the others: a reader's batches are read by position."""
+    """Return the batch with the columns of the first batch; readers use columns by position."""
     if batch.schema.equals(target):
         return batch
     missing = set(target.names) - set(batch.schema.names)
@@ -96,7 +96,7 @@ def _cast(array: pa.Array, field: pa.Field, what: str) -> pa.Array:
 
 
 def _plain_strings(table: pa.Table) -> pa.Table:
-    # Polars speaks large_string; DuckDB reads both, and tools expect the plain one.
+    # Polars writes large_string; DuckDB reads both, and other tools expect string.
     fields = [
         field.with_type(pa.string()) if pa.types.is_large_string(field.type) else field
         for field in table.schema
@@ -109,7 +109,7 @@ RowSource: TypeAlias = Any
 
 
 def reader_of(rows: RowSource, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
-    """Rows of any accepted kind; the schema gives plain Python values their types."""
+    """Return rows of any accepted kind as a reader; the schema has the types of Python values."""
     match rows:
         case pa.RecordBatchReader():
             return rows
@@ -143,7 +143,7 @@ def _reader_of_items(items: list[Any], schema: pa.Schema | None) -> pa.RecordBat
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
-    """One table: columns belong together by name, and one that a batch lacks is null there."""
+    """Return one table of several batches, by column name; a missing column becomes NULL."""
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     try:
         return pa.concat_tables(tables, promote_options="default")
@@ -175,7 +175,7 @@ def _array(values: Any, type: pa.DataType | None) -> pa.Array | pa.ChunkedArray:
     try:
         return pa.array(values, type=type)
     except pa.ArrowException:
-        # The text of a UUID, for one, is another layout of it, which is converted later.
+        # Text of a UUID, for example, is another layout of the type, which is converted later.
         if not isinstance(type, pa.BaseExtensionType):
             raise
         return pa.array(values)

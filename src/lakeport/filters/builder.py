@@ -4,8 +4,8 @@
     (col("name").starts_with("a") | col("name").is_null()) & ~col("done")
     Filter.of(col("ts").between(start, end, upper_inclusive=False))
 
-The result is the same tree that the parser makes of DuckDB's JSON. A column has the type it is
-given, or none; ``bind`` takes the types from a schema.
+The result is a tree like that of the parser of DuckDB's JSON. A column has the type that `col` was
+called with, or none; ``bind`` takes the types from a schema.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = ["Term", "bind", "col"]
 
 
 def col(name: str, type: LogicalType | pa.DataType | None = None) -> Term:
-    """A column to build predicates with."""
+    """Return a column to build predicates with."""
     return Term(ColumnRef(name, UNKNOWN if type is None else _logical_type(type)))
 
 
@@ -73,7 +73,7 @@ def bind(filter: Filter, schema: pa.Schema, *, zoned_nanoseconds: bool = False) 
 
 
 class Term:
-    """A value to build predicates with; comparisons give expressions."""
+    """A value to build predicates with; comparisons return expressions."""
 
     __slots__ = ("expression",)
 
@@ -123,35 +123,35 @@ class Term:
         return bool(self.expression)
 
     def is_distinct_from(self, other: Any) -> Comparison:
-        """Unequal, where NULL is a value like others."""
+        """Return ``IS DISTINCT FROM other``: unequal, where NULL equals NULL."""
         return self._compare(ComparisonOp.DISTINCT, other)
 
     def is_not_distinct_from(self, other: Any) -> Comparison:
-        """Equal, where NULL is a value like others."""
+        """Return ``IS NOT DISTINCT FROM other``: equal, where NULL equals NULL."""
         return self._compare(ComparisonOp.NOT_DISTINCT, other)
 
     def is_null(self) -> IsNull:
-        """``IS NULL``."""
+        """Return ``IS NULL``."""
         return IsNull(self.expression)
 
     def is_not_null(self) -> IsNull:
-        """``IS NOT NULL``."""
+        """Return ``IS NOT NULL``."""
         return IsNull(self.expression, negated=True)
 
     def is_in(self, items: Iterable[Any]) -> In:
-        """``IN (items)``."""
+        """Return ``IN (items)``."""
         probe, *values = self._with(*items)
         return In(probe, tuple(values))
 
     def is_not_in(self, items: Iterable[Any]) -> In:
-        """``NOT IN (items)``."""
+        """Return ``NOT IN (items)``."""
         probe, *values = self._with(*items)
         return In(probe, tuple(values), negated=True)
 
     def between(
         self, lower: Any, upper: Any, *, lower_inclusive: bool = True, upper_inclusive: bool = True
     ) -> Between:
-        """Between two bounds, both inclusive by default."""
+        """Return ``BETWEEN lower AND upper``; both bounds are inclusive by default."""
         value, low, high = self._with(lower, upper)
         return Between(
             value,
@@ -162,31 +162,31 @@ class Term:
         )
 
     def starts_with(self, prefix: str) -> FunctionCall:
-        """Whether the text begins with another."""
+        """Return the predicate that the text begins with another."""
         return self._text_function("prefix", prefix)
 
     def ends_with(self, suffix: str) -> FunctionCall:
-        """Whether the text ends with another."""
+        """Return the predicate that the text ends with another."""
         return self._text_function("suffix", suffix)
 
     def contains(self, part: str) -> FunctionCall:
-        """Whether the text contains another."""
+        """Return the predicate that the text contains another."""
         return self._text_function("contains", part)
 
     def like(self, pattern: str, *, escape: str | None = None) -> FunctionCall:
-        """``LIKE pattern``, with ``ESCAPE escape`` if given."""
+        """Return ``LIKE pattern``, with ``ESCAPE escape`` if given."""
         if escape is not None:
             return self._text_function("like_escape", pattern, escape)
         return self._text_function("~~", pattern, is_operator=True)
 
     def field(self, name: str) -> Term:
-        """A member of a struct."""
+        """Return a member of a struct."""
         type = next((f.type for f in type_of(self.expression).fields if f.name == name), UNKNOWN)
         key = Constant(name, VARCHAR)
         return Term(FunctionCall("struct_extract", (self.expression, key), return_type=type))
 
     def cast(self, type: LogicalType | pa.DataType, *, try_cast: bool = False) -> Term:
-        """The value in another type."""
+        """Return the value cast to another type."""
         return Term(Cast(self.expression, _logical_type(type), try_cast=try_cast))
 
     def _compare(self, op: ComparisonOp, other: Any) -> Comparison:
@@ -341,7 +341,7 @@ def _in_nanoseconds(constant: Constant) -> Constant:
     try:
         return lit(constant.value * (1 if infinite else 1000), _ZONED_NANOSECONDS)
     except UnsupportedError:
-        return constant  # before 1677 or after 2262
+        return constant  # outside of the years 1677 to 2262, which nanoseconds can count
 
 
 def _converted(value: Any, type: LogicalType) -> Any:

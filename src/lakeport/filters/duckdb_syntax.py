@@ -1,7 +1,7 @@
 """The syntax trees that DuckDB's `json_serialize_sql` writes, read alike for DuckDB 1.5 and 2.0.
 
-A tree stays as DuckDB wrote it, so that `expression_sql` can turn it back into SQL. What the
-versions write in two forms is read through the functions of this module:
+A tree is not changed, so that `expression_sql` can turn it back into SQL. The functions of this
+module read what the two versions write in different forms:
 
 | | DuckDB 1.5 | DuckDB 2.0 |
 |---|---|---|
@@ -36,7 +36,7 @@ Node: TypeAlias = Mapping[str, Any]
 
 
 class SqlSyntaxError(ValueError):
-    """A text that DuckDB does not parse; the message is DuckDB's."""
+    """SQL text that DuckDB cannot parse; the message is DuckDB's."""
 
 
 def parse_sql(connection: Any, sql: str) -> list[dict[str, Any]]:
@@ -78,8 +78,8 @@ def constant_value(node: Node) -> str | int | float | bool | None:
     value = node["value"]
     if value["is_null"] or value["type"]["id"] == "DECIMAL":
         return None
-    found = value.get("value")
-    return found if isinstance(found, str | int | float) else None
+    constant = value.get("value")
+    return constant if isinstance(constant, str | int | float) else None
 
 
 def cast_target(node: Node) -> LogicalType:

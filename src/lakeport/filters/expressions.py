@@ -5,11 +5,10 @@
     ├── Comparison, Between, In, IsNull
     ├── Conjunction, Not
     ├── Coalesce, Case, Cast, FunctionCall
-    └── Unsupported      anything that is not known here
+    └── Unsupported      any other expression
 
-``Filter`` is what travels through the rest of the system: conjuncts that must all be true. An
-encoder may keep more rows than the filter asks for, never fewer; DuckDB applies the filter again
-itself.
+A ``Filter`` is a list of conjuncts that must all be true. An encoder may keep more rows than the
+filter, never fewer, because DuckDB applies the filter again.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class ComparisonOp(enum.Enum):
 
     @property
     def flipped(self) -> ComparisonOp:
-        """The operator that means the same when the two sides change places."""
+        """Return the operator with the same meaning after the two sides change places."""
         return _FLIPPED.get(self, self)
 
 
@@ -96,7 +95,7 @@ class Expression:
         return Not(self)
 
     def __bool__(self) -> NoReturn:
-        # Python's `and`, `or`, `not` and `1 < x < 5` ask for it, and would drop one side.
+        # Python's `and`, `or`, `not` and `1 < x < 5` call it, and would drop one side.
         raise TypeError(
             "a predicate is true or false for a row, not by itself: join predicates with &, | "
             "and ~ instead of and, or and not, and write a < x < b as (x > a) & (x < b)"
@@ -113,7 +112,7 @@ class ColumnRef(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Expression):
-    """A typed value, ``None`` for NULL; ``values`` says which Python value stands for what."""
+    """A typed value, ``None`` for NULL; ``json.decode`` lists the Python value of each type."""
 
     value: Any
     type: LogicalType
@@ -158,7 +157,7 @@ class Between(Expression):
     upper_inclusive: bool = True
 
     def as_comparisons(self) -> tuple[Comparison, Comparison]:
-        """The two comparisons whose AND is this expression."""
+        """Return the two comparisons whose AND is this expression."""
         low = ComparisonOp.GREATER_OR_EQUAL if self.lower_inclusive else ComparisonOp.GREATER
         high = ComparisonOp.LESS_OR_EQUAL if self.upper_inclusive else ComparisonOp.LESS
         return Comparison(low, self.input, self.lower), Comparison(high, self.input, self.upper)
@@ -197,7 +196,7 @@ class Coalesce(Expression):
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall(Expression):
-    """A function or operator of DuckDB, or, if ``catalog`` says so, of another catalog."""
+    """A function or operator of DuckDB, or of another catalog if ``catalog`` names it."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -208,7 +207,7 @@ class FunctionCall(Expression):
 
     @property
     def is_builtin(self) -> bool:
-        """Whether the function is DuckDB's own."""
+        """Return whether the function is DuckDB's own."""
         return self.catalog in ("", "system") and self.schema in ("", "main", "pg_catalog")
 
 
@@ -252,17 +251,17 @@ class Filter:
 
     @classmethod
     def always(cls) -> Filter:
-        """The filter that every row passes."""
+        """Return the filter that every row passes."""
         return cls()
 
     @classmethod
     def of(cls, *expressions: Expression) -> Filter:
-        """A filter of these predicates, with every outer AND taken apart."""
+        """Return a filter of these predicates, with every outer AND split into its children."""
         return cls(tuple(part for expression in expressions for part in _conjuncts(expression)))
 
     @property
     def columns(self) -> frozenset[str]:
-        """The names of all columns that the filter mentions."""
+        """Return the names of all columns of the filter."""
         return frozenset(
             node.name
             for conjunct in self.conjuncts
@@ -279,7 +278,7 @@ class Filter:
 
 
 def type_of(expression: Expression) -> LogicalType:
-    """The type of the expression's value, ``UNKNOWN`` where nothing tells."""
+    """Return the type of the expression's value, ``UNKNOWN`` if it is not given."""
     match expression:
         case ColumnRef() | Constant() | Cast():
             return expression.type
@@ -296,7 +295,7 @@ def type_of(expression: Expression) -> LogicalType:
 
 
 def subexpressions(expression: Expression) -> tuple[Expression, ...]:
-    """The direct children of a node."""
+    """Return the direct children of a node."""
     match expression:
         case Comparison(_, left, right):
             return (left, right)
@@ -317,7 +316,7 @@ def subexpressions(expression: Expression) -> tuple[Expression, ...]:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """The node and everything below it."""
+    """Yield the node and all nodes below it."""
     waiting = [expression]
     while waiting:
         node = waiting.pop()
@@ -342,7 +341,7 @@ def _conjuncts(expression: Expression) -> Iterator[Expression]:
 
 
 def _identity(value: Any) -> object:
-    # NaN differs from itself and 0.0 equals -0.0; structural equality must see neither.
+    # Structural equality: NaN equals itself, and 0.0 differs from -0.0.
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else struct.pack(">d", value)
     if isinstance(value, tuple):

@@ -23,7 +23,7 @@ _MOMENTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "
 
 
 def lit(value: Any, type: LogicalType | None = None) -> Constant:
-    """A constant of a Python value or an Arrow scalar; the type is inferred unless given.
+    """Return a constant of a Python value or an Arrow scalar; the type is inferred unless given.
 
     ``UnsupportedError`` if no type can be inferred, or the value does not fit the type.
     """

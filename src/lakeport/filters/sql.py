@@ -1,7 +1,7 @@
-"""A filter from SQL text: DuckDB parses it, and its syntax tree becomes a `lakeport.filters` tree.
+"""Read a filter from SQL text: DuckDB parses it, and its syntax tree becomes a filter's tree.
 
-Whatever has no column in it is a constant, and DuckDB computes it once. What the tree cannot
-express becomes `Unsupported`, which keeps more rows, never fewer.
+DuckDB computes an expression without columns once, as a constant. An expression that the filter
+cannot contain becomes `Unsupported`, which keeps more rows, never fewer.
 """
 
 from __future__ import annotations
@@ -39,21 +39,12 @@ from lakeport.filters.expressions import (
     Not,
     Unsupported,
 )
+from lakeport.filters.json.parse import COMPARISON_NAMES
 from lakeport.filters.literals import lit
 from lakeport.types import Column, LogicalType, fold_name, parse_value
 
 __all__ = ["parse_sql_filter"]
 
-_COMPARISONS: Final = {
-    "COMPARE_EQUAL": ComparisonOp.EQUAL,
-    "COMPARE_NOTEQUAL": ComparisonOp.NOT_EQUAL,
-    "COMPARE_LESSTHAN": ComparisonOp.LESS,
-    "COMPARE_LESSTHANOREQUALTO": ComparisonOp.LESS_OR_EQUAL,
-    "COMPARE_GREATERTHAN": ComparisonOp.GREATER,
-    "COMPARE_GREATERTHANOREQUALTO": ComparisonOp.GREATER_OR_EQUAL,
-    "COMPARE_DISTINCT_FROM": ComparisonOp.DISTINCT,
-    "COMPARE_NOT_DISTINCT_FROM": ComparisonOp.NOT_DISTINCT,
-}
 _PREDICATES: Final = frozenset(
     {"~~", "!~~", "~~*", "!~~*", "starts_with", "prefix", "suffix", "ends_with", "contains"}
 )
@@ -63,8 +54,8 @@ _UNKNOWN: Final = LogicalType("UNKNOWN")
 
 
 def parse_sql_filter(text: str, columns: Sequence[Column]) -> Filter:
-    """The condition of a WHERE clause over a table with these columns."""
-    # Only parsed, never run: the statement is read back as a syntax tree.
+    """Return the filter of a WHERE clause over a table with these columns."""
+    # The statement is parsed, never run.
     statement = f"SELECT * FROM t WHERE {text}"  # noqa: S608
     try:
         statements = parse_sql(thread_connection(), statement)
@@ -83,17 +74,17 @@ class _Translator:
         self._columns = {fold_name(column.name): column for column in columns}
 
     def condition(self, node: Mapping[str, Any]) -> Expression:
-        """An expression where a truth value is expected: numbers are true unless they are zero."""
-        match found := self.expression(node):
+        """Return an expression as a condition: numbers are true unless they are zero."""
+        match condition := self.expression(node):
             case ColumnRef():
-                column = self._columns.get(fold_name(found.name))
-                is_truth = column is None or column.type == "boolean"
-                return found if is_truth else Cast(found, _BOOLEAN)
-            case Constant() if found.value is not None and found.type != _BOOLEAN:
-                return Cast(found, _BOOLEAN)
-            case FunctionCall() if found.is_operator and found.return_type != _BOOLEAN:
-                return Comparison(ComparisonOp.NOT_EQUAL, found, lit(0))
-        return found
+                column = self._columns.get(fold_name(condition.name))
+                is_boolean = column is None or column.type == "boolean"
+                return condition if is_boolean else Cast(condition, _BOOLEAN)
+            case Constant() if condition.value is not None and condition.type != _BOOLEAN:
+                return Cast(condition, _BOOLEAN)
+            case FunctionCall() if condition.is_operator and condition.return_type != _BOOLEAN:
+                return Comparison(ComparisonOp.NOT_EQUAL, condition, lit(0))
+        return condition
 
     def expression(self, node: Mapping[str, Any]) -> Expression:
         if not _varies(node):
@@ -104,9 +95,9 @@ class _Translator:
             case "CONJUNCTION":
                 op = ConjunctionOp.AND if node["type"] == "CONJUNCTION_AND" else ConjunctionOp.OR
                 return Conjunction(op, tuple(self.condition(child) for child in node["children"]))
-            case "COMPARISON" if node["type"] in _COMPARISONS:
+            case "COMPARISON" if node["type"] in COMPARISON_NAMES:
                 left, right = self._compared([node["left"], node["right"]])
-                return Comparison(_COMPARISONS[node["type"]], left, right)
+                return Comparison(COMPARISON_NAMES[node["type"]], left, right)
             case "BETWEEN":
                 probe, lower, upper = self._compared([node["input"], node["lower"], node["upper"]])
                 return Between(probe, lower, upper)
@@ -135,11 +126,11 @@ class _Translator:
         return tuple(self.expression(node) for node in nodes)
 
     def _compared(self, nodes: Sequence[Mapping[str, Any]]) -> tuple[Expression, ...]:
-        """Operands of a comparison; text beside a column is a value of the column's type."""
-        found = [self._columns.get(fold_name(n["column_names"][-1])) for n in nodes if _named(n)]
-        if len(found) != 1 or found[0] is None or found[0].children:
+        """Return the operands of a comparison; text is read as the type of the column beside it."""
+        columns = [self._columns.get(fold_name(n["column_names"][-1])) for n in nodes if _named(n)]
+        column = columns[0] if len(columns) == 1 else None
+        if column is None or column.children:
             return self._all(nodes)
-        column = found[0]
         return tuple(
             _value_of(column, text)
             if isinstance(text := constant_value(node), str) and column.type != "varchar"
@@ -177,14 +168,14 @@ class _Translator:
         return column is not None and column.type == "map"
 
     def _column(self, names: Sequence[str]) -> Expression:
-        """`column`, `column.field`, or either after the name of the table."""
+        """Resolve `column`, `column.field`, or either after the name of the table."""
         for start in range(len(names)):
             column = self._columns.get(fold_name(names[start]))
             if column is not None:
-                found: Expression = ColumnRef(column.name)
+                value: Expression = ColumnRef(column.name)
                 for member in names[start + 1 :]:
-                    found = FunctionCall("struct_extract", (found, lit(member)), _UNKNOWN)
-                return found
+                    value = FunctionCall("struct_extract", (value, lit(member)), _UNKNOWN)
+                return value
         return ColumnRef(names[-1])
 
 
@@ -204,7 +195,7 @@ def _value_of(column: Column, text: str) -> Expression:
 
 
 def _varies(node: object) -> bool:
-    """Whether a syntax tree has another value for another row."""
+    """Return whether the value of a syntax tree can differ between rows."""
     if isinstance(node, dict):
         if node.get("class") in ("COLUMN_REF", "SUBQUERY", "STAR") or _is_volatile(node):
             return True
@@ -217,13 +208,13 @@ def _is_volatile(node: Mapping[str, Any]) -> bool:
 
 
 def _constant(node: Mapping[str, Any]) -> Expression:
-    """A value that DuckDB computes from the syntax tree itself, written back as SQL."""
+    """Return the value of a syntax tree, which DuckDB computes from the SQL of the tree."""
     import duckdb
 
     duck = thread_connection()
     value = constant_value(node)
     if isinstance(value, float):
-        return lit(value)  # written back as SQL it would be a decimal
+        return lit(value)  # DuckDB would write it back as a DECIMAL
     try:
         sql = f"SELECT {expression_sql(duck, node)}"
         return lit(duck.sql(sql).to_arrow_table().column(0)[0])

@@ -64,52 +64,52 @@ class Visitor(ABC, Generic[T]):
 
     @abstractmethod
     def visit_column_ref(self, expression: ColumnRef) -> T:
-        """A column."""
+        """Visit a column."""
 
     @abstractmethod
     def visit_constant(self, expression: Constant) -> T:
-        """A typed value."""
+        """Visit a typed value."""
 
     @abstractmethod
     def visit_comparison(self, expression: Comparison) -> T:
-        """A comparison of two values."""
+        """Visit a comparison of two values."""
 
     @abstractmethod
     def visit_conjunction(self, expression: Conjunction) -> T:
-        """AND or OR."""
+        """Visit an AND or OR."""
 
     @abstractmethod
     def visit_between(self, expression: Between) -> T:
-        """A value between two bounds."""
+        """Visit a BETWEEN."""
 
     @abstractmethod
     def visit_in(self, expression: In) -> T:
-        """A value in a list."""
+        """Visit an IN."""
 
     @abstractmethod
     def visit_not(self, expression: Not) -> T:
-        """The boolean opposite."""
+        """Visit a NOT."""
 
     @abstractmethod
     def visit_is_null(self, expression: IsNull) -> T:
-        """A test for NULL."""
+        """Visit a test for NULL."""
 
     @abstractmethod
     def visit_coalesce(self, expression: Coalesce) -> T:
-        """The first value that is not NULL."""
+        """Visit a COALESCE."""
 
     @abstractmethod
     def visit_function_call(self, expression: FunctionCall) -> T:
-        """A function or operator."""
+        """Visit a function or operator."""
 
     @abstractmethod
     def visit_cast(self, expression: Cast) -> T:
-        """A cast."""
+        """Visit a cast."""
 
     @abstractmethod
     def visit_case(self, expression: Case) -> T:
-        """A CASE."""
+        """Visit a CASE."""
 
     @abstractmethod
     def visit_unsupported(self, expression: Unsupported) -> T:
-        """Anything else."""
+        """Visit an expression that is not supported."""

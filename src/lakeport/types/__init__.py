@@ -1,6 +1,6 @@
 """The types of values, once: DuckLake, DuckDB, Arrow, Spark and Parquet.
 
-Names, literals, casts and field ids belong here too. The room knows no lake and no Flight.
+It also has names, literals, casts and field ids. It imports neither lakes nor Flight.
 """
 
 from lakeport._lazy import attach

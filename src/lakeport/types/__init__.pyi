@@ -32,7 +32,7 @@ from .names import (
     spark_identifier,
 )
 from .parquet import ParquetField, _node, _with_ids, field_id, with_field_ids
-from .table import TIME_TZ, normalize
+from .table import BY_ID, NESTED, TIME_TZ, TYPES, DuckLakeType, find_type, normalize
 from .values import (
     _WIDE_IDS,
     INTEGER_RANGES,
@@ -46,16 +46,20 @@ from .values import (
 
 __all__ = [
     "BOOLEAN",
+    "BY_ID",
     "INTEGER_RANGES",
+    "NESTED",
     "STORED_AS_INTEGER",
     "TIMESTAMP_UNITS",
     "TIME_TZ",
+    "TYPES",
     "UNKNOWN",
     "VARCHAR",
     "ZONED_TIMESTAMPS",
     "_MOST_DIGITS",
     "_WIDE_IDS",
     "Column",
+    "DuckLakeType",
     "Field",
     "Interval",
     "LogicalType",
@@ -76,6 +80,7 @@ __all__ = [
     "duckdb_string",
     "duckdb_type",
     "field_id",
+    "find_type",
     "fold_name",
     "from_arrow_type",
     "has_spark_type",

@@ -7,13 +7,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakeport.types.logical import UNKNOWN, VARCHAR, Field, LogicalType
+from lakeport.types.table import BY_ID
 from lakeport.types.values import Interval
 
 __all__ = ["from_arrow_type", "to_arrow_scalar", "to_arrow_type"]
 
 
 def to_arrow_type(type: LogicalType) -> pa.DataType | None:
-    """The Arrow type that DuckDB reads as this type, ``None`` if there is none."""
+    """Return the Arrow type that DuckDB reads as this type, ``None`` if there is none."""
     if type.alias == "JSON" and type.id == "VARCHAR":
         return pa.json_(pa.string())
     if type.alias and type.id == "BLOB":
@@ -30,7 +31,7 @@ def to_arrow_type(type: LogicalType) -> pa.DataType | None:
 
 
 def from_arrow_type(type: pa.DataType) -> LogicalType:
-    """The DuckDB type that a column of this Arrow type has, ``UNKNOWN`` if there is none."""
+    """Return the DuckDB type that a column of this Arrow type has, ``UNKNOWN`` if there is none."""
     if isinstance(type, pa.BaseExtensionType):
         return _from_extension(type)
     if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):
@@ -65,7 +66,7 @@ def _scalar(value: Any, logical: LogicalType, type: pa.DataType) -> pa.Scalar:
         storage = pa.scalar(_storage_value(value, logical), type.storage_type)
         return pa.ExtensionScalar.from_storage(type, storage)
     if pa.types.is_temporal(type) and isinstance(value, int):
-        # From the integer, because Python's own dates reach neither infinity nor nanoseconds.
+        # From the integer, because Python's dates have neither infinity nor nanoseconds.
         return pa.scalar(value, pa.int32() if type.bit_width == 32 else pa.int64()).cast(type)
     if isinstance(value, Interval):
         return pa.scalar((value.months, value.days, value.micros * 1000), type)
@@ -174,52 +175,20 @@ def _from_nested(type: pa.DataType) -> LogicalType:
     return LogicalType.list(from_arrow_type(type.value_type))
 
 
+_PLAIN: Final[dict[str, pa.DataType]] = {
+    **{id: row.arrow for id, row in BY_ID.items() if id != "DECIMAL"},
+    # Types of DuckDB that no lake has.
+    "BIT": pa.opaque(pa.binary(), "bit", "DuckDB"),
+    "BIGNUM": pa.opaque(pa.binary(), "bignum", "DuckDB"),
+    "NULL": pa.null(),
+}
+
 _OPAQUE: Final = {
-    "hugeint": "HUGEINT",
-    "uhugeint": "UHUGEINT",
-    "time_tz": "TIME WITH TIME ZONE",
-    "bit": "BIT",
-    "bignum": "BIGNUM",
+    type.type_name: id for id, type in _PLAIN.items() if isinstance(type, pa.OpaqueType)
 }
 
 _TIMESTAMPS: Final = {
-    "s": "TIMESTAMP_S",
-    "ms": "TIMESTAMP_MS",
-    "us": "TIMESTAMP",
-    "ns": "TIMESTAMP_NS",
-}
-
-_PLAIN: Final[dict[str, pa.DataType]] = {
-    "BOOLEAN": pa.bool_(),
-    "TINYINT": pa.int8(),
-    "SMALLINT": pa.int16(),
-    "INTEGER": pa.int32(),
-    "BIGINT": pa.int64(),
-    "UTINYINT": pa.uint8(),
-    "USMALLINT": pa.uint16(),
-    "UINTEGER": pa.uint32(),
-    "UBIGINT": pa.uint64(),
-    "HUGEINT": pa.opaque(pa.binary(16), "hugeint", "DuckDB"),
-    "UHUGEINT": pa.opaque(pa.binary(16), "uhugeint", "DuckDB"),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-    "VARCHAR": pa.string(),
-    "BLOB": pa.binary(),
-    "BIT": pa.opaque(pa.binary(), "bit", "DuckDB"),
-    "BIGNUM": pa.opaque(pa.binary(), "bignum", "DuckDB"),
-    "UUID": pa.uuid(),
-    "DATE": pa.date32(),
-    "TIME": pa.time64("us"),
-    "TIME_NS": pa.time64("ns"),
-    "TIME WITH TIME ZONE": pa.opaque(pa.binary(8), "time_tz", "DuckDB"),
-    "TIMESTAMP_S": pa.timestamp("s"),
-    "TIMESTAMP_MS": pa.timestamp("ms"),
-    "TIMESTAMP": pa.timestamp("us"),
-    "TIMESTAMP_NS": pa.timestamp("ns"),
-    "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", tz="UTC"),
-    "TIMESTAMPTZ_NS": pa.timestamp("ns", tz="UTC"),
-    "INTERVAL": pa.month_day_nano_interval(),
-    "NULL": pa.null(),
+    type.unit: id for id, type in _PLAIN.items() if pa.types.is_timestamp(type) and not type.tz
 }
 
 _BY_NAME: Final = {

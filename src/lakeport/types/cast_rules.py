@@ -1,4 +1,4 @@
-"""What a cast between two types does to a value.
+"""The effect of a cast between two types on a value.
 
 ``preserves_value``: whenever the cast succeeds, the value is the same number, text or moment.
 ``always_succeeds``: there is no value of the source type for which the cast fails.
@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from lakeport.types.logical import LogicalType
+from lakeport.types.table import BY_ID
 from lakeport.types.values import INTEGER_RANGES, TIMESTAMP_UNITS, ZONED_TIMESTAMPS
 
 __all__ = ["always_succeeds", "compares_exactly", "preserves_value"]
@@ -25,7 +26,7 @@ _ALWAYS_TEXT: Final = frozenset(
 
 
 def preserves_value(source: LogicalType, target: LogicalType) -> bool:
-    """Whether a successful cast changes the representation only."""
+    """Return whether a successful cast only changes the representation."""
     if source == target:
         return True
     if _is_exact(source) and _is_exact(target):
@@ -40,7 +41,7 @@ def preserves_value(source: LogicalType, target: LogicalType) -> bool:
 
 
 def always_succeeds(source: LogicalType, target: LogicalType) -> bool:
-    """Whether the cast has a result for every value."""
+    """Return whether the cast has a result for every value."""
     if source == target:
         return True
     if target.id == "VARCHAR" and not target.alias:
@@ -104,14 +105,15 @@ def _is_finer_moment(source: LogicalType, target: LogicalType) -> bool:
 _MOST_DIGITS = 38
 _SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS = {
-    pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19,
-    pa.uint8(): 3, pa.uint16(): 5, pa.uint32(): 10, pa.uint64(): 20,
-}  # fmt: skip
+    row.arrow: row.digits
+    for row in BY_ID.values()
+    if row.digits is not None and pa.types.is_integer(row.arrow)
+}
 _UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 
 
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether Arrow's cast gives the values of DuckDB's, without the cost of a query."""
+    """Return whether Arrow's cast has the results of DuckDB's cast."""
     signed, unsigned = _bits(source, _SIGNED), _bits(source, _UNSIGNED)
     if target in _SIGNED:
         return signed <= _bits(target, _SIGNED) or unsigned < _bits(target, _SIGNED)
@@ -131,5 +133,5 @@ def _widens(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _bits(type: pa.DataType, family: tuple[pa.DataType, ...]) -> int:
-    """The width of an integer type; more than any if it is not of the family."""
+    """Return the width of an integer type, 999 if it is not of the family."""
     return int(type.bit_width) if type in family else 999

@@ -1,8 +1,6 @@
-"""DuckLake's types in three other languages: Arrow, DuckDB SQL and Spark SQL.
+"""Columns of a lake, and their types in Arrow, DuckDB SQL and Spark SQL.
 
-Arrow keeps every value: what Arrow lacks travels in the extension types that DuckDB itself uses
-(`arrow.uuid`, `arrow.json`, `geoarrow.wkb`, `arrow.opaque` for huge integers and zoned times).
-A variant is its JSON text, the one form that Arrow, DuckDB and Spark share.
+The types of values are those of `lakeport.types.table`; nested types and decimals are added here.
 """
 
 from __future__ import annotations
@@ -14,14 +12,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakeport.errors import UnsupportedError
-from lakeport.types.names import duckdb_identifier
-from lakeport.types.table import _SCALARS, _WKB, _Scalar
+from lakeport.types.names import duckdb_identifier, spark_identifier
+from lakeport.types.table import GEOARROW_WKB, SCALARS, DuckLakeType
 
 __all__ = ["Column", "arrow_field", "arrow_schema", "arrow_type", "duckdb_type", "spark_type"]
 
 
 def arrow_type(column: Column) -> pa.DataType:
-    """The Arrow type that holds every value of the column."""
+    """Return the Arrow type that holds every value of the column."""
     if column.type == "struct":
         return pa.struct([arrow_field(child, nested=True) for child in column.children])
     if column.type == "list":
@@ -37,18 +35,18 @@ def arrow_type(column: Column) -> pa.DataType:
 
 
 def arrow_field(column: Column, *, nested: bool = False, name: str | None = None) -> pa.Field:
-    """The Arrow field of a column. Only the nullability of whole columns is a promise."""
-    metadata = _WKB if column.type == "geometry" else None
+    """Return the Arrow field of a column. Only whole columns can be declared not null."""
+    metadata = GEOARROW_WKB if column.type == "geometry" else None
     return pa.field(name or column.name, arrow_type(column), nested or column.nullable, metadata)
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """The Arrow schema of columns."""
+    """Return the Arrow schema of columns."""
     return pa.schema([arrow_field(column) for column in columns])
 
 
 def duckdb_type(column: Column) -> str:
-    """The DuckDB type whose Arrow form is `arrow_type(column)`."""
+    """Return the DuckDB type whose Arrow form is `arrow_type(column)`."""
     if column.type == "struct":
         return (
             "STRUCT("
@@ -65,11 +63,11 @@ def duckdb_type(column: Column) -> str:
 
 
 def spark_type(column: Column) -> str:
-    """The Spark SQL type of a column, as DDL text."""
+    """Return the Spark SQL type of a column, as DDL text."""
     if column.type == "struct":
         return (
             "STRUCT<"
-            + ", ".join(f"`{c.name.replace('`', '``')}`: {spark_type(c)}" for c in column.children)
+            + ", ".join(f"{spark_identifier(c.name)}: {spark_type(c)}" for c in column.children)
             + ">"
         )
     if column.type == "list":
@@ -81,13 +79,13 @@ def spark_type(column: Column) -> str:
     return f"DECIMAL({decimal[0]},{decimal[1]})" if decimal else _scalar(column).spark
 
 
-def _scalar(column: Column) -> _Scalar:
-    found = _SCALARS.get(column.type)
-    if found is None:
+def _scalar(column: Column) -> DuckLakeType:
+    row = SCALARS.get(column.type)
+    if row is None:
         raise UnsupportedError(
-            f"column {column.name!r} has type {column.type!r}, which Lakeport does not know"
+            f"column {column.name!r} has type {column.type!r}, which Lakeport does not support"
         )
-    return found
+    return row
 
 
 def _decimal(type_text: str) -> tuple[int, int] | None:
@@ -129,7 +127,7 @@ class Column:
     comment: str | None = None
 
     def walk(self) -> Iterator[Column]:
-        """The node and every node below it."""
+        """Yield the node and every node below it."""
         yield self
         for child in self.children:
             yield from child.walk()

@@ -62,7 +62,7 @@ def duckdb_cast(array: pa.Array, column: Column) -> pa.Array:
 
 
 def _cast_sql(sql: str, column: Column) -> str:
-    """Text that becomes a variant is a string, not a document; a geometry is well-known text."""
+    """Return a cast as SQL. Text becomes a variant of a string, or a geometry from WKT."""
     if column.type == "variant":
         return _variant_as_json(f"CAST({sql} AS VARIANT)")
     if column.type == "geometry":
@@ -71,12 +71,12 @@ def _cast_sql(sql: str, column: Column) -> str:
 
 
 def _variant_as_json(sql: str) -> str:
-    """A variant as JSON. To DuckDB a variant that holds null is NULL, but its cast is not."""
+    """Return a variant as JSON. DuckDB treats a variant of null as NULL, but not its cast."""
     return f"nullif(CAST({sql} AS JSON), 'null')"
 
 
 def select_expression(name: str, type: Any, target: Target | None = None) -> str:
-    """A column of a DuckDB type (or its text) with variants as JSON, for which Arrow has a type."""
+    """Return a column of a DuckDB type (or its text) as SQL, with variants as JSON for Arrow."""
     import duckdb
 
     column = duckdb_identifier(name)
@@ -117,7 +117,7 @@ def _shown(sql: str, type: Any, target: Target | None, depth: int) -> str:
 
 
 def parse_value(text: str | None, column: Column) -> pa.Array:
-    """One value from its text form, as an array of length one."""
+    """Return a value from its text as an array of length one."""
     if text is None:
         return pa.nulls(1, arrow_type(column))
     return duckdb_cast(pa.array([text], pa.string()), column)

@@ -1,4 +1,4 @@
-"""Constants as DuckDB SQL: typed, quoted, and read back by DuckDB as exactly the same value."""
+"""Constants as DuckDB SQL and Spark SQL: typed, quoted, and read back as the same value."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from lakeport.types.logical import LogicalType
 from lakeport.types.names import duckdb_identifier, duckdb_string
+from lakeport.types.table import BY_ID
 from lakeport.types.values import (
     INTEGER_RANGES,
     TIMESTAMP_UNITS,
@@ -29,7 +30,7 @@ __all__ = [
 
 
 def has_sql_type(type: LogicalType) -> bool:
-    """Whether ``type.sql()`` names a type of every DuckDB, without extensions or definitions."""
+    """Return whether ``type.sql()`` is a type of DuckDB without extensions or definitions."""
     match type.id:
         case "VARCHAR" | "BLOB":
             return not type.alias
@@ -184,52 +185,31 @@ def _joined(values: Any, types: Sequence[Any], wrap: Any) -> str | None:
     return wrap(known) if len(known) == len(parts) else None
 
 
+# TIMESTAMP alone depends on the setting spark.sql.timestampType.
 _SPARK_TYPES: Final = {
-    "BOOLEAN": "BOOLEAN",
-    "TINYINT": "TINYINT",
-    "SMALLINT": "SMALLINT",
-    "INTEGER": "INT",
-    "BIGINT": "BIGINT",
-    "UTINYINT": "SMALLINT",
-    "USMALLINT": "INT",
-    "UINTEGER": "BIGINT",
-    "UBIGINT": "DECIMAL(20,0)",
-    "FLOAT": "FLOAT",
-    "DOUBLE": "DOUBLE",
-    "VARCHAR": "STRING",
-    "BLOB": "BINARY",
-    "DATE": "DATE",
-    "TIMESTAMP_S": "TIMESTAMP_NTZ",
-    "TIMESTAMP_MS": "TIMESTAMP_NTZ",
-    "TIMESTAMP": "TIMESTAMP_NTZ",
-    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP_LTZ",
+    id: "TIMESTAMP_LTZ" if row.spark == "TIMESTAMP" else row.spark
+    for id, row in BY_ID.items()
+    if row.exact_in_spark and id != "DECIMAL"
 }
-
 _SUFFIXES: Final = {
-    "TINYINT": "Y",
-    "SMALLINT": "S",
-    "INTEGER": "",
-    "BIGINT": "L",
-    "UTINYINT": "S",
-    "USMALLINT": "",
-    "UINTEGER": "L",
+    id: row.spark_suffix for id, row in BY_ID.items() if row.spark_suffix is not None
 }
 
 
 def has_spark_type(type: LogicalType) -> bool:
-    """Whether Spark holds every value of the type, and compares two of them as DuckDB does."""
+    """Return whether Spark has every value of the type and compares them as DuckDB does."""
     if type.id == "DECIMAL":
         return True
     return type.id in _SPARK_TYPES and not (type.id == "BLOB" and type.alias)
 
 
 def spark_cast_type(type: LogicalType) -> str:
-    """The type as Spark SQL."""
+    """Return the type as Spark SQL."""
     return f"DECIMAL({type.width},{type.scale})" if type.id == "DECIMAL" else _SPARK_TYPES[type.id]
 
 
 def spark_string(text: str) -> str:
-    """A string of exactly this text, under every setting of Spark's parser."""
+    """Return a string literal of exactly this text, under every setting of Spark's parser."""
     if text.isprintable() and not _UNSAFE & set(text):
         return f"'{text}'"
     return f"CAST({_binary(text.encode())} AS STRING)"

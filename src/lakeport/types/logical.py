@@ -1,7 +1,7 @@
 """The DuckDB types that a pushed-down predicate mentions.
 
 ``LogicalType`` mirrors DuckDB's own JSON (``{"id": ..., "type_info": ...}``), in both directions,
-and renders itself as DuckDB SQL. What a type is in Arrow stands in ``arrow_types``.
+and renders itself as DuckDB SQL. Its type in Arrow is defined in ``lakeport.types.arrow``.
 """
 
 from __future__ import annotations
@@ -48,42 +48,42 @@ class LogicalType:
 
     @classmethod
     def decimal(cls, width: int, scale: int) -> LogicalType:
-        """DECIMAL(width, scale)."""
+        """Return DECIMAL(width, scale)."""
         return cls("DECIMAL", width=width, scale=scale)
 
     @classmethod
     def list(cls, child: LogicalType) -> LogicalType:
-        """A list of any length."""
+        """Return a list of any length."""
         return cls("LIST", child=child)
 
     @classmethod
     def array(cls, child: LogicalType, size: int) -> LogicalType:
-        """A list of a fixed length."""
+        """Return a list of a fixed length."""
         return cls("ARRAY", child=child, size=size)
 
     @classmethod
     def struct(cls, fields: Mapping[str, LogicalType]) -> LogicalType:
-        """A struct with these members, in order."""
+        """Return a struct with these members, in order."""
         return cls("STRUCT", fields=tuple(Field(name, type) for name, type in fields.items()))
 
     @classmethod
     def map(cls, key: LogicalType, value: LogicalType) -> LogicalType:
-        """A map from key to value."""
+        """Return a map from key to value."""
         return cls("MAP", child=cls.struct({"key": key, "value": value}))
 
     @classmethod
     def union(cls, members: Mapping[str, LogicalType]) -> LogicalType:
-        """A tagged union of these members, in order."""
+        """Return a tagged union of these members, in order."""
         return cls("UNION", fields=tuple(Field(name, type) for name, type in members.items()))
 
     @classmethod
     def enum(cls, *values: str) -> LogicalType:
-        """An enumeration of these labels, in order."""
+        """Return an enumeration of these labels, in order."""
         return cls("ENUM", values=values)
 
     @classmethod
     def parse(cls, document: Any) -> LogicalType:
-        """Read the JSON form of a type; a wrong structure raises ``InvalidArgumentError``."""
+        """Read the JSON form of a type; raise ``InvalidArgumentError`` for a wrong structure."""
         if not isinstance(document, dict) or not isinstance(document.get("id"), str):
             raise InvalidArgumentError("a type of the filter is not an object with an id")
         info = document.get("type_info")
@@ -96,17 +96,17 @@ class LogicalType:
         return cls(id, alias=alias if isinstance(alias, str) else "", **_type_parameters(id, info))
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form that the client writes."""
+        """Return the JSON form that the client writes."""
         return {"id": self.id, "type_info": _type_info(self)}
 
     @property
     def key_type(self) -> LogicalType:
-        """The type of a MAP's keys."""
+        """Return the type of a MAP's keys."""
         return self._map_entry(0)
 
     @property
     def value_type(self) -> LogicalType:
-        """The type of a MAP's values."""
+        """Return the type of a MAP's values."""
         return self._map_entry(1)
 
     def _map_entry(self, index: int) -> LogicalType:
@@ -115,7 +115,7 @@ class LogicalType:
         return self.child.fields[index].type
 
     def sql(self) -> str:
-        """The type as DuckDB SQL."""
+        """Return the type as DuckDB SQL."""
         match self.id:
             case "DECIMAL":
                 return f"DECIMAL({self.width},{self.scale})"
@@ -139,7 +139,7 @@ class LogicalType:
 
 
 def canonical_id(id: str) -> str:
-    """DuckDB's own name of a type, whatever older or shorter spelling it came in."""
+    """Return DuckDB's own name of a type from an older or shorter spelling."""
     upper = " ".join(id.upper().split())
     return _SPELLINGS.get(upper, upper)
 

@@ -1,7 +1,6 @@
-"""What a Parquet file holds, as its footer says: names, field ids and types, in DuckLake's words.
+"""The fields of a Parquet file: names, field ids and DuckLake types.
 
-A footer is read once, as long as the file is the same. Types that Spark's reader does not read as
-DuckDB does have no name here.
+Types that Spark's reader does not read as DuckDB does are `unknown`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def _node(field: pa.Field, leaves: Iterator[Any]) -> ParquetField:
 
 
 def _leaf_type(leaf: Any) -> str:
-    """The DuckLake type whose values Spark reads from such a leaf as they are."""
+    """Return the DuckLake type whose values Spark reads from a leaf without a change."""
     logical = json.loads(leaf.logical_type.to_json())
     match leaf.physical_type, logical:
         case "BOOLEAN", {"Type": "None"}:
@@ -85,13 +84,13 @@ def _leaf_type(leaf: Any) -> str:
 
 
 def field_id(field: pa.Field) -> int | None:
-    """The Parquet field id that Arrow carries in a field's metadata."""
+    """Return the Parquet field id that Arrow carries in a field's metadata."""
     value = (field.metadata or {}).get(b"PARQUET:field_id")
     return None if value is None or int(value) < 0 else int(value)
 
 
 def with_field_ids(column: Column) -> pa.Field:
-    """A field whose every node carries its column id, like a field of a Parquet file."""
+    """Return a field with the column id of every node, as a Parquet file has it."""
     type = arrow_type(column)
     if column.type == "struct":
         type = pa.struct([with_field_ids(child) for child in column.children])
@@ -104,7 +103,7 @@ def with_field_ids(column: Column) -> pa.Field:
 
 
 def _with_ids(field: pa.Field, given: pa.DataType) -> pa.Field:
-    """The type that DuckDB delivers, with the names and field ids of the file."""
+    """Return the type that DuckDB delivers, with the names and field ids of the file."""
     type = given
     if pa.types.is_struct(given) and pa.types.is_struct(field.type):
         children = range(given.num_fields)

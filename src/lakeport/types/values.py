@@ -1,4 +1,4 @@
-"""Dates, times and timestamps as ISO text, exact to the unit that DuckDB stores."""
+"""Python values of constants: ranges and units of types, and ISO text of dates and times."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lakeport.types.logical import LogicalType
+from lakeport.types.table import BY_ID
 
 __all__ = [
     "INTEGER_RANGES",
@@ -24,17 +25,12 @@ __all__ = [
     "to_float32",
 ]
 
-TIMESTAMP_UNITS: Final = {
-    "TIMESTAMP_S": 1,
-    "TIMESTAMP_MS": 10**3,
-    "TIMESTAMP": 10**6,
-    "TIMESTAMP WITH TIME ZONE": 10**6,
-    "TIMESTAMP_NS": 10**9,
-    "TIMESTAMPTZ_NS": 10**9,
+TIMESTAMP_UNITS: Final[Mapping[str, int]] = {
+    id: row.per_second for id, row in BY_ID.items() if row.per_second is not None
 }
 """How many units of each timestamp type make a second."""
 
-ZONED_TIMESTAMPS: Final = frozenset({"TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"})
+ZONED_TIMESTAMPS: Final = frozenset(id for id, row in BY_ID.items() if row.family == "instant")
 """Timestamps that are instants. DuckDB has TIMESTAMPTZ_NS since 2.0."""
 
 _EPOCH: Final = dt.date(1970, 1, 1).toordinal()
@@ -42,7 +38,7 @@ _SECONDS_PER_DAY: Final = 86_400
 
 
 def date_text(days: int) -> str | None:
-    """``2024-01-02``; ``None`` outside the years 1 to 9999, which not every parser reads."""
+    """Return ``2024-01-02``; ``None`` outside the years 1 to 9999, which not every parser reads."""
     ordinal = _EPOCH + days
     if not 1 <= ordinal <= dt.date.max.toordinal():
         return None
@@ -50,7 +46,7 @@ def date_text(days: int) -> str | None:
 
 
 def time_text(units: int, *, per_second: int) -> str:
-    """``12:34:56.000789``, with as many decimals as the unit has."""
+    """Return ``12:34:56.000789``, with as many decimals as the unit has."""
     seconds, fraction = divmod(units, per_second)
     text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     digits = len(str(per_second)) - 1
@@ -58,7 +54,7 @@ def time_text(units: int, *, per_second: int) -> str:
 
 
 def timestamp_text(units: int, *, per_second: int) -> str | None:
-    """``2024-01-02 03:04:05.000006``; ``None`` outside the years 1 to 9999."""
+    """Return ``2024-01-02 03:04:05.000006``; ``None`` outside the years 1 to 9999."""
     days, rest = divmod(units, _SECONDS_PER_DAY * per_second)
     date = date_text(days)
     return None if date is None else f"{date} {time_text(rest, per_second=per_second)}"
@@ -74,16 +70,7 @@ class Interval:
 
 
 INTEGER_RANGES: Final[Mapping[str, tuple[int, int]]] = {
-    "TINYINT": (-(2**7), 2**7 - 1),
-    "SMALLINT": (-(2**15), 2**15 - 1),
-    "INTEGER": (-(2**31), 2**31 - 1),
-    "BIGINT": (-(2**63), 2**63 - 1),
-    "HUGEINT": (-(2**127), 2**127 - 1),
-    "UTINYINT": (0, 2**8 - 1),
-    "USMALLINT": (0, 2**16 - 1),
-    "UINTEGER": (0, 2**32 - 1),
-    "UBIGINT": (0, 2**64 - 1),
-    "UHUGEINT": (0, 2**128 - 1),
+    id: row.range for id, row in BY_ID.items() if row.range is not None
 }
 
 STORED_AS_INTEGER: Final[Mapping[str, tuple[int, int]]] = {
@@ -92,26 +79,21 @@ STORED_AS_INTEGER: Final[Mapping[str, tuple[int, int]]] = {
     "TIME": (0, 86_400_000_000),
     "TIME_NS": (0, 86_400_000_000_000),
     "TIME WITH TIME ZONE": INTEGER_RANGES["UBIGINT"],
-    "TIMESTAMP_S": INTEGER_RANGES["BIGINT"],
-    "TIMESTAMP_MS": INTEGER_RANGES["BIGINT"],
-    "TIMESTAMP": INTEGER_RANGES["BIGINT"],
-    "TIMESTAMP_NS": INTEGER_RANGES["BIGINT"],
-    "TIMESTAMP WITH TIME ZONE": INTEGER_RANGES["BIGINT"],
-    "TIMESTAMPTZ_NS": INTEGER_RANGES["BIGINT"],
+    **dict.fromkeys(TIMESTAMP_UNITS, INTEGER_RANGES["BIGINT"]),
 }
 
 _WIDE_IDS: Final = frozenset({"HUGEINT", "UHUGEINT"})
 
 
 def is_infinite(value: Any, type: LogicalType) -> bool:
-    """Whether the value is one of DuckDB's infinite dates or timestamps."""
+    """Return whether the value is one of DuckDB's infinite dates or timestamps."""
     if type.id == "DATE":
         return value in (2**31 - 1, -(2**31 - 1))
     return type.id.startswith("TIMESTAMP") and value in (2**63 - 1, -(2**63 - 1))
 
 
 def to_float32(number: float) -> float:
-    """The nearest FLOAT; ``OverflowError`` if there is none."""
+    """Return the nearest FLOAT; raise ``OverflowError`` if there is none."""
     if math.isnan(number) or math.isinf(number):
         return number
     return float(struct.unpack("<f", struct.pack("<f", number))[0])

@@ -1,12 +1,11 @@
 """A filter as a pyarrow compute expression for data of a known schema.
 
-The schema decides how a constant is written, so that evaluation never meets a pair of types that
-Arrow cannot compare. What cannot be written for the column's type is dropped.
+Constants are written in the types of the schema, so that Arrow never has to compare two types that
+it cannot compare. Predicates that cannot be written in the column's type are dropped.
 
-Arrow's Parquet readers skip row groups by statistics that do not count NaN, whatever the
-expression says. Unless told that the expression only ever meets data in memory, the encoder drops
-predicates on floating point columns that NaN could fulfil (in DuckDB, NaN equals itself and
-exceeds everything).
+Arrow's Parquet readers skip row groups by statistics without NaN. Therefore the encoder drops
+predicates on floating point columns that are true for NaN (in DuckDB, NaN equals itself and is
+greater than all numbers), unless ``in_memory`` promises that the data is in memory.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from lakeport.filters.encoders.arrow_comparisons import (
     compare,
     compare_operands,
     constant_scalar,
+    is_exact_in_duckdb,
     is_floating,
     is_in,
     is_text,
     match_text,
     normalized,
     null_boolean,
-    seen_exactly,
 )
 from lakeport.filters.encoders.base import WideningEncoder
 from lakeport.filters.encoders.text_match import text_match
@@ -71,7 +70,7 @@ def to_arrow(
     column_mapping: Mapping[str, str] | None = None,
     in_memory: bool = False,
 ) -> pc.Expression | None:
-    """The filter as an Arrow expression, ``None`` if nothing of it can be expressed."""
+    """Return the filter as an Arrow expression, ``None`` if nothing of it can be expressed."""
     return ArrowEncoder(schema, column_mapping=column_mapping, in_memory=in_memory).encode(filter)
 
 
@@ -95,22 +94,22 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
         self._in_memory = in_memory
 
     def encode(self, filter: Filter) -> pc.Expression | None:
-        """An expression that keeps at least the rows of the filter, or ``None``."""
+        """Return an expression that keeps at least the rows of the filter, or ``None``."""
         encoded = self.widened_filter(filter)
         return None if encoded is None else encoded.expression
 
     def encode_expression(self, expression: Expression) -> pc.Expression | None:
-        """The expression itself, not widened; ``None`` if it cannot be expressed exactly."""
+        """Return the expression without widening; ``None`` if it cannot be expressed exactly."""
         encoded = self.visit(expression)
         return None if encoded is None else encoded.expression
 
-    def joined(self, op: ConjunctionOp, parts: Sequence[ArrowOperand]) -> ArrowOperand:
-        """Predicates joined by Kleene's AND or OR."""
+    def join(self, op: ConjunctionOp, parts: Sequence[ArrowOperand]) -> ArrowOperand:
+        """Join predicates by Kleene's AND or OR."""
         join = pc.Expression.__and__ if op is ConjunctionOp.AND else pc.Expression.__or__
         return _boolean(reduce(join, (part.expression for part in parts)))
 
     def predicate(self, expression: Expression) -> ArrowOperand | None:
-        """The exact encoding, or a simpler one that is true for the same rows."""
+        """Return the exact encoding, or a simpler one that is true for the same rows."""
         match expression:
             case Comparison(op, ColumnRef() as column, Constant() as bound):
                 if op in _FALSE_FOR_NAN and not _is_nan(bound):
@@ -124,7 +123,7 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
         return self._visit_boolean(expression)
 
     def visit_column_ref(self, expression: ColumnRef) -> ArrowOperand | None:
-        """A column of the schema, in a type that Arrow can compare."""
+        """Return a column of the schema, in a type that Arrow can compare."""
         name = self._mapping.get(expression.name, expression.name)
         indices = self._schema.get_all_field_indices(name)
         if len(indices) != 1:
@@ -135,13 +134,13 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
         return normalized(column)
 
     def visit_constant(self, expression: Constant) -> ArrowOperand | None:
-        """A boolean; constants of other types are written for the column they meet."""
+        """Return a boolean. Other constants are encoded in the type of the compared column."""
         if expression.type.id != "BOOLEAN":
             return None
         return _boolean(pc.scalar(pa.scalar(expression.value, pa.bool_())))
 
     def visit_comparison(self, expression: Comparison) -> ArrowOperand | None:
-        """A comparison of a value with a constant, or of two columns of one type."""
+        """Compare a value with a constant, or two columns of one type."""
         match expression:
             case Comparison(op, Constant() as constant, other) if not isinstance(other, Constant):
                 return self.visit_comparison(Comparison(op.flipped, other, constant))
@@ -157,20 +156,20 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
                 return _optional(compare_operands(op, first, second))
 
     def visit_conjunction(self, expression: Conjunction) -> ArrowOperand | None:
-        """AND and OR are exact if all children are."""
+        """Join children by AND or OR if all of them are exact."""
         parts = [
             p for child in expression.children if (p := self._visit_boolean(child)) is not None
         ]
         return self._join(expression.op, parts) if len(parts) == len(expression.children) else None
 
     def visit_between(self, expression: Between) -> ArrowOperand | None:
-        """Two comparisons."""
+        """Encode BETWEEN as two comparisons."""
         return self.visit_conjunction(Conjunction(ConjunctionOp.AND, expression.as_comparisons()))
 
     def visit_in(self, expression: In) -> ArrowOperand | None:
-        """A lookup among constants, or a chain of comparisons."""
+        """Encode IN as a lookup among constants, or as a chain of comparisons."""
         if not expression.items:
-            # Nothing is among no values, not even NULL.
+            # No value is in an empty list, not even NULL.
             return _boolean(pc.scalar(expression.negated))
         if all(isinstance(item, Constant) for item in expression.items):
             return self._in_constants(expression, exact=True)
@@ -181,12 +180,12 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
         return self.visit(Not(chain) if expression.negated else chain)
 
     def visit_not(self, expression: Not) -> ArrowOperand | None:
-        """NOT."""
+        """Negate a boolean."""
         child = self._visit_boolean(expression.child)
         return None if child is None else _boolean(~child.expression)
 
     def visit_is_null(self, expression: IsNull) -> ArrowOperand | None:
-        """IS NULL or IS NOT NULL."""
+        """Test for NULL."""
         child = self.visit(expression.child)
         if (
             child is None
@@ -198,7 +197,7 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
         return _boolean(column.is_valid() if expression.negated else column.is_null())
 
     def visit_coalesce(self, expression: Coalesce) -> ArrowOperand | None:
-        """COALESCE of values of one type."""
+        """Return the first value that is not NULL, of values of one type."""
         values = self._unified(expression.children)
         if values is None:
             return None
@@ -206,19 +205,19 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
         return ArrowOperand(pc.coalesce(*(v.expression for v in values)), first.type, first.logical)
 
     def visit_cast(self, expression: Cast) -> ArrowOperand | None:
-        """A cast that leaves the value as it is."""
+        """Return the operand of a cast that does not change the value."""
         source, target = type_of(expression.child), expression.type
         if not preserves_value(source, target):
             return None
         if expression.try_cast and not always_succeeds(source, target):
             return None
         child = self.visit(expression.child)
-        if child is None or not seen_exactly(child):
+        if child is None or not is_exact_in_duckdb(child):
             return None
         return ArrowOperand(child.expression, child.type, target, child.path)
 
     def visit_case(self, expression: Case) -> ArrowOperand | None:
-        """CASE with results of one type."""
+        """Encode a CASE with results of one type."""
         conditions = [self._visit_boolean(branch.when) for branch in expression.branches]
         known = [condition.expression for condition in conditions if condition is not None]
         values = self._unified([*(b.then for b in expression.branches), expression.otherwise])
@@ -228,7 +227,7 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
         return ArrowOperand(chosen, values[0].type, values[0].logical)
 
     def visit_function_call(self, expression: FunctionCall) -> ArrowOperand | None:
-        """A match of text, the length of a text, or a member of a struct."""
+        """Encode a match of text, the length of a text, or a member of a struct."""
         match = text_match(expression)
         if match is not None:
             subject = self.visit(match.subject)
@@ -259,11 +258,11 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
             bound = comparison.right
             if operand is None or not isinstance(bound, Constant):
                 return None
-            part = compare(comparison.op, operand, bound, heed_nan=False)
+            part = compare(comparison.op, operand, bound, check_nan=False)
             if part is None:
                 return None
             parts.append(_boolean(part))
-        return self.joined(ConjunctionOp.AND, parts)
+        return self.join(ConjunctionOp.AND, parts)
 
     def _in_constants(self, expression: In, *, exact: bool) -> ArrowOperand | None:
         constants = [item for item in expression.items if isinstance(item, Constant)]

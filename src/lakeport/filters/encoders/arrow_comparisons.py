@@ -1,4 +1,4 @@
-"""Comparisons of Arrow columns with constants: true, false and NULL where DuckDB's are."""
+"""Compare Arrow columns with constants, with the results of DuckDB: true, false or NULL."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ __all__ = [
     "compare",
     "compare_operands",
     "constant_scalar",
+    "is_exact_in_duckdb",
     "is_floating",
     "is_in",
     "is_text",
     "match_text",
     "normalized",
     "null_boolean",
-    "seen_exactly",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowOperand:
-    """An encoded value: its expression, its Arrow type, and the DuckDB type in which it is seen.
+    """An encoded value: its expression, its Arrow type, and its type in DuckDB.
 
-    ``path`` is set for a column, or a member of a struct column, that nothing has been done to.
+    ``path`` is set for an unchanged column, or an unchanged member of a struct column.
     """
 
     expression: pc.Expression
@@ -54,41 +54,41 @@ class ArrowOperand:
 
 
 def null_boolean() -> pc.Expression:
-    """A NULL of type boolean."""
+    """Return a NULL of type boolean."""
     return pc.scalar(pa.scalar(None, pa.bool_()))
 
 
 def is_floating(type: pa.DataType) -> bool:
-    """Whether the type knows NaN."""
+    """Return whether the type has NaN."""
     return bool(pa.types.is_floating(type))
 
 
 def is_text(type: pa.DataType) -> bool:
-    """Whether Arrow has string functions for the type."""
+    """Return whether Arrow has string functions for the type."""
     return bool(pa.types.is_string(type) or pa.types.is_large_string(type))
 
 
 def normalized(operand: ArrowOperand) -> ArrowOperand:
-    """The same values in a type that Arrow can compare, where there is one."""
+    """Return the same values in a type that Arrow can compare, if there is one."""
     target = _comparable_type(operand.type)
     if target == operand.type:
         return operand
     return replace(operand, expression=operand.expression.cast(target), type=target)
 
 
-def seen_exactly(operand: ArrowOperand) -> bool:
-    """Whether DuckDB sees the values as they are, not rounded to the type that it knows."""
+def is_exact_in_duckdb(operand: ArrowOperand) -> bool:
+    """Return whether DuckDB compares the values as they are, not rounded to its own type."""
     if is_discrete(operand.type):
         return keeps_order(operand.type, operand.logical)
     return not is_floating(operand.type) or not _rounds(operand)
 
 
 def compare(
-    op: ComparisonOp, operand: ArrowOperand, constant: Constant, *, heed_nan: bool = True
+    op: ComparisonOp, operand: ArrowOperand, constant: Constant, *, check_nan: bool = True
 ) -> pc.Expression | None:
-    """``operand op constant``, ``None`` if Arrow cannot compare them exactly.
+    """Return ``operand op constant``, ``None`` if Arrow cannot compare them exactly.
 
-    ``heed_nan`` may be false where another condition excludes NaN.
+    ``check_nan`` may be false where another condition excludes NaN.
     """
     column = operand.expression
     if constant.value is None:
@@ -103,7 +103,7 @@ def compare(
         placed = _place(constant, operand)
         return None if placed is None else _compare_placed(op, column, placed)
     if is_floating(operand.type):
-        return _compare_float(op, operand, constant, heed_nan=heed_nan)
+        return _compare_float(op, operand, constant, check_nan=check_nan)
     scalar = constant_scalar(constant, operand)
     return None if scalar is None else _OPERATORS[op](column, scalar)
 
@@ -111,17 +111,21 @@ def compare(
 def compare_operands(
     op: ComparisonOp, left: ArrowOperand, right: ArrowOperand
 ) -> pc.Expression | None:
-    """A comparison of two columns of one type, ``None`` if that could differ from DuckDB's."""
+    """Compare two columns of one type; return ``None`` if that could differ from DuckDB."""
     if op not in _OPERATORS or left.type != right.type or is_floating(left.type):
         return None
-    if not seen_exactly(left) or not seen_exactly(right) or not _is_comparable(left.type):
+    if (
+        not is_exact_in_duckdb(left)
+        or not is_exact_in_duckdb(right)
+        or not _is_comparable(left.type)
+    ):
         return None
     same = is_discrete(left.type) or left.logical.id == right.logical.id
     return _OPERATORS[op](left.expression, right.expression) if same else None
 
 
 def constant_scalar(constant: Constant, operand: ArrowOperand) -> pa.Scalar | None:
-    """The constant in the operand's Arrow type, ``None`` if that type does not hold it exactly."""
+    """Return the constant in the operand's Arrow type, ``None`` if it has no such value."""
     value, type, logical = constant.value, operand.type, operand.logical.id
     if value is None:
         return pa.scalar(None, type)
@@ -131,7 +135,7 @@ def constant_scalar(constant: Constant, operand: ArrowOperand) -> pa.Scalar | No
     if is_floating(type):
         number = _exact_float(value)
         fits = number is not None and (type == pa.float64() or _fits_float32(number))
-        return pa.scalar(number, type) if fits and seen_exactly(operand) else None
+        return pa.scalar(number, type) if fits and is_exact_in_duckdb(operand) else None
     if pa.types.is_boolean(type):
         return pa.scalar(value) if isinstance(value, bool) else None
     if is_text(type) and logical in ("VARCHAR", "ENUM", "UNKNOWN"):
@@ -150,7 +154,7 @@ def constant_scalar(constant: Constant, operand: ArrowOperand) -> pa.Scalar | No
 
 
 def is_in(operand: ArrowOperand, constants: Sequence[Constant]) -> pc.Expression | None:
-    """Whether the value is one of the constants, none of them NULL; false if the value is NULL."""
+    """Test if the value is one of the constants, none of them NULL; false for a NULL value."""
     if _has_no_lookup(operand.type):
         return None
     values = []
@@ -160,7 +164,7 @@ def is_in(operand: ArrowOperand, constants: Sequence[Constant]) -> pc.Expression
             values.append(scalar)
         elif compare(ComparisonOp.EQUAL, operand, constant) is None:
             return None
-    # Arrow looks floating point numbers up by their bits, and NaN has many.
+    # Arrow looks up floating point numbers by their bits, and NaN has several.
     numbers = [value for value in values if not _is_nan(value)]
     found = operand.expression.isin(_array(numbers, operand.type))
     if len(numbers) == len(values):
@@ -169,7 +173,7 @@ def is_in(operand: ArrowOperand, constants: Sequence[Constant]) -> pc.Expression
 
 
 def match_text(match: TextMatch, operand: ArrowOperand) -> pc.Expression | None:
-    """A match of text."""
+    """Match text."""
     if not is_text(operand.type) or operand.logical.id not in ("VARCHAR", "UNKNOWN"):
         return None
     column, simple = operand.expression, match.simple()
@@ -183,7 +187,7 @@ def match_text(match: TextMatch, operand: ArrowOperand) -> pc.Expression | None:
 
 
 def _place(constant: Constant, operand: ArrowOperand) -> Placement | None:
-    if not seen_exactly(operand):
+    if not is_exact_in_duckdb(operand):
         return None
     # DuckDB compares with a float as floats, where several values of the column may be equal.
     is_float, type = constant.type.id in ("FLOAT", "DOUBLE"), from_arrow_type(operand.type)
@@ -206,10 +210,10 @@ def _compare_placed(op: ComparisonOp, column: pc.Expression, placed: Placement) 
 
 
 def _compare_float(
-    op: ComparisonOp, operand: ArrowOperand, constant: Constant, *, heed_nan: bool
+    op: ComparisonOp, operand: ArrowOperand, constant: Constant, *, check_nan: bool
 ) -> pc.Expression | None:
     number = _exact_float(constant.value)
-    if number is None or not seen_exactly(operand) or operand.type == pa.float16():
+    if number is None or not is_exact_in_duckdb(operand) or operand.type == pa.float16():
         return None
     column = operand.expression
     if operand.type == pa.float32() and not _fits_float32(number):
@@ -224,7 +228,7 @@ def _compare_float(
         return _NAN_COMPARISONS[op](is_nan)
     compared = _OPERATORS[op](column, value)
     greater = op in (ComparisonOp.GREATER, ComparisonOp.GREATER_OR_EQUAL)
-    return compared | is_nan if greater and heed_nan else compared
+    return compared | is_nan if greater and check_nan else compared
 
 
 def _exact_float(value: Any) -> float | None:
@@ -249,7 +253,7 @@ def _fits_float32(number: float) -> bool:
 
 
 def _rounds(operand: ArrowOperand) -> bool:
-    # DuckDB would see the column rounded to the type that it was declared with.
+    # DuckDB rounds the values to the declared type.
     if operand.logical.id == "UNKNOWN":
         return False
     return operand.logical.id not in ("FLOAT", "DOUBLE") or (
@@ -281,7 +285,7 @@ def _has_no_lookup(type: pa.DataType) -> bool:
 
 
 def _array(values: Sequence[pa.Scalar], type: pa.DataType) -> pa.Array:
-    # Looked up by their bits, but -0.0 equals 0.0.
+    # Arrow looks up values by their bits, but -0.0 equals 0.0.
     zeros = [pa.scalar(-value.as_py(), value.type) for value in values if _is_zero(value)]
     return pa.array([*values, *zeros], type)
 

@@ -1,4 +1,4 @@
-"""Where a constant stands among the values that an Arrow column can hold.
+"""Find the place of a constant among the values that an Arrow column can contain.
 
 A comparison in DuckDB happens in one type, an Arrow column may have another: 2^40 against
 ``int32``, microseconds against ``timestamp[s]``, 1.5 against an integer. Casting either side may
@@ -33,7 +33,7 @@ class Placement:
     """A place on a column's scale.
 
     The constant is ``at`` the value, or ``between`` it and the next one, or ``below`` or ``above``
-    everything that the column can hold; then the value is just any.
+    all values of the column; then the value is arbitrary.
     """
 
     value: pa.Scalar
@@ -51,14 +51,14 @@ class _Scale:
 
 
 def is_discrete(type: pa.DataType) -> bool:
-    """Whether constants can be placed among the values of the type."""
+    """Return whether constants can be placed among the values of the type."""
     return _arrow_scale(type) is not None
 
 
 def keeps_order(type: pa.DataType, logical: LogicalType) -> bool:
-    """Whether comparing values of the Arrow type is comparing them in the DuckDB type.
+    """Return whether values of the Arrow type have the same order in the DuckDB type.
 
-    It is not if DuckDB would see rounded values: a column with more decimals than its type.
+    They have not if DuckDB rounds the values: a column with more decimals than its type.
     """
     scale = _arrow_scale(type)
     if scale is None or logical.id == "UNKNOWN":
@@ -71,16 +71,16 @@ def keeps_order(type: pa.DataType, logical: LogicalType) -> bool:
 
 
 def place_constant(constant: Constant, type: pa.DataType) -> Placement | None:
-    """Place a constant that is not NULL; ``None`` if the column holds another kind of value."""
+    """Place a constant that is not NULL; return ``None`` for a column of another kind."""
     scale = _arrow_scale(type)
     if scale is None:
         return None
     if isinstance(constant.value, float) and not math.isfinite(constant.value):
-        # DuckDB sorts NaN above everything.
+        # DuckDB sorts NaN above all numbers.
         if scale.dimension != "number":
             return None
         return Placement(_scalar(0, type), "below" if constant.value < 0 else "above")
-    measured = _measure(constant)
+    measured = _to_scale(constant)
     if measured is None or measured[0] != scale.dimension:
         return None
     if is_infinite(constant.value, constant.type):
@@ -95,7 +95,7 @@ def place_constant(constant: Constant, type: pa.DataType) -> Placement | None:
     return Placement(_scalar(whole, type), "at" if whole == exact else "between")
 
 
-def _measure(constant: Constant) -> tuple[str, Fraction] | None:
+def _to_scale(constant: Constant) -> tuple[str, Fraction] | None:
     if isinstance(constant.value, float):
         return "number", Fraction(constant.value)
     if isinstance(constant.value, Decimal):

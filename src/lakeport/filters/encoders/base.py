@@ -1,10 +1,9 @@
-"""What to do with a predicate that a target cannot express: keep more rows, never fewer.
+"""Encode predicates that a target cannot express fully: keep more rows, never fewer.
 
-Two questions are asked of an expression. ``exact``: can the target compute its value, NULL
-included? ``widened``: is there a predicate of the target that is true for every row for which the
-expression is true? An AND may lose children and a BETWEEN a bound, because fewer conditions keep
-more rows. An OR needs all its children. Everything else, and so everything under a NOT, must be
-exact.
+An expression is encoded in one of two ways. ``exact``: the target computes its value, NULL
+included. ``widened``: the encoding is true for every row for which the expression is true. An AND
+may lose children and a BETWEEN a bound, because fewer conditions keep more rows. An OR needs all
+its children. Every other expression, and every expression under a NOT, must be exact.
 """
 
 from __future__ import annotations
@@ -31,20 +30,22 @@ T = TypeVar("T")
 
 
 class WideningEncoder(Visitor[T | None], Generic[T]):
-    """Encodes predicates for a target; ``None`` stands for what the target cannot express."""
+    """Encodes predicates for a target; ``None`` means that the target cannot express it."""
 
     @abstractmethod
-    def joined(self, op: ConjunctionOp, parts: Sequence[T]) -> T:
-        """The AND or OR of several encoded predicates."""
+    def join(self, op: ConjunctionOp, parts: Sequence[T]) -> T:
+        """Return the AND or OR of several encoded predicates."""
 
     def predicate(self, expression: Expression) -> T | None:
-        """An encoding that is true wherever the expression is true; by default the exact one."""
+        """Return an encoding that is true wherever the expression is; by default the exact one."""
         return self.visit(expression)
 
     def widened_filter(self, filter: Filter) -> T | None:
-        """Encode a filter; ``None`` if nothing of it can be expressed."""
+        """Encode a filter; return ``None`` if nothing of it can be expressed."""
         parts = [
-            part for conjunct in filter.conjuncts if (part := self._guarded(conjunct)) is not None
+            part
+            for conjunct in filter.conjuncts
+            if (part := self._encode_or_none(conjunct)) is not None
         ]
         return self._join(ConjunctionOp.AND, parts)
 
@@ -64,16 +65,16 @@ class WideningEncoder(Visitor[T | None], Generic[T]):
                 return self.predicate(expression)
 
     def visit_conjunction(self, expression: Conjunction) -> T | None:
-        """AND and OR are exact if all children are."""
+        """Join children by AND or OR if all of them are exact."""
         parts = [part for child in expression.children if (part := self.visit(child)) is not None]
         complete = len(parts) == len(expression.children)
         return self._join(expression.op, parts) if complete else None
 
     def visit_unsupported(self, expression: Unsupported) -> T | None:  # noqa: ARG002
-        """No target can express it."""
+        """Return ``None``: no target can express it."""
         return None
 
-    def _guarded(self, conjunct: Expression) -> T | None:
+    def _encode_or_none(self, conjunct: Expression) -> T | None:
         try:
             return self.widened(conjunct)
         except RecursionError:
@@ -86,7 +87,7 @@ class WideningEncoder(Visitor[T | None], Generic[T]):
     def _join(self, op: ConjunctionOp, parts: Sequence[T]) -> T | None:
         if not parts:
             return None
-        return parts[0] if len(parts) == 1 else self.joined(op, parts)
+        return parts[0] if len(parts) == 1 else self.join(op, parts)
 
 
 class SqlEncoder(WideningEncoder[str]):
@@ -110,26 +111,26 @@ class SqlEncoder(WideningEncoder[str]):
 
     @abstractmethod
     def quoted(self, name: str) -> str | None:
-        """A column name that cannot leave its place; ``None`` if it cannot be written safely."""
+        """Return a quoted column name; ``None`` if it cannot be written safely."""
 
     def encode(self, filter: Filter) -> str:
-        """The body of a WHERE clause that keeps at least the rows of the filter, or ``""``."""
+        """Return a WHERE condition that keeps at least the rows of the filter, or ``""``."""
         return self.widened_filter(filter) or ""
 
     def encode_expression(self, expression: Expression) -> str | None:
-        """The expression itself, not widened; ``None`` if it cannot be expressed exactly."""
+        """Return the expression without widening; ``None`` if it cannot be expressed exactly."""
         return self.visit(expression)
 
-    def joined(self, op: ConjunctionOp, parts: Sequence[str]) -> str:
-        """Predicates joined by AND or OR."""
+    def join(self, op: ConjunctionOp, parts: Sequence[str]) -> str:
+        """Join predicates by AND or OR."""
         return f"({f' {op.value} '.join(parts)})"
 
-    def among_nothing(self, expression: In) -> str:
-        """IN without items, which SQL cannot write: nothing is among no values, not even NULL."""
+    def encode_empty_in(self, expression: In) -> str:
+        """Return an IN without items, which SQL cannot write: no value is in it, not even NULL."""
         return "TRUE" if expression.negated else "FALSE"
 
     def column(self, expression: ColumnRef) -> str | None:
-        """A quoted name, or the SQL that stands for it; ``None`` for a column that is not there."""
+        """Return a quoted name, or the SQL that replaces it; ``None`` for a missing column."""
         if expression.name in self._expressions:
             return f"({self._expressions[expression.name]})"
         if self._columns is not None and expression.name not in self._columns:

@@ -1,9 +1,8 @@
 """A filter as the body of a DuckDB WHERE clause.
 
-Names and literals are quoted so that no value can leave its place; functions come from an
-allow-list. Whatever could fail on a row is wrapped (``TRY``, ``TRY_CAST``): the client may never
-have evaluated it on that row, because a conjunct that was dropped here had excluded the row
-before.
+Names and literals are quoted; functions come from an allow-list. An expression that could fail on
+a row is wrapped in ``TRY`` or ``TRY_CAST``. The client may never evaluate it on that row, because a
+conjunct that is dropped here excludes the row.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def to_duckdb_sql(
     column_expressions: Mapping[str, str] | None = None,
     columns: Collection[str] | None = None,
 ) -> str:
-    """The filter as DuckDB SQL, ``""`` if nothing of it can be expressed."""
+    """Return the filter as DuckDB SQL, ``""`` if nothing of it can be expressed."""
     encoder = DuckDBEncoder(
         column_mapping=column_mapping, column_expressions=column_expressions, columns=columns
     )
@@ -92,36 +91,36 @@ class DuckDBEncoder(SqlEncoder):
         self._zoned_nanoseconds = zoned_nanoseconds
 
     def quoted(self, name: str) -> str | None:
-        """A name that cannot leave its place."""
+        """Return a quoted name."""
         return duckdb_identifier(name)
 
     def visit_column_ref(self, expression: ColumnRef) -> str | None:
-        """A quoted name, or the SQL that stands for it."""
+        """Return a quoted name, or the SQL that replaces it."""
         return self.column(expression)
 
     def visit_constant(self, expression: Constant) -> str | None:
-        """A typed literal."""
+        """Return a typed literal."""
         if expression.type.id == "TIMESTAMPTZ_NS" and not self._zoned_nanoseconds:
             return None
         return duckdb_literal(expression.value, expression.type)
 
     def visit_comparison(self, expression: Comparison) -> str | None:
-        """A comparison by operator."""
+        """Compare by an operator."""
         parts = self._operands((expression.left, expression.right))
         return None if parts is None else f"({parts[0]} {expression.op.value} {parts[1]})"
 
     def visit_between(self, expression: Between) -> str | None:
-        """BETWEEN, or two comparisons if a bound is exclusive."""
+        """Encode BETWEEN, or two comparisons if a bound is exclusive."""
         if not (expression.lower_inclusive and expression.upper_inclusive):
             parts = self._all(expression.as_comparisons())
-            return None if parts is None else self.joined(ConjunctionOp.AND, parts)
+            return None if parts is None else self.join(ConjunctionOp.AND, parts)
         parts = self._operands((expression.input, expression.lower, expression.upper))
         return None if parts is None else f"({parts[0]} BETWEEN {parts[1]} AND {parts[2]})"
 
     def visit_in(self, expression: In) -> str | None:
-        """IN with a list."""
+        """Encode IN with a list."""
         if not expression.items:
-            return self.among_nothing(expression)
+            return self.encode_empty_in(expression)
         parts = self._operands((expression.probe, *expression.items))
         if parts is None:
             return None
@@ -129,22 +128,22 @@ class DuckDBEncoder(SqlEncoder):
         return f"({parts[0]} {keyword} ({', '.join(parts[1:])}))"
 
     def visit_not(self, expression: Not) -> str | None:
-        """NOT."""
+        """Negate a boolean."""
         child = self.visit(expression.child)
         return None if child is None else f"(NOT {child})"
 
     def visit_is_null(self, expression: IsNull) -> str | None:
-        """IS NULL or IS NOT NULL."""
+        """Test for NULL."""
         child = self._operand(expression.child)
         return None if child is None else f"({child} IS {'NOT ' if expression.negated else ''}NULL)"
 
     def visit_coalesce(self, expression: Coalesce) -> str | None:
-        """COALESCE."""
+        """Encode COALESCE."""
         parts = self._all(expression.children)
         return None if not parts else f"COALESCE({', '.join(parts)})"
 
     def visit_cast(self, expression: Cast) -> str | None:
-        """A cast whose result does not depend on a session's settings."""
+        """Encode a cast whose result does not depend on a session's settings."""
         source, target = type_of(expression.child), expression.type
         if source == target:
             return self.visit(expression.child)
@@ -159,7 +158,7 @@ class DuckDBEncoder(SqlEncoder):
         return f"{keyword}({child} AS {target.sql()})"
 
     def visit_case(self, expression: Case) -> str | None:
-        """CASE."""
+        """Encode CASE."""
         otherwise = self.visit(expression.otherwise)
         branches = [(self.visit(b.when), self.visit(b.then)) for b in expression.branches]
         if otherwise is None or not branches or any(None in branch for branch in branches):
@@ -168,15 +167,15 @@ class DuckDBEncoder(SqlEncoder):
         return f"(CASE {checks} ELSE {otherwise} END)"
 
     def visit_function_call(self, expression: FunctionCall) -> str | None:
-        """A function of the allow-list, or an operator."""
+        """Encode a function of the allow-list, or an operator."""
         if _is_widened(expression):
-            # Only what is compared may be wider than DuckDB says: functions have their types.
+            # Only compared values may have a wider type; functions need the declared one.
             wide = self._operand(expression)
             return None if wide is None else f"TRY_CAST({wide} AS {expression.return_type.sql()})"
         return self._called(expression, self._all(expression.arguments))
 
     def _operand(self, expression: Expression) -> str | None:
-        """A value that is compared, added or cast: integer arithmetic in HUGEINT.
+        """Return a value that is compared, added or cast: integer arithmetic in HUGEINT.
 
         DuckDB may have moved a constant across a comparison and so never overflow.
         """
@@ -202,7 +201,7 @@ class DuckDBEncoder(SqlEncoder):
 
 
 def _is_widened(expression: Expression) -> bool:
-    """Whether this is arithmetic of integers that HUGEINT can do without overflow."""
+    """Return whether this is arithmetic of integers that cannot overflow in HUGEINT."""
     if not isinstance(expression, FunctionCall) or expression.name not in _OVERFLOWING:
         return False
     types = (expression.return_type, *(type_of(argument) for argument in expression.arguments))
@@ -291,7 +290,7 @@ _ZONE_FREE: Final = frozenset(
 
 
 def is_pushable(call: FunctionCall) -> bool:
-    """Whether the call means the same on the server as on the client."""
+    """Return whether the call has the same result on the server as on the client."""
     name = call.name.lower()
     if not call.is_builtin or name not in _NEVER_FAIL | _MAY_FAIL:
         return False
@@ -304,7 +303,7 @@ def is_pushable(call: FunctionCall) -> bool:
 
 
 def never_fails(call: FunctionCall) -> bool:
-    """Whether the function has a result for all values of the columns in its arguments."""
+    """Return whether the function has a result for all values of the columns in its arguments."""
     name, rest = call.name.lower(), call.arguments[1:]
     if name in _PATTERNS:
         return all(isinstance(argument, Constant) for argument in rest)
@@ -315,7 +314,7 @@ def never_fails(call: FunctionCall) -> bool:
 
 
 def depends_on_zone(type: LogicalType) -> bool:
-    """Whether the text or the calendar fields of such a value depend on a session's time zone."""
+    """Return whether the text or calendar fields of a value depend on the session's time zone."""
     if type.id in _ZONED:
         return True
     if type.child is not None and depends_on_zone(type.child):
@@ -324,7 +323,7 @@ def depends_on_zone(type: LogicalType) -> bool:
 
 
 def _division_is_pushable(call: FunctionCall) -> bool:
-    # Settings of the client decide what `/` means for integers, and what division by zero gives.
+    # The meaning of `/` for integers, and of a division by zero, depends on settings of the client.
     kinds = {type_of(argument).id for argument in call.arguments}
     floating = bool(kinds & {"FLOAT", "DOUBLE"})
     if not floating:

@@ -1,11 +1,11 @@
 """A filter as the condition of a Spark DataFrame.
 
 Columns are expected with the Spark type that holds their DuckDB type: TIMESTAMP as
-``timestamp_ntz``, UBIGINT as ``decimal(20,0)``, and so on (``spark_literals``). Predicates on
-types without such a counterpart are dropped, but for IS NULL.
+``timestamp_ntz``, UBIGINT as ``decimal(20,0)``, and so on (``lakeport.types``). Predicates on
+types without such a counterpart are dropped, except IS NULL.
 
-Spark agrees with DuckDB on NaN and on -0.0, its Parquet reader does not: it skips row groups by
-statistics and dictionaries that know neither. Floating point columns are therefore hidden from it
+Spark compares NaN and -0.0 as DuckDB does, but its Parquet reader skips row groups by statistics
+and dictionaries without NaN and -0.0. Floating point columns are therefore hidden from the reader
 in ``nanvl``, except where no row can be lost.
 """
 
@@ -51,7 +51,7 @@ from lakeport.types import (
 __all__ = ["SparkEncoder", "spark_cast", "spark_function", "spark_text_match", "to_spark_sql"]
 
 _FLOATING = frozenset({"FLOAT", "DOUBLE"})
-_READER_AGREES = frozenset(
+_SAFE_FOR_PARQUET_SKIPPING = frozenset(
     {ComparisonOp.EQUAL, ComparisonOp.LESS, ComparisonOp.LESS_OR_EQUAL}
 )  # none of these is true for NaN
 
@@ -63,7 +63,7 @@ def to_spark_sql(
     column_expressions: Mapping[str, str] | None = None,
     columns: Collection[str] | None = None,
 ) -> str:
-    """The filter as Spark SQL, ``""`` if nothing of it can be expressed."""
+    """Return the filter as Spark SQL, ``""`` if nothing of it can be expressed."""
     encoder = SparkEncoder(
         column_mapping=column_mapping, column_expressions=column_expressions, columns=columns
     )
@@ -79,13 +79,13 @@ class SparkEncoder(SqlEncoder):
     """
 
     def quoted(self, name: str) -> str | None:
-        """A name that cannot leave its place."""
+        """Return a quoted name, ``None`` if Spark would replace a part of it."""
         return spark_identifier(name) if spark_can_write(name) else None
 
     def predicate(self, expression: Expression) -> str | None:
-        """The exact encoding, or one that the Parquet reader can use as well."""
+        """Return the exact encoding, or one that the Parquet reader can use as well."""
         match expression:
-            case Comparison(op, ColumnRef(), Constant()) if op in _READER_AGREES:
+            case Comparison(op, ColumnRef(), Constant()) if op in _SAFE_FOR_PARQUET_SKIPPING:
                 return self._for_reader([expression]) or self.visit(expression)
             case Between():
                 return self._for_reader(expression.as_comparisons()) or self.visit(expression)
@@ -93,7 +93,7 @@ class SparkEncoder(SqlEncoder):
                 return self.visit(expression)
 
     def visit_column_ref(self, expression: ColumnRef) -> str | None:
-        """A column of a type that Spark has."""
+        """Return a column of a type that Spark has."""
         if not has_spark_type(expression.type):
             return None
         column = self.column(expression)
@@ -102,11 +102,11 @@ class SparkEncoder(SqlEncoder):
         return f"nanvl({column}, {column})"
 
     def visit_constant(self, expression: Constant) -> str | None:
-        """A typed literal."""
+        """Return a typed literal."""
         return spark_literal(expression.value, expression.type)
 
     def visit_comparison(self, expression: Comparison) -> str | None:
-        """A comparison of values of one type."""
+        """Compare values of one type."""
         left, right = self.visit(expression.left), self.visit(expression.right)
         if left is None or right is None or not _comparable(expression.left, expression.right):
             return None
@@ -119,14 +119,14 @@ class SparkEncoder(SqlEncoder):
                 return f"({left} {op.value} {right})"
 
     def visit_between(self, expression: Between) -> str | None:
-        """Two comparisons."""
+        """Encode BETWEEN as two comparisons."""
         parts = self._all(expression.as_comparisons())
-        return None if parts is None else self.joined(ConjunctionOp.AND, parts)
+        return None if parts is None else self.join(ConjunctionOp.AND, parts)
 
     def visit_in(self, expression: In) -> str | None:
-        """IN with a list of values of the probe's type."""
+        """Encode IN with a list of values of the probe's type."""
         if not expression.items:
-            return self.among_nothing(expression)
+            return self.encode_empty_in(expression)
         parts = self._all((expression.probe, *expression.items))
         if parts is None:
             return None
@@ -136,30 +136,30 @@ class SparkEncoder(SqlEncoder):
         return f"({parts[0]} {keyword} ({', '.join(parts[1:])}))"
 
     def visit_not(self, expression: Not) -> str | None:
-        """NOT."""
+        """Negate a boolean."""
         child = self.visit(expression.child)
         return None if child is None else f"(NOT {child})"
 
     def visit_is_null(self, expression: IsNull) -> str | None:
-        """IS NULL or IS NOT NULL; a column's type does not matter."""
+        """Test for NULL; a column may have any type."""
         child = expression.child
         sql = self.column(child) if isinstance(child, ColumnRef) else self.visit(child)
         return None if sql is None else f"({sql} IS {'NOT ' if expression.negated else ''}NULL)"
 
     def visit_coalesce(self, expression: Coalesce) -> str | None:
-        """COALESCE of values of one type."""
+        """Encode COALESCE of values of one type."""
         parts = self._all(expression.children)
         if not parts or not _all_comparable(expression.children):
             return None
         return f"COALESCE({', '.join(parts)})"
 
     def visit_cast(self, expression: Cast) -> str | None:
-        """A cast that gives the same value in Spark."""
+        """Encode a cast that has the same result in Spark."""
         child = self.visit(expression.child)
         return None if child is None else spark_cast(expression, child)
 
     def visit_case(self, expression: Case) -> str | None:
-        """CASE with results of one type."""
+        """Encode a CASE with results of one type."""
         otherwise = self.visit(expression.otherwise)
         branches = [(self.visit(b.when), self.visit(b.then)) for b in expression.branches]
         if otherwise is None or not branches or any(None in branch for branch in branches):
@@ -170,7 +170,7 @@ class SparkEncoder(SqlEncoder):
         return f"(CASE {checks} ELSE {otherwise} END)"
 
     def visit_function_call(self, expression: FunctionCall) -> str | None:
-        """A match of text, or one of the few functions that mean the same."""
+        """Encode a match of text, or one of the few functions with the same meaning."""
         match = text_match(expression)
         if match is not None:
             subject = self.visit(match.subject)
@@ -226,11 +226,11 @@ _ESCAPE: Final = "!"
 
 
 def spark_text_match(match: TextMatch, subject: str) -> str | None:
-    """A match of text; ``None`` if Spark's LIKE might see other characters than DuckDB's."""
+    """Match text; return ``None`` if Spark's LIKE may split characters in another way."""
     simple = match.simple()
     if simple is None:
         pattern = match.like(_ESCAPE)
-        # Spark compiles LIKE by UTF-16 units, DuckDB by characters.
+        # Spark matches LIKE by UTF-16 units, DuckDB by characters.
         if any(ord(character) > 0xFFFF for character in pattern):
             return None
         sql = f"({subject} LIKE {spark_string(pattern)} ESCAPE '{_ESCAPE}')"
@@ -245,7 +245,7 @@ def spark_text_match(match: TextMatch, subject: str) -> str | None:
 
 
 def spark_function(call: FunctionCall, arguments: Sequence[str]) -> str | None:
-    """A function of encoded arguments, ``None`` if its meaning differs."""
+    """Return a function of encoded arguments, ``None`` if its meaning differs."""
     name = call.name.lower()
     ids = {type_of(argument).id for argument in call.arguments}
     if not call.is_builtin or not arguments:
@@ -264,7 +264,7 @@ def spark_function(call: FunctionCall, arguments: Sequence[str]) -> str | None:
 
 
 def spark_cast(cast: Cast, child: str) -> str | None:
-    """A cast of an encoded child, ``None`` if its meaning differs."""
+    """Return a cast of an encoded child, ``None`` if its meaning differs."""
     source, target = type_of(cast.child), cast.type
     if source == target:
         return child
@@ -297,7 +297,7 @@ def _integer_arithmetic(call: FunctionCall, name: str, arguments: Sequence[str])
             return None
         case _ if any(isinstance(argument, FunctionCall) for argument in call.arguments):
             return None
-    # In BIGINT nothing overflows, and DuckDB may have moved constants so that it does not either.
+    # BIGINT cannot overflow here; the type itself could, unlike in DuckDB, which moves constants.
     wide = [f"CAST({argument} AS BIGINT)" for argument in arguments]
     return f"({f' {name} '.join(wide)})" if len(wide) == 2 else f"({name} {wide[0]})"
 

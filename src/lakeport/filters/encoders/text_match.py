@@ -1,4 +1,4 @@
-"""Predicates on text, whatever function they came as, in one form: a pattern of pieces.
+"""Predicates on text in one form: a pattern of pieces.
 
 DuckDB turns LIKE into ``prefix``, ``suffix``, ``contains``, ``~~`` or ``like_escape``. Here all of
 them become a sequence of literal text, ``ANY`` (any text) and ``ONE`` (any one character).
@@ -42,7 +42,7 @@ class TextMatch:
     negated: bool = False
 
     def simple(self) -> SimpleMatch | None:
-        """The same match without wildcards, if there is one."""
+        """Return the same match without wildcards, if there is one."""
         match self.pieces:
             case ():
                 return SimpleMatch("equals", "")
@@ -60,7 +60,7 @@ class TextMatch:
                 return None
 
     def like(self, escape: str) -> str:
-        """The pattern of LIKE, with this escape character."""
+        """Return the pattern of LIKE, with this escape character."""
         special = {"%", "_", escape}
         return "".join(
             piece.value
@@ -71,7 +71,7 @@ class TextMatch:
 
 
 def text_match(call: FunctionCall) -> TextMatch | None:
-    """The match that the call means, ``None`` if it is none, or its pattern is not a constant."""
+    """Return the match of a call, ``None`` if it is none or its pattern is not a constant."""
     name = call.name.lower()
     if not call.is_builtin or name not in _ARITY or len(call.arguments) != _ARITY[name]:
         return None

@@ -48,7 +48,7 @@ _EXACT: Final = decimal.Context(prec=60)
 def decode_value(document: Any, outer_type: LogicalType | None = None) -> tuple[Any, LogicalType]:
     """Read ``{"type", "is_null", "value"}``.
 
-    ``UnsupportedError`` says that the type's encoding is not known.
+    Raises ``UnsupportedError`` for a type whose encoding is not known.
     ``outer_type`` is used where the document names no type, as older clients write it.
     """
     if not isinstance(document, dict):

@@ -1,8 +1,8 @@
-"""The client's JSON to a ``Filter``.
+"""Read the client's JSON as a ``Filter``.
 
-The text comes from the network, so everything is bounded: its size, its nesting, its number of
-nodes. What is malformed raises ``InvalidArgumentError``; what is well formed but unknown becomes
-``Unsupported``. Both spellings of the structure are read: the one that the client writes and the
+The text comes from the network, so its size, its nesting and its number of nodes are bounded.
+Malformed text raises ``InvalidArgumentError``; a well-formed but unknown expression becomes
+``Unsupported``. Two spellings of the structure are read: the one that the client writes and the
 older one of its documentation (``children`` instead of ``left`` and ``right``, ``function.name``,
 the type of a constant beside its value).
 """
@@ -64,7 +64,7 @@ def parse_filter(
     max_depth: int = 100,
     max_nodes: int = 100_000,
 ) -> Filter:
-    """Read ``json_filters``; no text, or a text without filters, gives the empty filter.
+    """Read ``json_filters``; return the empty filter if there is no text or it has no filters.
 
     ``max_bytes`` bounds the text, ``max_depth`` the nesting of expressions, ``max_nodes`` their
     number.
@@ -96,7 +96,7 @@ def _load(text: str | bytes, *, max_nesting: int, max_containers: int) -> Any:
     try:
         document = json.loads(decoded)
         if "\\u" in decoded or not decoded.isascii():
-            # A lone surrogate is no text that could ever be encoded again.
+            # A lone surrogate cannot be encoded as UTF-8.
             json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise InvalidArgumentError("the filter is not valid JSON") from error

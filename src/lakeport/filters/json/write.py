@@ -37,7 +37,7 @@ _EXACT: Final = Context(prec=60)
 
 
 def encode_value(value: Any, type: LogicalType) -> dict[str, Any]:
-    """The inverse of ``decode_value``; ``UnsupportedError`` if the value does not fit the type."""
+    """Invert ``decode_value``; raise ``UnsupportedError`` if the value does not fit the type."""
     if value is None:
         return {"type": type.to_json(), "is_null": True}
     if type.id not in _ENCODERS:
@@ -172,7 +172,7 @@ _CONJUNCTION_OPS: Final = {op: name for name, op in CONJUNCTION_NAMES.items()}
 
 
 def to_json(filter: Filter) -> str:
-    """The filter as ``json_filters``; ``UnsupportedError`` if a part of it has no JSON form."""
+    """Return the filter as ``json_filters``; raise ``UnsupportedError`` if it has no JSON form."""
     writer = _Writer()
     document = {
         "filters": [writer.visit(conjunct) for conjunct in filter.conjuncts],
