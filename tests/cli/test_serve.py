@@ -137,8 +137,8 @@ def test_serve_speaks_tls_and_may_ask_clients_for_certificates(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "nothing to serve"),
-        (["nowhere"], "neither a lake, nor 'memory:'"),
+        ([], "no lake given"),
+        (["nowhere"], "cannot serve 'nowhere': expected a lake"),
         (["no.such.module:catalog"], "cannot be loaded"),
         (["os:path"], "not a catalog"),
         (["x=memory:", "x=memory:"], "two catalogs are named 'x'"),
@@ -372,7 +372,7 @@ def test_sighup_reads_the_lakes_again_and_a_broken_file_changes_nothing(tmp_path
     assert names == still == ["kept", "new", "fixed"]
     assert schemas == ["s"]
     assert broken["level"] == faulty["level"] == "ERROR"
-    assert "the catalogs stay as they are" in faulty["message"]
+    assert "configuration not reloaded" in faulty["message"]
     assert "lake.2.url: there is no such key" in broken["message"]
 
 

@@ -15,7 +15,7 @@ _SERVERS = (["serve"], ["demo"])
 
 def main() -> None:
     """Run the command line."""
-    # Imported here: the bound holds for an Arrow that is loaded after it is set.
+    # The limit must be set before Arrow is loaded, so the commands are imported inside.
     with ExitStack() as stack:
         if sys.argv[1:2] in _SERVERS:
             try:

@@ -1,4 +1,4 @@
-"""What a LAKE of the command line or of the configuration means."""
+"""Arguments of commands: LAKE, --at, --listen, token files, object stores."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ _SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
 
 def parse_argument(argument: str, **options: Any) -> LakeSettings:
-    """The settings of `LAKE` or `name=LAKE`."""
+    """Return the settings of `LAKE` or `name=LAKE`."""
     name, separator, uri = argument.partition("=")
     if not separator or not _NAME.match(name):
         name, uri = "", argument
     if is_lake(uri) and parse_location(uri).secrets:
         typer.secho(
-            "A password on the command line can be read by everybody on this machine: better put "
-            "the location into a file and write @file, or into the file of --config.",
+            "Other users of this machine can read a password on the command line: put the location "
+            "into a file and write @file, or into the file of --config.",
             fg="yellow",
             err=True,
         )
-    given = {key: value for key, value in options.items() if value is not None}
-    return LakeSettings(uri=uri, **{"name": name, **given})
+    explicit = {key: value for key, value in options.items() if value is not None}
+    return LakeSettings(uri=uri, **{"name": name, **explicit})
 
 
 def resolve_uri(uri: str) -> str:
-    """The location itself: `@file` is read, and the kind of a bare database file is found out."""
+    """Return the location: read `@file`, and add the scheme of a bare database file."""
     if uri.startswith("@"):
         uri = _read_text(Path(uri[1:]), "the lake's location").strip()
     if not is_lake(uri) or _SCHEME.match(uri):
@@ -74,7 +74,7 @@ def resolve_uri(uri: str) -> str:
 
 
 def is_lake(uri: str) -> bool:
-    """Whether a location is that of a lake: a URI, or the file of its catalog database."""
+    """Return whether a location is a lake's: a URI, or the file of its catalog database."""
     if uri == MEMORY or uri.startswith("@"):
         return False
     if _SCHEME.match(uri):
@@ -84,35 +84,35 @@ def is_lake(uri: str) -> bool:
 
 
 def by_name(lakes: Iterable[LakeSettings]) -> dict[str, LakeSettings]:
-    """The lakes by the name that they are served by; a nameless one that stands alone has none."""
+    """Return the lakes by their served names; a single lake without a name has the name ''."""
     all_lakes = list(lakes)
-    found: dict[str, LakeSettings] = {}
+    named: dict[str, LakeSettings] = {}
     for lake in all_lakes:
         name = lake.name or ("" if len(all_lakes) == 1 else default_name(lake.uri))
-        if name in found:
+        if name in named:
             raise DefinitionError(f"two catalogs are named {name!r}: write name=LAKE")
-        found[name] = lake
-    return found
+        named[name] = lake
+    return named
 
 
 def default_name(uri: str) -> str:
-    """The name of a catalog whose user gave none: that of its file, database or object."""
-    place = resolve_uri(uri)
-    if place == MEMORY:
+    """Return the name of a catalog without one: that of its file, database or object."""
+    uri = resolve_uri(uri)
+    if uri == MEMORY:
         # Not "memory": DuckDB has a database of that name.
         return "lake"
-    if not is_lake(place):
-        return place.rpartition(":")[2]
-    location = parse_location(place)
+    if not is_lake(uri):
+        return uri.rpartition(":")[2]
+    location = parse_location(uri)
     if location.path:
         return Path(location.path).stem
     return location.parameters.get("dbname") or location.parameters.get("database") or "lake"
 
 
 def redacted(uri: str) -> str:
-    """A location without secrets, for people."""
-    place = resolve_uri(uri)
-    return str(parse_location(place)) if is_lake(place) else place
+    """Return a location without its secrets."""
+    uri = resolve_uri(uri)
+    return str(parse_location(uri)) if is_lake(uri) else uri
 
 
 def storage_of(lake: LakeSettings) -> Storage:
@@ -121,13 +121,13 @@ def storage_of(lake: LakeSettings) -> Storage:
 
 
 def parse_lake(argument: str) -> str:
-    """The location of the one lake that a command is about; anything else is an error."""
-    place = resolve_uri(parse_argument(argument).uri)
-    if not is_lake(place):
+    """Return the location of the lake that a command reads; raise if it is not a lake."""
+    uri = resolve_uri(parse_argument(argument).uri)
+    if not is_lake(uri):
         raise DefinitionError(
             f"{argument!r} is not a lake: write ducklake:…, postgresql://…, or the path of its file"
         )
-    return place
+    return uri
 
 
 def listening_location(listen: str, tls: TlsConfig | None = None) -> str:
@@ -145,29 +145,30 @@ def listening_location(listen: str, tls: TlsConfig | None = None) -> str:
     return check_location(listen, tls)
 
 
-def load_object(place: str) -> Catalog:
-    """The catalog of `package.module:name`: an object, or what a callable returns."""
-    if not _OBJECT.match(place):
+def load_object(uri: str) -> Catalog:
+    """Return the catalog of `package.module:name`: an object, or the result of a callable."""
+    if not _OBJECT.match(uri):
         raise DefinitionError(
-            f"{place!r} is neither a lake, nor 'memory:', nor 'package.module:name' of a catalog"
+            f"cannot serve {uri!r}: expected a lake (ducklake:…, postgresql://…, a file), memory:, "
+            "or package.module:name"
         )
-    module_name, _, attribute = place.partition(":")
+    module_name, _, attribute = uri.partition(":")
     try:
-        found: Any = getattr(importlib.import_module(module_name), attribute)
-        catalog = found() if callable(found) and not isinstance(found, Catalog) else found
+        value: Any = getattr(importlib.import_module(module_name), attribute)
+        catalog = value() if callable(value) and not isinstance(value, Catalog) else value
     except Exception as error:
-        # The code of a user may fail with anything, and only this catalog is at fault.
+        # A user's code may raise any error.
         reason = first_line(error)
         kind = "" if isinstance(error, (ImportError, AttributeError)) else type(error).__name__
-        told = ": ".join(part for part in (kind, reason) if part)
-        raise DefinitionError(f"{place!r} cannot be loaded: {told}") from error
+        message = ": ".join(part for part in (kind, reason) if part)
+        raise DefinitionError(f"{uri!r} cannot be loaded: {message}") from error
     if not isinstance(catalog, Catalog):
-        raise DefinitionError(f"{place!r} is {type(catalog).__name__}, not a catalog")
+        raise DefinitionError(f"{uri!r} is {type(catalog).__name__}, not a catalog")
     return catalog
 
 
 def read_token(file: Path) -> str:
-    """The first token of a file, for a client."""
+    """Return the first token of a file, for a client."""
     for line in _read_text(file, "the token file").splitlines():
         words = line.partition("#")[0].split()
         if words:
@@ -176,7 +177,7 @@ def read_token(file: Path) -> str:
 
 
 def read_tokens(file: Path) -> dict[str, str]:
-    """The tokens of a server's file and their identities: 'token identity' a line."""
+    """Return the tokens of a server's file with their identities; a line has both."""
     tokens: dict[str, str] = {}
     for number, line in enumerate(_read_text(file, "the token file").splitlines(), 1):
         words = line.partition("#")[0].split()
@@ -209,28 +210,28 @@ def _store(settings: StorageSettings) -> S3Secret:
     )
 
 
-def _secret(file: Path | None, variable: str | None, what: str) -> str | None:
-    """Return what a file or a variable contains; None if neither is given."""
+def _secret(file: Path | None, variable: str | None, subject: str) -> str | None:
+    """Return the content of a file or a variable; None if neither is given."""
     if file is None and variable is None:
         return None
     if file is not None:
-        place, text = str(file), _read_text(file, what)
+        source, text = str(file), _read_text(file, subject)
     else:
-        place, text = f"the variable {variable}", os.environ.get(variable or "", "")
+        source, text = f"the variable {variable}", os.environ.get(variable or "", "")
     if not text.strip():
-        raise DefinitionError(f"{what} is missing: {place} is empty or not there")
+        raise DefinitionError(f"{subject} is missing: {source} is empty or not there")
     return text.strip()
 
 
-def _read_text(file: Path, what: str) -> str:
+def _read_text(file: Path, subject: str) -> str:
     try:
         with file.open(encoding="utf-8") as opened:
             text = opened.read(_MAX_FILE + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise DefinitionError(f"{what} cannot be read from {file}: {reason}") from None
+        raise DefinitionError(f"{subject} cannot be read from {file}: {reason}") from None
     if len(text) > _MAX_FILE:
-        raise DefinitionError(f"{what} cannot be read from {file}: it is too large")
+        raise DefinitionError(f"{subject} cannot be read from {file}: it is too large")
     return text
 
 
@@ -250,12 +251,12 @@ class SnapshotChoice(TypedDict, total=False):
 
 
 def is_snapshot_id(at: str) -> bool:
-    """Whether `--at` is a number; otherwise it is a time."""
+    """Return whether `--at` is a snapshot id; otherwise it is a time."""
     return re.fullmatch(r"[0-9]{1,18}", at) is not None
 
 
 def parse_at(at: str | None) -> SnapshotChoice:
-    """The snapshot that `--at` means."""
+    """Return the arguments that choose the snapshot of `--at`."""
     if at is None:
         return {}
     return {"version": int(at)} if is_snapshot_id(at) else {"timestamp": at}

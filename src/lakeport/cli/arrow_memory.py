@@ -1,9 +1,9 @@
-"""A bound on the memory that Arrow takes in a server, set before Arrow is loaded.
+"""A limit for the memory that Arrow takes in a server, set before Arrow is loaded.
 
-pyarrow decodes what a client sends before any of our code sees it, and has no option that bounds it
+pyarrow decodes messages of clients before Lakeport gets them, and has no option to limit their size
 (pyarrow 26: `FlightServerBase` takes neither `IpcReadOptions` nor a limit of messages). Its
-allocator, mimalloc, can be confined to memory that is reserved when the process starts: beyond it
-an allocation fails, and with it one call.
+allocator, mimalloc, can be confined to memory that is reserved when the process starts. An
+allocation beyond it fails, and with it one call.
 
 Must not import pyarrow.
 """
@@ -36,11 +36,11 @@ _CONTROL_GROUPS: Final = (
 
 @contextmanager
 def bounded_arrow_memory(environ: MutableMapping[str, str] = os.environ) -> Iterator[None]:
-    """Bound the memory of an Arrow that is loaded inside the block.
+    """Limit the memory of Arrow if it is loaded inside the block.
 
-    Processes that are started after the block do not inherit the bound.
+    Processes that are started after the block do not inherit the limit.
     """
-    size = _wanted(environ.get(VARIABLE))
+    size = _limit(environ.get(VARIABLE))
     is_chosen = any(name in environ for name in (_RESERVE, _CONFINE, "ARROW_DEFAULT_MEMORY_POOL"))
     if not size or is_chosen or "pyarrow" in sys.modules or not sys.platform.startswith("linux"):
         yield
@@ -52,7 +52,7 @@ def bounded_arrow_memory(environ: MutableMapping[str, str] = os.environ) -> Iter
         del environ[_RESERVE], environ[_CONFINE]
 
 
-def _wanted(setting: str | None) -> int:
+def _limit(setting: str | None) -> int:
     """Return the bytes of a setting such as `8GiB`; without one, a quarter of the memory."""
     if setting is None:
         return max(2 * _GIB, _memory() // 4)

@@ -1,4 +1,4 @@
-"""What a server shows when it is ready: what it serves, and how to attach it."""
+"""The text that a server prints when it is ready: its catalogs, and how to attach them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def show_served(
     catalogs: Mapping[str, Catalog],
     lakes: Mapping[str, LakeSettings],
 ) -> None:
-    """Tell people what is served."""
+    """Print the location and the catalogs of a server."""
     console.print(f"Lakeport serves {server.location}", style="bold", highlight=False)
     table = plain_table("catalog", "schema", "tables", "functions", "from")
     for name, catalog in catalogs.items():
         first = [name or "any name", redacted(lakes[name].uri)]
         for schema in catalog.schemas():
-            called = " (main)" if schema.name == _name_of_main(catalog) else ""
+            note = " (main)" if schema.name == _name_of_main(catalog) else ""
             counts = str(len(schema.tables())), str(_count_functions(schema))
-            table.add_row(first[0], f"{schema.name}{called}", *counts, first[1])
+            table.add_row(first[0], f"{schema.name}{note}", *counts, first[1])
             first = ["", ""]
         if first[0]:
             table.add_row(first[0], "none yet", "", "", first[1])
@@ -38,7 +38,7 @@ def show_served(
 
 
 def show_sql(console: Console, statements: Iterable[str]) -> None:
-    """Show what to paste into DuckDB."""
+    """Print statements to paste into DuckDB."""
     console.print("\nIn DuckDB:", style="bold")
     for line in statements:
         console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
@@ -48,7 +48,7 @@ def show_sql(console: Console, statements: Iterable[str]) -> None:
 def attach_sql(
     location: str, lakes: Mapping[str, LakeSettings], *, needs_token: bool = False
 ) -> list[str]:
-    """The statements that attach everything, to be pasted."""
+    """Return the statements that attach all catalogs in DuckDB."""
     lines = ["INSTALL airport FROM community;", "LOAD airport;"]
     if needs_token:
         lines.append(f"CREATE SECRET (TYPE airport, AUTH_TOKEN '…', SCOPE '{location}');")
@@ -58,7 +58,7 @@ def attach_sql(
 
 
 def _name_of_main(catalog: Catalog) -> str | None:
-    """What a lake's schema `main` is called for clients."""
+    """Return the published name of a lake's schema `main`; None for other catalogs."""
     return catalog.main_schema if isinstance(catalog, LakeCatalog) else None
 
 

@@ -1,4 +1,4 @@
-"""The catalogs that a server is told to serve: opened, and opened anew when the list changes."""
+"""The catalogs of a server: opened at the start, and opened again when their settings change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger("lakeport")
 
 
 class ServedCatalogs:
-    """What is served, by name. Starts Spark when the first lake is opened."""
+    """The served catalogs by name. Starts Spark when the first lake is opened."""
 
     def __init__(self, spark: SparkSettings) -> None:
         self.spark = SparkSupervisor(spark)
@@ -47,20 +47,20 @@ class ServedCatalogs:
 
     @property
     def lakes(self) -> Mapping[str, LakeSettings]:
-        """The settings of what is served."""
+        """The settings of the served catalogs, by name."""
         return self._lakes
 
     @property
     def opened(self) -> Mapping[str, Catalog]:
-        """What is served, by name."""
+        """The served catalogs, by name."""
         return self._opened
 
     def open(self, lakes: Mapping[str, LakeSettings]) -> dict[str, Catalog]:
-        """The catalogs of these settings. Those that are open with the same ones stay as they are.
+        """Return the catalogs of these settings; those with unchanged settings are reused.
 
         If one cannot be opened, nothing changes.
         """
-        with self._opening(lakes) as opened:
+        with self._open_all(lakes) as opened:
             return opened
 
     def reload(
@@ -68,21 +68,23 @@ class ServedCatalogs:
         server: Server,
         read: Callable[[], tuple[Mapping[str, LakeSettings], Callable[[], None]]],
     ) -> None:
-        """Serve what the settings say now; if they are wrong, go on as before and say why.
+        """Serve the catalogs of the new settings; log an error and change nothing if they fail.
 
-        `read` returns the settings of the catalogs, and what to do once all of them are open.
+        `read` returns the settings of the catalogs, and a callable to run when all are open.
         """
-        before, were = self._lakes, self._opened
+        before, previous = self._lakes, self._opened
         try:
             lakes, apply = read()
-            with self._opening(lakes) as opened:
+            with self._open_all(lakes) as opened:
                 apply()
                 server.replace_catalogs(opened)
         except LakeportError as error:
-            _log.error("the catalogs stay as they are: %s", error)
+            _log.error("configuration not reloaded: %s", error)
             return
-        # What still runs on them has its plan already, or opens a connection again.
-        _close({n: catalog for n, catalog in were.items() if self._opened.get(n) is not catalog})
+        # Running scans have their plans, or open a connection again.
+        _close(
+            {n: catalog for n, catalog in previous.items() if self._opened.get(n) is not catalog}
+        )
         after = self._lakes
         _log.info(
             "reloaded the catalogs",
@@ -96,39 +98,39 @@ class ServedCatalogs:
         )
 
     @contextmanager
-    def _opening(self, lakes: Mapping[str, LakeSettings]) -> Iterator[dict[str, Catalog]]:
-        """The catalogs of these settings; they become ours if nothing fails inside."""
-        # Read again every time: a secret may be another one in the same file.
+    def _open_all(self, lakes: Mapping[str, LakeSettings]) -> Iterator[dict[str, Catalog]]:
+        """Open the catalogs of these settings; keep them if the block does not raise."""
+        # Secrets are read again every time: a file may have a new one.
         storages = {name: storage_of(lake) for name, lake in lakes.items()}
-        kept = {
+        reused = {
             name: catalog
             for name, catalog in self._opened.items()
             if lakes.get(name) == self._lakes[name] and storages[name] == self._storages[name]
         }
-        fresh: dict[str, Catalog] = {}
-        for name in lakes.keys() - kept.keys():
+        opened: dict[str, Catalog] = {}
+        for name in lakes.keys() - reused.keys():
             _check(lakes[name])
         try:
             for name, lake in lakes.items():
-                if name not in kept:
-                    fresh[name] = self._open(lake, storages[name])
-            opened = {name: (kept if name in kept else fresh)[name] for name in lakes}
-            yield opened
+                if name not in reused:
+                    opened[name] = self._open(lake, storages[name])
+            catalogs = {name: (reused if name in reused else opened)[name] for name in lakes}
+            yield catalogs
         except Exception:
-            _close(fresh)
+            _close(opened)
             raise
-        self._lakes, self._storages, self._opened = dict(lakes), storages, opened
+        self._lakes, self._storages, self._opened = dict(lakes), storages, catalogs
 
     def _open(self, lake: LakeSettings, storage: Storage) -> Catalog:
-        place = resolve_uri(lake.uri)
-        if place == MEMORY:
+        uri = resolve_uri(lake.uri)
+        if uri == MEMORY:
             return MemoryCatalog()
-        if not is_lake(place):
-            return load_object(place)
+        if not is_lake(uri):
+            return load_object(uri)
         self.spark.start()
-        _log.debug("opening %s", redacted(place))
+        _log.debug("opening %s", redacted(uri))
         return LakeCatalog(
-            place,
+            uri,
             spark=self.spark.session,
             main_as=lake.main_as,
             data_path=lake.data_path,
@@ -141,12 +143,12 @@ class ServedCatalogs:
 
 
 def _check(lake: LakeSettings) -> None:
-    """Refuse what cannot be served before Spark is started for it."""
+    """Raise an error for a lake that cannot be served, before Spark is started."""
     check_main_as(lake.main_as)
-    place = resolve_uri(lake.uri)
-    if is_lake(place):
+    uri = resolve_uri(lake.uri)
+    if is_lake(uri):
         Lake.open(
-            place,
+            uri,
             data_path=lake.data_path,
             metadata_schema=lake.metadata_schema,
             database_timeout=lake.database_timeout,
@@ -154,7 +156,7 @@ def _check(lake: LakeSettings) -> None:
 
 
 def _close(catalogs: Mapping[str, Catalog]) -> None:
-    """Close the lakes among some catalogs; others belong to whoever made them."""
+    """Close the lakes; catalogs of users are not closed."""
     for catalog in catalogs.values():
         if isinstance(catalog, LakeCatalog):
             catalog.close()

@@ -1,7 +1,7 @@
 """The configuration of `lakeport serve`: one model, from a TOML file, the environment and flags.
 
 A flag wins over the environment, the environment over the file. The reference page of the
-documentation is generated from this model by `lakeport.cli.reference`.
+documentation is generated from this model by `lakeport.cli.config_reference`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _STRICT = ConfigDict(extra="forbid", frozen=True)
 class StorageSettings(BaseModel):
     """An S3-compatible object store of a lake.
 
-    What is left out comes from the environment, as in every tool of AWS.
+    Missing keys are read from the environment, as in every tool of AWS.
     """
 
     model_config = _STRICT
@@ -107,7 +107,8 @@ class LakeSettings(BaseModel):
         "`public` by default.",
     )
     data_path: str | None = Field(
-        default=None, description="Where the files of the lake are, if not where its catalog says."
+        default=None,
+        description="Where the files of the lake are, if not at the path in its catalog.",
     )
     metadata_schema: str | None = Field(
         default=None, description="The database schema of the lake's own tables."
@@ -132,7 +133,7 @@ class LakeSettings(BaseModel):
 
 
 class ServerSettings(BaseModel):
-    """How the server listens and whom it lets in."""
+    """How the server listens, and who may connect."""
 
     model_config = _STRICT
 
@@ -143,19 +144,19 @@ class ServerSettings(BaseModel):
     )
     advertise: str | None = Field(
         default=None,
-        description="The location to tell plain Flight clients, if not the address itself.",
+        description="The location that plain Flight clients get, if not the address itself.",
     )
     token_file: Path | None = Field(
         default=None,
         description="A file with one `token identity` pair a line; `#` starts a comment. A token "
-        f"has at least {MIN_TOKEN_LENGTH} characters. Without the file everybody may call.",
+        f"has at least {MIN_TOKEN_LENGTH} characters. Without the file, every client may call.",
     )
     tls_cert: Path | None = Field(default=None, description="The server's certificate chain (PEM).")
     tls_key: Path | None = Field(
         default=None, description="The private key of the certificate (PEM)."
     )
     tls_client_ca: Path | None = Field(
-        default=None, description="Let in only clients with a certificate of this authority (PEM)."
+        default=None, description="Accept only clients with a certificate of this authority (PEM)."
     )
     drain: float = Field(
         default=30.0,
@@ -193,11 +194,13 @@ class ServerSettings(BaseModel):
 
 
 class TokenSettings(BaseModel):
-    """A token, which one of `token`, `file` and `environment` holds, and the lakes it may read."""
+    """A token, given by one of `token`, `file` and `environment`, and the lakes it may read."""
 
     model_config = _STRICT
 
-    identity: str = Field(min_length=1, description="Whom the token stands for, in logs as well.")
+    identity: str = Field(
+        min_length=1, description="The identity of the token's owner, which is logged."
+    )
     token: str | None = Field(
         default=None,
         repr=False,
@@ -253,7 +256,7 @@ class LogSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Everything that `lakeport serve` can be told."""
+    """All settings of `lakeport serve`."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -267,7 +270,7 @@ class Settings(BaseSettings):
         default=[], description="What to serve, besides the command line."
     )
     token: list[TokenSettings] = Field(
-        default=[], description="Whom to let in, and to which lakes."
+        default=[], description="The tokens of callers, and the lakes of each."
     )
     server: ServerSettings = ServerSettings()
     spark: SparkSettings = SparkSettings()
@@ -282,14 +285,14 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, then the environment, then the file."""
+        """Return the sources in order of precedence: flags, the environment, the file."""
         file = settings_cls.model_config.get("toml_file")
         environment = _Environment(settings_cls)
         return init_settings, environment, TomlConfigSettingsSource(settings_cls, file)
 
 
 class _Environment(EnvSettingsSource):
-    """The variables of the environment, but LAKEPORT_TOKEN, which is the token of a client."""
+    """The variables of the environment without LAKEPORT_TOKEN, the token of a client."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         if field_name == "token":
@@ -298,37 +301,37 @@ class _Environment(EnvSettingsSource):
 
 
 def load_settings(file: Path | None = None, **flags: dict[str, Any]) -> Settings:
-    """The settings of a file, the environment and flags; flags that are None were not given."""
+    """Return the settings of a file, the environment and flags; flags that are None are ignored."""
     if file is not None and not file.is_file():
         raise DefinitionError(f"there is no configuration file {file}")
 
     class Loaded(Settings):
         model_config = SettingsConfigDict(toml_file=file)
 
-    given: dict[str, Any] = {
+    explicit: dict[str, Any] = {
         section: {key: value for key, value in values.items() if value is not None}
         for section, values in flags.items()
     }
     try:
-        return Loaded(**given)
+        return Loaded(**explicit)
     except ValidationError as error:
         raise DefinitionError(f"the configuration is wrong: {_explained(error)}") from None
     except (SettingsError, ValueError) as error:
-        # The text of a parse error tells the line, and may not tell the value.
+        # The first line of a parse error names the line, and never a value.
         where = "the environment" if isinstance(error, SettingsError) else str(file)
         reason = first_line(error)
         raise DefinitionError(f"{where} cannot be read: {reason}") from None
 
 
 def check_token(token: str) -> str:
-    """Return a token of the configuration; one that is too short is a `ValueError`."""
+    """Return a token of the configuration; raise ValueError if it is too short."""
     if len(token) < MIN_TOKEN_LENGTH:
         raise ValueError(f"a token needs at least {MIN_TOKEN_LENGTH} characters")
     return token
 
 
 def _explained(error: ValidationError) -> str:
-    """Every fault with its key; never a value, which may be a secret."""
+    """Return all errors with their keys, without values, which may be secrets."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(f"{_key(fault['loc'])}: {_reason(fault)}" for fault in faults)
 

@@ -1,6 +1,6 @@
-"""The reference page of the configuration, made from its model.
+"""The reference page of the configuration, generated from its model.
 
-`python -m lakeport.cli.reference > docs/reference/configuration.md` writes it anew.
+`python -m lakeport.cli.config_reference > docs/reference/configuration.md` writes it again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["reference"]
 
 _HEAD = """# Configuration
 
-Made from the model by `python -m lakeport.cli.config_reference`; what the commands do is told in
-[the command line](../guides/command-line.md).
+Generated from the model by `python -m lakeport.cli.config_reference`.
+[The command line](../guides/command-line.md) describes the commands.
 
 `lakeport serve --config lakeport.toml` reads a file like this:
 
@@ -62,10 +62,12 @@ conf = { "spark.executor.memory" = "4g" }
 format = "json"
 ```
 
-A flag wins over a variable of the environment, a variable over the file. An unknown key is an
-error. Secrets are never arguments of a command: tokens and keys are in files, and a location with a
-password is in a file, too, or in the environment. The secret of an object
-store is in the file or the variable that the configuration names. None of them is ever printed.
+A flag overrides a variable of the environment. A variable overrides the file. An unknown key is an
+error.
+
+Secrets are never arguments of a command. Tokens and keys are in files. A location with a password
+is in a file or in the environment. The secret of an object store is in the file or the variable
+that the configuration names. Secrets are never printed.
 """
 
 _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
@@ -82,13 +84,13 @@ _REPEATED: Mapping[str, str] = {
     "objects.",
     "[[lake.storage]]": "Repeated for every store of the `[[lake]]` above it. SIGHUP reads the "
     "secrets again.",
-    "[[token]]": "Repeated for every token. Without any, and without `token_file`, everybody may "
-    "call.",
+    "[[token]]": "Repeated for every token. Without any, and without `token_file`, every client "
+    "may call.",
 }
 
 
 def reference() -> str:
-    """The page."""
+    """Return the page."""
     return "\n".join([_HEAD, *(_section(*section) for section in _SECTIONS)])
 
 

@@ -1,7 +1,7 @@
-"""Whether a server can answer queries: what `/healthz` reports, from real questions.
+"""The health of a server, which `/healthz` reports: whether it can answer queries.
 
-Spark and the catalog database of each lake are asked in threads of their own, so that one that does
-not answer delays neither the report nor the others. Answers are kept for some seconds.
+Spark and the catalog database of each lake are queried in threads of their own. So a database that
+hangs delays neither the report nor the other checks. Results are valid for some seconds.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["Health", "Report"]
 
 _log = logging.getLogger("lakeport")
 
-# Seconds for one answer, and for which an answer is good.
-_LIMIT: Final = 4.0
-_KEPT: Final = 5.0
+# Seconds that a check may take, and for which its result is valid.
+_TIMEOUT_SECONDS: Final = 4.0
+_VALID_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +37,27 @@ class Report:
 
 
 class Health:
-    """Asks what a server depends on."""
+    """Checks Spark and the catalog databases of a server."""
 
     def __init__(self, server: Server, catalogs: ServedCatalogs) -> None:
         self._server = server
         self._catalogs = catalogs
         self._spark = _Probe("Spark does not answer", catalogs.spark.check)
-        # Guards the probes of lakes, which come and go when the configuration is read again.
+        # Guards the probes of lakes, which change when the configuration is reloaded.
         self._lock = threading.Lock()
         self._lakes: dict[str, tuple[LakeCatalog, _Probe]] = {}
 
     def report(self) -> Report:
-        """The state now, or as it was some seconds ago."""
+        """Return the state, which may be some seconds old."""
         state = self._server.state
         if state != "ready":
             return Report(state)
         probes = [self._spark, *self._lake_probes()]
         for probe in probes:
-            probe.ask()
-        deadline = time.monotonic() + _LIMIT
+            probe.start()
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         answers = [probe.answer(deadline) for probe in probes]
-        # Known at once, where an answer may be some seconds old.
+        # The supervisor notices the end of Spark at once; a check may be some seconds old.
         if self._catalogs.spark.trouble() is not None:
             answers[0] = "Spark has ended and is being started again"
         reasons = tuple(reason for reason in answers if reason)
@@ -65,10 +65,10 @@ class Health:
 
     def _lake_probes(self) -> list[_Probe]:
         with self._lock:
-            known, self._lakes = self._lakes, {}
+            previous, self._lakes = self._lakes, {}
             for name, catalog in self._catalogs.opened.items():
                 if isinstance(catalog, LakeCatalog):
-                    before = known.get(name)
+                    before = previous.get(name)
                     if before is not None and before[0] is catalog:
                         self._lakes[name] = before
                     else:
@@ -84,7 +84,7 @@ def _lake_probe(name: str, catalog: LakeCatalog) -> _Probe:
 
 
 class _Probe:
-    """One question, asked by one thread at a time."""
+    """One check, run by one thread at a time."""
 
     def __init__(self, trouble: str, check: Callable[[], object]) -> None:
         self._trouble = trouble
@@ -94,21 +94,23 @@ class _Probe:
         self._answered: float | None = None
         self._failure: str | None = None
 
-    def ask(self) -> None:
-        """Begin to ask, unless an answer is known or on its way."""
+    def start(self) -> None:
+        """Start the check, unless it is running or its last result is still valid."""
         with self._changed:
-            is_fresh = self._answered is not None and time.monotonic() - self._answered < _KEPT
+            is_fresh = (
+                self._answered is not None and time.monotonic() - self._answered < _VALID_SECONDS
+            )
             if is_fresh or self._is_running:
                 return
             self._is_running = True
         threading.Thread(target=self._run, name="lakeport-health", daemon=True).start()
 
     def answer(self, deadline: float) -> str | None:
-        """What is wrong, in words that hold no names of machines; None if nothing is."""
+        """Wait for the result and return the problem, without names of machines, or None."""
         with self._changed:
             left = max(0.0, deadline - time.monotonic())
             if not self._changed.wait_for(lambda: not self._is_running, timeout=left):
-                return f"{self._trouble}: no answer within {_LIMIT:g} seconds"
+                return f"{self._trouble}: no answer within {_TIMEOUT_SECONDS:g} seconds"
             return self._trouble if self._failure else None
 
     def _run(self) -> None:

@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 ROWS_SHOWN: Final = 20
-_LONGEST_VALUE: Final = 200
-_WIDE: Final = 240
+_MAX_VALUE_LENGTH: Final = 200
+_WIDTH_WITHOUT_TERMINAL: Final = 240
 
 
 class _Writer(Protocol):
@@ -42,13 +42,13 @@ class _Writer(Protocol):
 
 
 def make_console() -> Console:
-    """Standard output; where nobody watches, lines are long enough to lose nothing."""
+    """Return a console for standard output; without a terminal, lines are not truncated."""
     console = Console()
-    return console if console.is_terminal else Console(width=_WIDE)
+    return console if console.is_terminal else Console(width=_WIDTH_WITHOUT_TERMINAL)
 
 
 def plain_table(*headers: str) -> Table:
-    """A table without lines."""
+    """Return a table without lines."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for header in headers:
         table.add_column(header, overflow="fold")
@@ -59,24 +59,24 @@ def show_rows(
     console: Console,
     rows: pa.RecordBatchReader,
     *,
-    most: int = ROWS_SHOWN,
+    max_rows: int = ROWS_SHOWN,
     note: str = "--limit shows more, --output saves all",
 ) -> None:
     """Print the first rows, and whether there are more."""
-    found = _first(rows, most + 1)
+    first = _first(rows, max_rows + 1)
     table = Table()
     for name in rows.schema.names:
         table.add_column(cell(name))
-    for row in zip(*(_values(column) for column in found.slice(0, most).columns), strict=True):
+    for row in zip(*(_values(column) for column in first.slice(0, max_rows).columns), strict=True):
         table.add_row(*(cell(value) for value in row))
     console.print(table)
-    more = found.num_rows > most
-    count = counted(min(found.num_rows, most), "row")
+    more = first.num_rows > max_rows
+    count = counted(min(first.num_rows, max_rows), "row")
     console.print(f"the first {count}; {note}" if more else count, style="dim", highlight=False)
 
 
 def check_output(path: Path | None) -> None:
-    """Refuse a file that could not be written, before anything is computed."""
+    """Raise an error for a file that cannot be written, before anything is computed."""
     if path is None:
         return
     if path.suffix.lower() not in _WRITERS:
@@ -86,19 +86,19 @@ def check_output(path: Path | None) -> None:
 
 
 def cell(value: Any) -> Text:
-    """A value in a table: what others wrote steers neither the terminal nor the markup."""
+    """Return a value as text of a table, without control characters and markup."""
     text = "NULL" if value is None else str(value)
-    shortened = text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+    shortened = text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}…"
     return Text(printable(shortened))
 
 
 def printable(text: str) -> str:
-    """The text without what would steer a terminal."""
+    """Return the text without control characters."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
 def save_rows(rows: pa.RecordBatchReader, path: Path) -> int:
-    """Write all rows to a file; it appears when it is complete. Gives their number."""
+    """Write all rows to a file, which appears when it is complete; return their number."""
     check_output(path)
     count = 0
     with _complete(path) as part:
@@ -117,7 +117,7 @@ def save_rows(rows: pa.RecordBatchReader, path: Path) -> int:
 
 
 def size_text(size: int) -> str:
-    """Bytes for people."""
+    """Return a number of bytes with a unit."""
     amount = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
@@ -138,7 +138,7 @@ def _first(rows: pa.RecordBatchReader, count: int) -> pa.Table:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column; as DuckDB's text where one is a time that Python has not."""
+    """Return the values of a column; as DuckDB's text if Python cannot represent a time."""
     try:
         return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
     except OverflowError:

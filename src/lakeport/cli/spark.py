@@ -1,4 +1,4 @@
-"""Spark for commands: started while somebody watches, without the noise of its JVM."""
+"""Spark sessions for commands, without the output of the JVM on the terminal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FAILURE: Final = re.compile(r"\b(Exception|Error)\b.*:")
 def spark_session(
     master: str | None = None, conf: Mapping[str, Any] | None = None
 ) -> Iterator[SparkSession]:
-    """The session that is active, or one that is started here and stopped at the end."""
+    """Yield the active session, or one that is started here and stopped at the end."""
     if is_active():
         with quiet_errors():
             yield session(master, **(conf or {}))
@@ -50,7 +50,7 @@ def spark_session(
 
 @contextmanager
 def quiet_errors() -> Iterator[None]:
-    """Keep PySpark from printing what is raised, too: failed queries, calls to a lost Java."""
+    """Disable the loggers with which PySpark and Py4J print errors that they also raise."""
     from pyspark.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger("SQLQueryContextLogger"), *map(logging.getLogger, _PY4J)]
@@ -65,7 +65,7 @@ def quiet_errors() -> Iterator[None]:
 
 
 def is_active() -> bool:
-    """Whether this process has a Spark session."""
+    """Return whether this process has a Spark session."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -74,69 +74,69 @@ def is_active() -> bool:
 
 
 def start_session(master: str | None, conf: Mapping[str, Any]) -> SparkSession:
-    """Start a session; what its JVM prints goes to the log at DEBUG."""
+    """Start a session; log the output of its JVM at DEBUG."""
     interrupt = signal.getsignal(signal.SIGINT)
-    said = _JvmLines()
-    with _own_stderr(said) as console, console.status("Starting Spark …"):
+    jvm_log = _JvmLog()
+    with _capture_stderr(jvm_log) as console, console.status("Starting Spark …"):
         try:
             return session(master, **conf)
         except LakeportError:
             raise
         except Exception as error:  # noqa: BLE001
-            reason = said.failure() or first_line(error)
+            reason = jvm_log.failure() or first_line(error)
             raise UnavailableError(f"Spark did not start: {reason}") from None
         finally:
-            # PySpark takes Ctrl-C for itself.
+            # PySpark replaces the handler of Ctrl-C.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, interrupt)
 
 
-class _JvmLines:
-    """What the JVM prints: the last lines are kept until they can be logged, later ones are not."""
+class _JvmLog:
+    """The output of the JVM: buffered until `release`, then logged line by line."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: deque[str] = deque(maxlen=_LINES_KEPT)
+        self._buffer: deque[str] = deque(maxlen=_LINES_KEPT)
         self._released = False
 
     def read(self, descriptor: int) -> None:
-        """Take lines until everybody who writes them has gone."""
+        """Read lines until all writers have closed the pipe."""
         with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
             while line := lines.readline(_MAX_LINE):
                 with self._lock:
                     if self._released:
                         _log.debug("%s", line.rstrip())
                     else:
-                        self._kept.append(line.rstrip())
+                        self._buffer.append(line.rstrip())
 
     def failure(self) -> str | None:
-        """The first line that looks like the reason of a failure."""
+        """Return the first line that looks like the reason of a failure, or None."""
         with self._lock:
-            return next((line for line in self._kept if _FAILURE.search(line)), None)
+            return next((line for line in self._buffer if _FAILURE.search(line)), None)
 
     def release(self) -> None:
-        """Log what was kept, and from now on every line as it comes."""
+        """Log the buffered lines, and from now on every line when it is read."""
         with self._lock:
             self._released = True
-            while self._kept:
-                _log.debug("%s", self._kept.popleft())
+            while self._buffer:
+                _log.debug("%s", self._buffer.popleft())
 
 
 @contextmanager
-def _own_stderr(said: _JvmLines) -> Iterator[Console]:
-    """Let children that are started inside write to the log at DEBUG instead of standard error.
+def _capture_stderr(jvm_log: _JvmLog) -> Iterator[Console]:
+    """Redirect standard error of processes that are started inside to the log at DEBUG.
 
-    The JVM prints warnings that nobody can act upon, and keeps the standard error it began with.
+    The JVM prints warnings that do not help users. It keeps the standard error of its start.
     """
     reading, writing = os.pipe()
-    kept = os.dup(2)
+    original = os.dup(2)
     os.dup2(writing, 2)
     os.close(writing)
-    lines = threading.Thread(target=said.read, args=(reading,), name="lakeport-jvm", daemon=True)
+    lines = threading.Thread(target=jvm_log.read, args=(reading,), name="lakeport-jvm", daemon=True)
     lines.start()
-    is_terminal = os.isatty(kept)
-    with os.fdopen(os.dup(kept), "w", encoding="utf-8") as terminal:
-        # A server that starts Spark again goes on to write its log.
+    is_terminal = os.isatty(original)
+    with os.fdopen(os.dup(original), "w", encoding="utf-8") as terminal:
+        # A server that starts Spark again continues to write its log.
         logs = _log_handlers()
         for handler in logs:
             handler.setStream(terminal)
@@ -146,14 +146,14 @@ def _own_stderr(said: _JvmLines) -> Iterator[Console]:
             for handler in logs:
                 handler.setStream(sys.stderr)
             sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
-            # The log goes to standard error: before, every line of it would have come back.
-            said.release()
+            os.dup2(original, 2)
+            os.close(original)
+            # Only now: the log writes to standard error, which was the pipe that is read here.
+            jvm_log.release()
 
 
 def _log_handlers() -> list[logging.StreamHandler[Any]]:
-    """The handlers of Lakeport's log that write to standard error."""
+    """Return the handlers of Lakeport's log that write to standard error."""
     handlers = logging.getLogger("lakeport").handlers
     return [
         handler

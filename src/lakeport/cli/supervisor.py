@@ -1,4 +1,4 @@
-"""The Spark session of a server: started once, and replaced when it has ended by itself."""
+"""The Spark session of a server: started once, and replaced when it has ended."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ __all__ = ["SparkSupervisor", "add_spark_gauges"]
 
 _log = logging.getLogger("lakeport")
 
-# Seconds between two looks at the Java process, and between two calls to it.
-_LOOK: Final = 0.5
-_CALL: Final = 5.0
+# Seconds between two checks of the Java process, and between two calls to it.
+_CHECK_SECONDS: Final = 0.5
+_CALL_SECONDS: Final = 5.0
 
-# Seconds before another attempt to start Spark: the first one, and the longest.
+# Seconds before another attempt to start Spark: the first pause, and the longest.
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 
 # Seconds that a call waits for a session that is being started.
-_PATIENCE: Final = 10.0
+_WAIT_SECONDS: Final = 10.0
 _POLL: Final = 0.5
 
 
 class SparkSupervisor:
-    """Returns the session to read with, and starts another when it has ended.
+    """Returns the session to read with, and starts another one when it has ended.
 
-    The session ends by itself when its Java process is killed, runs out of memory, or loses its
-    cluster. Calls get UNAVAILABLE until another one runs.
+    A session ends when its Java process is killed, runs out of memory, or loses its cluster. Calls
+    get UNAVAILABLE until another session runs.
     """
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
-        # Guards what follows, and is notified when the session changes.
+        # Guards the fields below, and is notified when the session changes.
         self._changed = threading.Condition()
         self._spark: SparkSession | None = None
         self._reason = ""
@@ -67,7 +67,7 @@ class SparkSupervisor:
         return self._spark
 
     def start(self) -> None:
-        """Start the first session, or take the one of this process, and watch it from now on."""
+        """Start the first session, or use the one of this process, and monitor it."""
         if self._thread is not None:
             return
         settings = self._settings
@@ -79,12 +79,12 @@ class SparkSupervisor:
         self._thread.start()
 
     def session(self) -> SparkSession:
-        """The session to read with; waits some seconds for one that is being started."""
+        """Return the session to read with; wait some seconds for one that is being started."""
         spark = self._spark
         if spark is not None and is_running(spark):
             return spark
         request = current_request()
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _WAIT_SECONDS
         with self._changed:
             while not self._is_ready():
                 if request.is_cancelled() or time.monotonic() > deadline or self._closing.is_set():
@@ -102,19 +102,19 @@ class SparkSupervisor:
             raise UnavailableError("the Spark session has ended")
 
     def trouble(self) -> str | None:
-        """Why there is no session now; None if one runs, or none was needed yet."""
+        """Return why there is no session; None if one runs, or if none was needed yet."""
         if self._thread is None or self._is_ready():
             return None
         reason = f": {self._reason}" if self._reason else ""
         return f"Spark has ended and is being started again{reason}; try again"
 
     def close(self) -> None:
-        """Stop the session, unless it was there before."""
+        """Stop the session, unless this process had it before."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()
         if self._spark is not None and self._is_own:
-            # Its Java may be gone.
+            # Its Java process may have ended.
             with suppress(Exception):
                 self._spark.stop()
         self._quiet.close()
@@ -124,9 +124,9 @@ class SparkSupervisor:
 
     def _watch(self) -> None:
         called = time.monotonic()
-        while not self._closing.wait(_LOOK):
+        while not self._closing.wait(_CHECK_SECONDS):
             lost = not self._is_ready()
-            if not lost and time.monotonic() - called > _CALL:
+            if not lost and time.monotonic() - called > _CALL_SECONDS:
                 lost = self._has_stopped()
                 called = time.monotonic()
             if lost:
@@ -137,11 +137,11 @@ class SparkSupervisor:
         try:
             return spark is not None and _is_stopped(spark)
         except Exception:  # noqa: BLE001
-            # Seen as a lost process by the next look, or else it may pass.
+            # The next check finds a lost process; other errors may be temporary.
             return False
 
     def _replace(self) -> None:
-        """Start another session, again and again until one runs or the server ends."""
+        """Start another session; repeat until one runs or the server ends."""
         began = time.monotonic()
         _log.error("Spark has ended: starting it again")
         lost, self._spark = self._spark, None
@@ -171,7 +171,7 @@ def _reuse(master: str | None, conf: Any) -> SparkSession:
 
 
 def _is_stopped(spark: SparkSession) -> bool:
-    """Ask Java whether it has stopped the session, which Python does not notice."""
+    """Return whether Java has stopped the session, which Python does not notice."""
     if is_connect(spark):
         return not is_running(spark)
     context: Any = spark.sparkContext

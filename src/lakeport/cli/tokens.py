@@ -1,6 +1,6 @@
-"""The tokens of a server: whom each stands for, and which lakes it may read.
+"""The tokens of a server: the identity of each, and the lakes that it may read.
 
-A token file gives every lake to each of its tokens; a `[[token]]` of the configuration names lakes.
+Tokens of a token file may read every lake. A `[[token]]` of the configuration names its lakes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Tokens:
     """All tokens of a server."""
 
     identities: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Whom a token stands for."""
+    """The identity of each token."""
     lakes: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The catalogs that an identity may reach; one that is not here may reach all of them."""
+    """The catalogs that an identity may read; an identity without an entry may read all."""
 
     @classmethod
     def of(cls, settings: Settings, served: Mapping[str, LakeSettings]) -> Tokens:
@@ -56,19 +56,19 @@ class TokenPolicy:
     """Authenticates and authorises by tokens, which may be replaced while the server runs."""
 
     def __init__(self, tokens: Tokens) -> None:
-        # One reference, replaced as a whole: no call sees half of the old and half of the new.
+        # One reference, replaced as a whole, so that a call uses either the old or the new tokens.
         self._current = (tokens, TokenTable(tokens.identities))
 
     def replace(self, tokens: Tokens) -> None:
-        """Let in the callers of these tokens only, from now on."""
+        """Accept only these tokens from now on."""
         self._current = (tokens, TokenTable(tokens.identities))
 
     def authenticate(self, token: str) -> str:
-        """Return the identity behind a token."""
+        """Return the identity of a token."""
         return self._current[1].authenticate(token)
 
     def authorize(self, access: AccessRequest) -> bool:
-        """Return whether the caller may reach the catalog; within it, everything is allowed."""
+        """Return whether the caller may use the catalog; within it, everything is allowed."""
         tokens = self._current[0]
         if access.identity not in tokens.identities.values():
             return False
@@ -93,12 +93,12 @@ def _read(entry: TokenSettings, where: str) -> str:
 
 
 def _names(entry: TokenSettings, served: Mapping[str, LakeSettings], where: str) -> frozenset[str]:
-    """The names that the lakes of a token are served by."""
-    # A lake that stands alone without a name is called by the name that it would have.
-    known = {name or default_name(lake.uri): name for name, lake in served.items()}
+    """Return the served names of the lakes of a token."""
+    # A single lake without a name is written by its default name.
+    served_names = {name or default_name(lake.uri): name for name, lake in served.items()}
     if _ALL in entry.lakes:
         return frozenset(served)
-    missing = [name for name in entry.lakes if name not in known]
+    missing = [name for name in entry.lakes if name not in served_names]
     if missing:
         raise DefinitionError(f"{where}: there is no lake {missing[0]!r}")
-    return frozenset(known[name] for name in entry.lakes)
+    return frozenset(served_names[name] for name in entry.lakes)

@@ -1,4 +1,4 @@
-"""What operators read: metrics, health and logs."""
+"""Metrics, the HTTP port for metrics and health, and logs."""
 
 from lakeport._lazy import attach
 

@@ -1,4 +1,4 @@
-"""`/metrics` and `/healthz`: what a server does, for Prometheus, and whether it can answer."""
+"""The HTTP port with `/metrics` for Prometheus and `/healthz` for probes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _MAX_REQUESTS: Final = 32
 
 
 class HealthReport(Protocol):
-    """The state of a server, and what is wrong with it."""
+    """The state of a server, and the reasons if it is degraded."""
 
     @property
     def state(self) -> str:
-        """`ready`, or what the server is instead."""
+        """`ready`, `degraded`, `draining` or `stopped`."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Health(Protocol):
 
 @contextmanager
 def serve_http(listen: str, health: Health, metrics: Metrics) -> Iterator[str]:
-    """Answer `/healthz` and `/metrics` on a port of its own; gives its URL."""
+    """Answer `/healthz` and `/metrics` on a port of its own; yield its URL."""
     host, port = split_address(listen)
     handler = type("_BoundHandler", (_Handler,), {"health": health, "metrics": metrics})
     try:
@@ -63,7 +63,7 @@ def serve_http(listen: str, health: Health, metrics: Metrics) -> Iterator[str]:
 
 
 def split_address(listen: str) -> tuple[str, int]:
-    """Host and port of `host:port`."""
+    """Return the host and the port of `host:port`."""
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise DefinitionError(f"{listen!r} is not host:port, such as 127.0.0.1:9815")
@@ -71,10 +71,10 @@ def split_address(listen: str) -> tuple[str, int]:
 
 
 class _SideServer(ThreadingHTTPServer):
-    """Answers also when the process has no descriptors left, and a few requests at a time."""
+    """An HTTP server with a limit of requests, and a reserve of file descriptors."""
 
     def __init__(self, *arguments: Any) -> None:
-        self._places = threading.BoundedSemaphore(_MAX_REQUESTS)
+        self._slots = threading.BoundedSemaphore(_MAX_REQUESTS)
         super().__init__(*arguments)
 
     def get_request(self) -> Any:
@@ -82,7 +82,7 @@ class _SideServer(ThreadingHTTPServer):
             return super().get_request()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._places.acquire(blocking=False):
+        if self._slots.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -91,7 +91,7 @@ class _SideServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._slots.release()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -107,11 +107,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, CONTENT_TYPE_LATEST, generate_latest(self.metrics.registry))
         elif path == "/healthz":
             report = self.health.report()
-            told: dict[str, Any] = {"state": report.state}
+            body: dict[str, Any] = {"state": report.state}
             if report.reasons:
-                told["reasons"] = report.reasons
+                body["reasons"] = report.reasons
             status = 200 if report.state == "ready" else 503
-            self._answer(status, "application/json", json.dumps(told).encode())
+            self._answer(status, "application/json", json.dumps(body).encode())
         else:
             self._answer(404, "text/plain", b"there are /healthz and /metrics\n")
 

@@ -1,4 +1,4 @@
-"""Logs on standard error: lines for people or JSON for machines, without secrets."""
+"""Logs on standard error, as text or as JSON, without secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["CallLog", "log_to_stderr"]
 
 _HIDDEN: Final = "***"
 
-# What a secret looks like wherever it turns up, besides the secrets that are known by heart.
+# Patterns that redact secrets in addition to the configured ones.
 _PATTERNS: Final = (
     re.compile(r"(?i)(\bbearer\s+)\S+"),
     re.compile(r"(?i)(\b(?:password|passwd|secret|token|auth_token)\s*[=:]\s*)(?:'[^']*'|\S+)"),
@@ -48,13 +48,13 @@ def log_to_stderr(
 
 
 class CallLog:
-    """An observer that writes a line for every call: who asked for what, and what came of it."""
+    """An observer that logs a line for every call: its caller, object and result."""
 
     def call_started(self, verb: str) -> None:
-        """Write nothing yet."""
+        """Ignore the event: a call is logged when it has ended."""
 
     def call_ended(self, call: CallEnded) -> None:
-        """Write how the call ended. Calls about no table that succeed are for debugging."""
+        """Log the call; at DEBUG if it succeeded and concerns no table and no rows."""
         is_usual = call.status == "OK" and not call.table and call.verb not in _ROW_VERBS
         fields = {name: value for name, value in asdict(call).items() if value != ""}
         fields["seconds"] = round(call.seconds, 6)
@@ -67,24 +67,24 @@ class CallLog:
         )
 
     def scan_started(self) -> None:
-        """Nothing to tell yet."""
+        """Ignore the event: the end of the call is logged."""
 
     def batch_sent(self, batch: Any) -> None:
-        """Too much to tell."""
+        """Ignore the event: rows are counted in the line of the call."""
 
     def scan_ended(self, *, complete: bool) -> None:
-        """Told by the end of its call."""
+        """Ignore the event: the end of the call is logged."""
 
 
 class _Formatter(logging.Formatter):
     def __init__(self, secrets: tuple[str, ...]) -> None:
         super().__init__()
-        # Longer ones first, so that no part of one stays when another is its beginning.
+        # Longer ones first, because a shorter secret may be the beginning of a longer one.
         ordered = sorted({s for s in secrets if s}, key=len, reverse=True)
         self._secrets = [_secret_pattern(secret) for secret in ordered]
 
     def redacted(self, text: str) -> str:
-        """The text without secrets."""
+        """Return the text without secrets."""
         for secret in self._secrets:
             text = secret.sub(_HIDDEN, text)
         for pattern in _PATTERNS:
@@ -92,14 +92,14 @@ class _Formatter(logging.Formatter):
         return text
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
-        """A traceback, without secrets."""
+        """Return a traceback without secrets."""
         return self.redacted(super().formatException(ei))
 
 
 class _TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """One line; a traceback below it."""
-        # Each value by itself: a secret that is replaced must not take the quote after it along.
+        """Return one line, and a traceback below it."""
+        # Values are redacted before they are quoted: a pattern could match the closing quote.
         fields = "".join(
             f" {key}={_word(self.redacted(str(value)))}" for key, value in _extra(record).items()
         )
@@ -112,7 +112,7 @@ class _TextFormatter(_Formatter):
 
 class _JsonFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """One JSON object."""
+        """Return one JSON object."""
         entry: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname,
@@ -127,25 +127,25 @@ class _JsonFormatter(_Formatter):
 
 
 def _secret_pattern(secret: str) -> re.Pattern[str]:
-    """Return what finds a secret; a short one, such as a password, only as a whole word."""
+    """Return a pattern for a secret; a short one is matched only as a whole word."""
     escaped = re.escape(secret)
     if len(secret) >= MIN_TOKEN_LENGTH:
         return re.compile(escaped)
-    # Beside a word character only: a password may begin or end with something else.
+    # A boundary only beside a word character: a password may begin or end with another.
     before = r"(?<!\w)" if re.match(r"\w", secret) else ""
     after = r"(?!\w)" if re.search(r"\w\Z", secret) else ""
     return re.compile(f"{before}{escaped}{after}")
 
 
 def _word(value: Any) -> str:
-    """Return a value without spaces and line ends, or quoted: clients choose some texts."""
+    """Return a value, quoted if it has other than plain characters: clients choose some texts."""
     text = str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
 def _time(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    time = datetime.fromtimestamp(record.created, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

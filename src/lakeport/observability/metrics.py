@@ -1,4 +1,4 @@
-"""`/metrics` and `/healthz`: what a server does, for Prometheus, and whether it can answer."""
+"""Metrics of a server for Prometheus, and an observer that joins several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakeport.airport.server import CallEnded, Observer
 __all__ = ["CompositeObserver", "Metrics"]
 
 LATENCY_BUCKETS: Final = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
-_MOST_CATALOGS: Final = 200
+_MAX_CATALOGS: Final = 200
 _MOVED: Final = {
     "rows_sent": "Rows sent",
     "bytes_sent": "Bytes of Arrow sent",
@@ -24,39 +24,39 @@ _MOVED: Final = {
 
 
 class CompositeObserver:
-    """Several observers as one."""
+    """Passes every event to several observers."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
     def call_started(self, verb: str) -> None:
-        """A call came in."""
+        """Report that a call has begun."""
         for observer in self._observers:
             observer.call_started(verb)
 
     def call_ended(self, call: CallEnded) -> None:
-        """A call is over."""
+        """Report that a call has ended."""
         for observer in self._observers:
             observer.call_ended(call)
 
     def scan_started(self) -> None:
-        """Rows are about to be read."""
+        """Report that a scan has begun."""
         for observer in self._observers:
             observer.scan_started()
 
     def batch_sent(self, batch: pa.RecordBatch) -> None:
-        """Rows were sent."""
+        """Report that a batch was sent."""
         for observer in self._observers:
             observer.batch_sent(batch)
 
     def scan_ended(self, *, complete: bool) -> None:
-        """A scan is over."""
+        """Report that a scan has ended."""
         for observer in self._observers:
             observer.scan_ended(complete=complete)
 
 
 class Metrics:
-    """An observer that counts for Prometheus."""
+    """An observer that counts events for Prometheus."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -78,7 +78,7 @@ class Metrics:
         )
         self._rows = self._counter("rows_sent", "Rows sent by scans")
         self._bytes = self._counter("bytes_sent", "Bytes of Arrow sent by scans")
-        self._catalogs = _Names(_MOST_CATALOGS)
+        self._catalogs = _Names(_MAX_CATALOGS)
         self._catalog_calls = self._counter(
             "catalog_calls", "Calls that ended, by catalog", "catalog", "status"
         )
@@ -96,11 +96,11 @@ class Metrics:
         gauge.set_function(value)
 
     def call_started(self, verb: str) -> None:
-        """A call came in."""
+        """Count a running call."""
         self._running.labels(verb).inc()
 
     def call_ended(self, call: CallEnded) -> None:
-        """A call is over."""
+        """Count a call with its seconds, rows and bytes."""
         self._running.labels(call.verb).dec()
         self._calls.labels(call.verb, call.status).inc()
         self._seconds.labels(call.verb).observe(call.seconds)
@@ -111,16 +111,16 @@ class Metrics:
             counter.labels(catalog).inc(getattr(call, what))
 
     def scan_started(self) -> None:
-        """Rows are about to be read."""
+        """Count a running scan."""
         self._streams.inc()
 
     def batch_sent(self, batch: pa.RecordBatch) -> None:
-        """Rows were sent."""
+        """Count the rows and bytes of a batch."""
         self._rows.inc(batch.num_rows)
         self._bytes.inc(batch.nbytes)
 
     def scan_ended(self, *, complete: bool) -> None:
-        """A scan is over."""
+        """Count a scan that has ended."""
         self._streams.dec()
         self._scans.labels("complete" if complete else "incomplete").inc()
 
@@ -129,17 +129,17 @@ class Metrics:
 
 
 class _Names:
-    """The names that a label may have: so many, and one for all others."""
+    """The values of a label: at most `max_names` names, and `other` for the rest."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._known: set[str] = set()
+    def __init__(self, max_names: int) -> None:
+        self._max_names = max_names
+        self._names: set[str] = set()
         self._lock = threading.Lock()
 
     def label(self, name: str) -> str:
-        """The label of a name; the catalogs of a server may change while it runs."""
+        """Return the label of a name; new catalogs may appear while the server runs."""
         with self._lock:
-            if name in self._known or len(self._known) < self._most:
-                self._known.add(name)
+            if name in self._names or len(self._names) < self._max_names:
+                self._names.add(name)
                 return name
         return "other"

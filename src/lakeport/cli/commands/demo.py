@@ -1,4 +1,4 @@
-"""`lakeport demo`: a small lake, served and queried, to see what this is about."""
+"""`lakeport demo`: make a small lake, serve it and query it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lakeport.cli.config import LakeSettings, SparkSettings
 from lakeport.cli.output import make_console, show_rows
 from lakeport.errors import DefinitionError, UnavailableError
 
-__all__ = ["BEFORE_DELETE", "demo", "make_lake"]
+__all__ = ["SNAPSHOT_BEFORE_DELETE", "demo", "make_lake"]
 
 TRIPS: Final = 300_000
 _STATIONS: Final = (
@@ -37,12 +37,12 @@ _STATIONS: Final = (
     ("Workshop", 8),
 )
 
-BEFORE_DELETE: Final = 3
+SNAPSHOT_BEFORE_DELETE: Final = 3
 """The snapshot that still has the trips of the workshop."""
 
 
 def make_lake(folder: Path) -> Path:
-    """Make a lake in a folder, snapshot by snapshot; gives the file of its catalog database."""
+    """Make a lake in a folder; return the file of its catalog database."""
     database = folder / "demo.ducklake"
     if database.exists():
         raise DefinitionError(f"there is a lake already: lakeport serve {database} serves it")
@@ -56,14 +56,14 @@ def make_lake(folder: Path) -> Path:
 
 
 def _statements() -> list[str]:
-    """One snapshot each, except the comments, which share one."""
+    """Return statements that make one snapshot each; the comments share one."""
     stations = ", ".join(f"('{name}', {docks})" for name, docks in _STATIONS)
     half = TRIPS // 2
     return [
         f"CREATE TABLE lake.stations AS FROM (VALUES {stations}) AS s(name, docks)",
         f"CREATE TABLE lake.trips AS {_trips(0, half)}",
         f"INSERT INTO lake.trips {_trips(half, TRIPS)}",
-        # Rides of the workshop are no trips.
+        # Rides of the workshop do not count as trips.
         "DELETE FROM lake.trips WHERE station = 'Workshop'",
         "ALTER TABLE lake.trips RENAME COLUMN duration TO minutes",
         "BEGIN",
@@ -75,7 +75,7 @@ def _statements() -> list[str]:
 
 
 def _trips(first: int, last: int) -> str:
-    """Trips with numbers of a range; the same ones every time."""
+    """Return a query for the trips with numbers of a range; its rows are always the same."""
     return f"""
         SELECT i AS id,
             TIMESTAMPTZ '2025-01-01 00:00:00+00' + i * INTERVAL 105 SECOND AS started_at,
@@ -109,7 +109,7 @@ def _duckdb_with_ducklake() -> Any:
 
 
 def _packaged(version: str) -> Path:
-    """The extension of the package duckdb-extension-ducklake."""
+    """Return the path of the extension in the package duckdb-extension-ducklake."""
     package = importlib.import_module("duckdb_extension_ducklake")
     folder = Path(next(iter(package.__path__)))
     return folder / "extensions" / f"v{version}" / "ducklake.duckdb_extension"
@@ -159,7 +159,7 @@ def demo(
             with console.status("Starting the workers of Spark …"):
                 client.table("public.trips").scan(limit=1).to_arrow()
             _show_queries(console, client)
-        show_sql(console, [*attach_sql(server.location, lakes), *_QUERY])
+        show_sql(console, [*attach_sql(server.location, lakes), *_EXAMPLE_QUERIES])
         finished = once or serve_until_signalled(
             server, ready=lambda: console.print("Serving; Ctrl-C ends it.", style="dim")
         )
@@ -180,8 +180,8 @@ def _show_queries(console: Console, client: Client) -> None:
         "SELECT station, minutes FROM public.trips WHERE minutes > 150": lambda: trips.scan(
             ["station", "minutes"], filter="minutes > 150"
         ).to_arrow(),
-        f"SELECT count(*) FROM public.trips AT (VERSION => {BEFORE_DELETE})": lambda: pa.table(  # noqa: S608
-            {"count": [trips.scan(version=BEFORE_DELETE).count()]}
+        f"SELECT count(*) FROM public.trips AT (VERSION => {SNAPSHOT_BEFORE_DELETE})": (  # noqa: S608
+            lambda: pa.table({"count": [trips.scan(version=SNAPSHOT_BEFORE_DELETE).count()]})
         ),
         f"SELECT {', '.join(_SNAPSHOT)} FROM lakeport.snapshots()": lambda: (  # noqa: S608
             client.call_table("lakeport.snapshots").select(*_SNAPSHOT).to_arrow()
@@ -191,13 +191,13 @@ def _show_queries(console: Console, client: Client) -> None:
         began = time.perf_counter()
         result = run()
         seconds = time.perf_counter() - began
-        told = f"[dim]{counted(result.num_rows, 'row')}, {seconds:.3f} s[/dim]"
-        console.print(f"\n[bold]{sql}[/bold]   {told}", highlight=False, soft_wrap=True)
-        show_rows(console, result.to_reader(), most=_ROWS_SHOWN, note="and so on")
+        summary = f"[dim]{counted(result.num_rows, 'row')}, {seconds:.3f} s[/dim]"
+        console.print(f"\n[bold]{sql}[/bold]   {summary}", highlight=False, soft_wrap=True)
+        show_rows(console, result.to_reader(), max_rows=_ROWS_SHOWN, note="and so on")
 
 
-_QUERY = [
+_EXAMPLE_QUERIES = [
     "SELECT station, count(*) AS trips, avg(minutes) AS minutes",
     "FROM demo.public.trips GROUP BY station ORDER BY trips DESC;",
-    f"SELECT count(*) FROM demo.public.trips AT (VERSION => {BEFORE_DELETE});",  # noqa: S608
+    f"SELECT count(*) FROM demo.public.trips AT (VERSION => {SNAPSHOT_BEFORE_DELETE});",  # noqa: S608
 ]

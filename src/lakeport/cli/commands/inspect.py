@@ -1,4 +1,4 @@
-"""`lakeport inspect`: what is in a lake, without Spark."""
+"""`lakeport inspect`: the contents of a lake, read without Spark."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def inspect(
         str | None, typer.Argument(help="One table: name, or schema.name; 'main' by default.")
     ] = None,
     at: Annotated[str | None, typer.Option(help="As of a snapshot: its number, or a time.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document, for machines.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Show the schemas, tables, files and snapshots of a lake.
 
@@ -52,91 +50,95 @@ def inspect(
 
       lakeport inspect ducklake:postgres:dbname=lake --json | jq .schemas
     """
-    place = parse_lake(lake)
-    moment = parse_at(at)
-    with Lake.open(place) as opened:
+    uri = parse_lake(lake)
+    snapshot = parse_at(at)
+    with Lake.open(uri) as opened:
         if table is None:
-            found: LakeReport | TableReport = inspect_lake(opened, redacted(place), **moment)
+            report: LakeReport | TableReport = inspect_lake(opened, redacted(uri), **snapshot)
         else:
             schema, _, name = table.rpartition(".")
-            found = inspect_table(opened.table(name, schema or "main", **moment))
+            report = inspect_table(opened.table(name, schema or "main", **snapshot))
     if as_json:
-        typer.echo(json.dumps(asdict(found), indent=2))
+        typer.echo(json.dumps(asdict(report), indent=2))
         return
     console = make_console()
-    if isinstance(found, LakeReport):
-        _show_lake(console, found)
+    if isinstance(report, LakeReport):
+        _show_lake(console, report)
     else:
-        _show_table(console, found)
+        _show_table(console, report)
 
 
-def _show_lake(console: Console, found: LakeReport) -> None:
+def _show_lake(console: Console, report: LakeReport) -> None:
     tree = Tree(
-        f"[bold]{_said(found.location)}[/bold]  DuckLake {_said(found.format_version)}, "
-        f"snapshot {found.snapshot}",
+        f"[bold]{_escape(report.location)}[/bold]  DuckLake {_escape(report.format_version)}, "
+        f"snapshot {report.snapshot}",
         highlight=False,
     )
-    for schema in found.schemas:
-        branch = tree.add(f"[bold]{_said(schema.name)}[/bold]{_comment(schema.comment)}")
+    for schema in report.schemas:
+        branch = tree.add(f"[bold]{_escape(schema.name)}[/bold]{_comment(schema.comment)}")
         for table in schema.tables:
             extent = f"{counted(table.columns, 'column')}, {_size(table.size)}"
-            branch.add(f"{_said(table.name)}  [dim]{extent}[/dim]{_comment(table.comment)}")
+            branch.add(f"{_escape(table.name)}  [dim]{extent}[/dim]{_comment(table.comment)}")
         for view in schema.views:
-            branch.add(f"{_said(view)}  [dim]view[/dim]")
+            branch.add(f"{_escape(view)}  [dim]view[/dim]")
     console.print(tree, soft_wrap=True)
-    for problem in found.problems:
-        what = f"{problem.kind} {_said(problem.name)}"
-        console.print(f"[bold]left out:[/bold] {what}: {_said(problem.reason)}", soft_wrap=True)
+    for problem in report.problems:
+        subject = f"{problem.kind} {_escape(problem.name)}"
+        console.print(
+            f"[bold]left out:[/bold] {subject}: {_escape(problem.reason)}", soft_wrap=True
+        )
     snapshots = plain_table("snapshot", "time", "changes", "author", "message")
-    for snapshot in found.snapshots[-_SNAPSHOTS_SHOWN:]:
+    for snapshot in report.snapshots[-_SNAPSHOTS_SHOWN:]:
         snapshots.add_row(
             str(snapshot.id),
             snapshot.time[:19],
-            _said(snapshot.changes),
-            _said(snapshot.author or ""),
-            _said(snapshot.message or ""),
+            _escape(snapshot.changes),
+            _escape(snapshot.author or ""),
+            _escape(snapshot.message or ""),
         )
-    hidden = len(found.snapshots) - _SNAPSHOTS_SHOWN
+    hidden = len(report.snapshots) - _SNAPSHOTS_SHOWN
     if hidden > 0:
-        console.print(f"\nthe newest {_SNAPSHOTS_SHOWN} of {len(found.snapshots)} snapshots:")
+        console.print(f"\nthe newest {_SNAPSHOTS_SHOWN} of {len(report.snapshots)} snapshots:")
     else:
         console.print()
     console.print(snapshots)
 
 
-def _show_table(console: Console, found: TableReport) -> None:
+def _show_table(console: Console, report: TableReport) -> None:
     console.print(
-        f"[bold]{_said(found.schema)}.{_said(found.name)}[/bold] at snapshot "
-        f"{found.snapshot}: {_size(found.size)}{_comment(found.comment)}",
+        f"[bold]{_escape(report.schema)}.{_escape(report.name)}[/bold] at snapshot "
+        f"{report.snapshot}: {_size(report.size)}{_comment(report.comment)}",
         highlight=False,
         soft_wrap=True,
     )
-    if found.partitioned_by:
-        console.print(f"partitioned by {_said(', '.join(found.partitioned_by))}")
-    if found.sorted_by:
-        console.print(f"sorted by {_said(', '.join(found.sorted_by))}")
+    if report.partitioned_by:
+        console.print(f"partitioned by {_escape(', '.join(report.partitioned_by))}")
+    if report.sorted_by:
+        console.print(f"sorted by {_escape(', '.join(report.sorted_by))}")
     columns = plain_table("column", "type", "constraint", "default", "comment")
-    for column in found.columns:
+    for column in report.columns:
         columns.add_row(
-            _said(column.name),
-            _said(column.type),
+            _escape(column.name),
+            _escape(column.type),
             "" if column.nullable else "NOT NULL",
-            _said(column.default or ""),
-            _said(column.comment or ""),
+            _escape(column.default or ""),
+            _escape(column.comment or ""),
         )
     console.print(columns)
     files = plain_table("file", "rows", "deleted", "size", "snapshot")
-    for file in found.files[:_FILES_SHOWN]:
+    for file in report.files[:_FILES_SHOWN]:
         files.add_row(
-            _said(file.path.removeprefix(found.path)),
+            _escape(file.path.removeprefix(report.path)),
             str(file.rows),
             str(file.deleted_rows),
             size_text(file.bytes),
             str(file.snapshot),
         )
     console.print(files)
-    if len(found.files) > _FILES_SHOWN:
-        console.print(f"… and {len(found.files) - _FILES_SHOWN} more; --json tells all")
+    if len(report.files) > _FILES_SHOWN:
+        console.print(
+            f"… and {len(report.files) - _FILES_SHOWN} more; use --json for the full list"
+        )
 
 
 def _size(size: SizeReport) -> str:
@@ -151,9 +153,9 @@ def _size(size: SizeReport) -> str:
 
 
 def _comment(comment: str | None) -> str:
-    return f"  [italic]{_said(comment)}[/italic]" if comment else ""
+    return f"  [italic]{_escape(comment)}[/italic]" if comment else ""
 
 
-def _said(text: str) -> str:
-    """What the writers of a lake said, which steers neither the terminal nor the markup."""
+def _escape(text: str) -> str:
+    """Escape text from the lake for the terminal and for rich's markup."""
     return escape(printable(text))

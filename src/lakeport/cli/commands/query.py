@@ -1,4 +1,4 @@
-"""`lakeport query`: a server, read from the command line through the Python client."""
+"""`lakeport query`: read from a server through the Python client."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def query(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=0, help=f"At most so many rows; {ROWS_SHOWN} where they are printed."),
+        typer.Option(min=0, help=f"The most rows to read; {ROWS_SHOWN} if they are printed."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Save the rows: a .parquet, .csv or .arrow file.")
@@ -84,10 +84,10 @@ def query(
         elif describe:
             _describe(console, client, table)
         else:
-            wanted = None if columns is None else [name.strip() for name in columns.split(",")]
-            rows = _scan(client, table, wanted, where, at, limit)
+            names = None if columns is None else [name.strip() for name in columns.split(",")]
+            rows = _scan(client, table, names, where, at, limit)
             if output is None:
-                show_rows(console, rows, most=ROWS_SHOWN if limit is None else limit)
+                show_rows(console, rows, max_rows=ROWS_SHOWN if limit is None else limit)
             else:
                 count = save_rows(rows, output)
                 console.print(

@@ -60,17 +60,19 @@ def serve(
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="A file with one 'token identity' pair a line. Without it all may call."),
+        typer.Option(
+            help="A file with one 'token identity' pair a line. Without it every client may call."
+        ),
     ] = None,
     tls_cert: Annotated[
         Path | None, typer.Option(help="The server's certificate chain (PEM).")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
     tls_client_ca: Annotated[
-        Path | None, typer.Option(help="Let in only clients with a certificate of this authority.")
+        Path | None, typer.Option(help="Accept only clients with a certificate of this authority.")
     ] = None,
     advertise: Annotated[
-        str | None, typer.Option(help="The location to tell plain Flight clients.")
+        str | None, typer.Option(help="The location that plain Flight clients get.")
     ] = None,
     master: Annotated[
         str | None, typer.Option(help="The Spark master; all cores of this machine by default.")
@@ -107,8 +109,8 @@ def serve(
 ) -> None:
     """Serve lakes and other catalogs to DuckDB and to every other Flight client.
 
-    SIGTERM lets running queries finish, a second one does not; SIGHUP reads the lakes of the
-    configuration file again.
+    After SIGTERM, running queries may finish; a second SIGTERM ends them. SIGHUP reads the lakes
+    and tokens of the configuration file again.
 
     For example:
 
@@ -139,32 +141,32 @@ def serve(
 
     def load() -> Settings:
         settings = load_settings(config, **flags)
-        told = {key: value for key, value in lake_flags.items() if value is not None}
-        every = [lake.model_copy(update=told) for lake in [*settings.lake, *arguments]]
+        explicit = {key: value for key, value in lake_flags.items() if value is not None}
+        every = [lake.model_copy(update=explicit) for lake in [*settings.lake, *arguments]]
         return settings.model_copy(update={"lake": every})
 
     run_server(load, reloads=config is not None)
 
 
 def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
-    """Serve what the settings name, until a signal ends it."""
+    """Serve the catalogs of the settings until a signal ends the process."""
     settings = load()
     secrets: set[str] = set()
 
-    def wanted(now: Settings) -> tuple[dict[str, LakeSettings], Tokens]:
-        found = by_name(now.lake)
-        tokens = Tokens.of(now, found)
-        # What was secret before stays so: these settings may yet be refused.
-        secrets.update(tokens.identities, _passwords(found.values()))
+    def read(new: Settings) -> tuple[dict[str, LakeSettings], Tokens]:
+        named = by_name(new.lake)
+        tokens = Tokens.of(new, named)
+        # Earlier secrets stay redacted: these settings may yet be refused.
+        secrets.update(tokens.identities, _passwords(named.values()))
         log_to_stderr(
             level=settings.log.level, as_json=settings.log.format == "json", secrets=secrets
         )
-        return found, tokens
+        return named, tokens
 
-    lakes, tokens = wanted(settings)
+    lakes, tokens = read(settings)
     policy = TokenPolicy(tokens) if tokens.identities else None
     if not lakes:
-        raise DefinitionError("there is nothing to serve: name a LAKE, or a file with --config")
+        raise DefinitionError("no lake given: pass a LAKE, or a file with --config")
     tls = _tls_config(settings.server)
     location = listening_location(settings.server.listen, tls)
     check_listening(location)
@@ -173,7 +175,7 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     with ExitStack() as stack:
         catalogs = stack.enter_context(ServedCatalogs(settings.spark))
         opened = catalogs.open(lakes)
-        # An authorizer costs the cache of listings; without it every token reaches every lake.
+        # An authorizer disables the cache of listings; without it every token may use every lake.
         authorize = policy.authorize if policy is not None and tokens.lakes else None
         server = _server(settings.server, opened, location, tls, policy, authorize, metrics)
         add_spark_gauges(metrics, catalogs.spark, lambda: len(catalogs.lakes))
@@ -193,18 +195,18 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
             catalogs.reload(server, reread)
 
         def reread() -> tuple[dict[str, LakeSettings], Callable[[], None]]:
-            found, now = wanted(load())
+            named, new = read(load())
             if policy is None:
-                if now.identities:
+                if new.identities:
                     raise DefinitionError(
-                        "the server runs without tokens: restart it to ask for some"
+                        "the server runs without tokens: restart it to require them"
                     )
-                return found, lambda: None
-            if not now.identities or (now.lakes and authorize is None):
+                return named, lambda: None
+            if not new.identities or (new.lakes and authorize is None):
                 raise DefinitionError(
                     "restart the server to go without tokens, or to begin with [[token]]"
                 )
-            return found, lambda: policy.replace(now)
+            return named, lambda: policy.replace(new)
 
         finished = serve_until_signalled(
             server,
@@ -252,11 +254,11 @@ def _tls_config(settings: ServerSettings) -> TlsConfig | None:
 
 
 def _passwords(lakes: Iterable[LakeSettings]) -> list[str]:
-    found: list[str] = []
+    passwords: list[str] = []
     for lake in lakes:
-        place = resolve_uri(lake.uri)
-        if is_lake(place):
-            found += parse_location(place).secrets
+        uri = resolve_uri(lake.uri)
+        if is_lake(uri):
+            passwords += parse_location(uri).secrets
         for store in storage_of(lake).secrets:
-            found += filter(None, (store.secret, store.session_token))
-    return found
+            passwords += filter(None, (store.secret, store.session_token))
+    return passwords

@@ -1,4 +1,4 @@
-"""`lakeport sql`: a query on a lake, run by Spark."""
+"""`lakeport sql`: run a query on a lake with Spark."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ def sql(
     """
     check_output(output)
     check_is_query(query)
-    place = parse_lake(lake)
+    uri = parse_lake(lake)
     console = make_console()
-    with Lake.open(place) as opened, spark_session(master) as spark:
+    with Lake.open(uri) as opened, spark_session(master) as spark:
         registration = opened.register(spark, **parse_at(at))
         for (schema, name), reason in registration.refused.items():
             typer.echo(f"{schema}.{name} cannot be queried: {reason}", err=True)
         try:
             with _result(spark, query, limit if output is None else None) as rows:
                 if output is None:
-                    show_rows(console, rows, most=limit)
+                    show_rows(console, rows, max_rows=limit)
                 else:
                     count = save_rows(rows, output)
                     console.print(
@@ -83,16 +83,16 @@ def sql(
 
 @contextmanager
 def _result(spark: SparkSession, text: str, shown: int | None) -> Iterator[pa.RecordBatchReader]:
-    """The rows of a query as they come, with a bar that tells how far Spark is."""
+    """Yield the rows of a query while Spark runs, with a progress bar."""
     from pyspark.errors import PySparkException
 
     try:
         frame = spark_query(spark, text)
         columns = frame_columns(frame.schema)
-        # Columns of the same name can only be told apart by other names.
+        # Columns of the same name can be selected only after they are renamed.
         frame = select(frame.toDF(*(column.name for column in columns)), columns)
         if shown is not None:
-            # One row more than is shown tells whether there are more.
+            # One row more than is shown, to find out whether there are more.
             frame = frame.limit(shown + 1)
         with _progress(spark), stream_dataframe(frame, arrow_schema(columns)) as rows:
             yield rows
@@ -102,16 +102,16 @@ def _result(spark: SparkSession, text: str, shown: int | None) -> Iterator[pa.Re
 
 @contextmanager
 def _progress(spark: SparkSession) -> Iterator[None]:
-    """A bar of the Spark tasks that are done, where somebody watches."""
+    """Show a progress bar of Spark tasks if standard error is a terminal."""
     console = Console(stderr=True)
     context = getattr(spark, "sparkContext", None)
     if not console.is_terminal or context is None:
         yield
         return
     done = threading.Event()
-    columns = TextColumn("Spark"), BarColumn(), TextColumn("{task.fields[told]}")
+    columns = TextColumn("Spark"), BarColumn(), TextColumn("{task.fields[summary]}")
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
-        bar = progress.add_task("", total=None, told="")
+        bar = progress.add_task("", total=None, summary="")
 
         def watch() -> None:
             tracker = context.statusTracker()
@@ -123,8 +123,8 @@ def _progress(spark: SparkSession) -> Iterator[None]:
                 ]
                 total = sum(stage.numTasks for stage in stages)
                 finished = sum(stage.numCompletedTasks for stage in stages)
-                told = f"{finished} of {counted(total, 'task')}" if total else ""
-                progress.update(bar, total=total or None, completed=finished, told=told)
+                summary = f"{finished} of {counted(total, 'task')}" if total else ""
+                progress.update(bar, total=total or None, completed=finished, summary=summary)
 
         watcher = threading.Thread(target=watch, name="lakeport-progress", daemon=True)
         watcher.start()
