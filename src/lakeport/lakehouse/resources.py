@@ -1,4 +1,4 @@
-"""What all objects of a lake catalog share: the lake, what is known of it, and the Spark session.
+"""What all objects of a lake catalog share: the lake, what is known of it, and its engine.
 
 A snapshot never changes, so everything here is remembered by snapshot. The newest one is asked for
 anew by every request, with one small question.
@@ -6,21 +6,20 @@ anew by every request, with one small question.
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, TypeAlias, Union
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 from lakeport._cache import SnapshotCache
 from lakeport.catalog import TimePoint, TimeUnit, current_request
-from lakeport.ducklake import Snapshot
+from lakeport.ducklake import AutoEngine, Engine, Lake, LakeTable, Scan, ScanPlan, Snapshot
 from lakeport.ducklake.metadata import LakeContents, why_missing
 from lakeport.ducklake.reading import InlinedTask
 from lakeport.errors import DefinitionError, InvalidArgumentError, NotFoundError
-from lakeport.spark import Lake, LakeTable, Scan, is_connect, is_running, retried_when_lost, session
+from lakeport.spark import SparkEngine
 from lakeport.types import fold_name
 
 if TYPE_CHECKING:
@@ -29,36 +28,32 @@ if TYPE_CHECKING:
 __all__ = [
     "LakeResources",
     "PlanCache",
-    "SparkSource",
     "begin_transaction",
     "current_snapshot",
     "snapshot_at",
     "transaction_snapshot",
 ]
 
-SparkSource: TypeAlias = Union["SparkSession", "Callable[[], SparkSession]"]
-"""A session, or a callable that returns the one to use now."""
-
 
 class LakeResources:
-    """A lake with what is remembered of it, and the session that reads it."""
+    """A lake with what is remembered of it, and the engine that reads it."""
 
-    def __init__(self, lake: Lake, *, spark: SparkSource | None, endpoints: int | None) -> None:
+    def __init__(self, lake: Lake, *, engine: Engine, endpoints: int | None) -> None:
         if endpoints is not None and endpoints < 1:
             raise DefinitionError("a scan needs at least one endpoint")
         self.lake = lake
+        self.engine = engine
         self.plans = PlanCache()
         self.details = SnapshotCache(10_000)
         """Small facts that are true of a snapshot for ever: sizes, statistics."""
         self._snapshots = SnapshotCache(10_000)
         self._contents = SnapshotCache(8)
         self._tables = SnapshotCache(1000)
-        # Guards the session, which is started when the first scan needs it.
+        # Guards the engine of what only Spark can run, made when it is first needed.
         self._lock = threading.Lock()
-        self._find: Callable[[], SparkSession] | None = spark if callable(spark) else None
-        self._spark = None if callable(spark) else spark
-        self._is_own = spark is None
+        self._spark: SparkEngine | None = None
         self._endpoints = endpoints
+        self._parallelism: dict[str, int] = {}
 
     def newest(self) -> Snapshot:
         """The newest snapshot."""
@@ -93,27 +88,23 @@ class LakeResources:
         return NotFoundError(f"there is no table {shown} at snapshot {snapshot}: {reason}")
 
     def session(self) -> SparkSession:
-        """The Spark session: the caller's, or one that is started now if none is running."""
-        if self._find is not None:
-            return self._find()
+        """Return the Spark session: the engine's, or one that is started now if none is running."""
         with self._lock:
-            if self._spark is None or (self._is_own and not is_running(self._spark)):
-                self._spark = session()
-            return self._spark
+            if self._spark is None:
+                engine = self.engine.spark if isinstance(self.engine, AutoEngine) else self.engine
+                self._spark = engine if isinstance(engine, SparkEngine) else SparkEngine()
+        return self._spark.session()
 
-    def endpoints(self) -> int:
-        """Into how many parts a scan is divided at most: one for each core, unless told."""
-        if self._endpoints is None:
-            # Several threads would find the same.
-            with retried_when_lost():
-                self._endpoints = _cores(self._spark if self._find is None else self._find())
-        return self._endpoints
-
-
-def _cores(spark: SparkSession | None) -> int:
-    if spark is not None and not is_connect(spark):
-        return max(1, int(spark.sparkContext.defaultParallelism))
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    def endpoints(self, plan: ScanPlan) -> int:
+        """Return into how many parts a scan is divided at most: one for each core by default."""
+        if self._endpoints is not None:
+            return self._endpoints
+        # That of the engine that reads the plan: a small scan needs no running Spark.
+        engine = Scan(plan, self.engine).runs_on
+        # Several threads would find the same.
+        if engine.name not in self._parallelism:
+            self._parallelism[engine.name] = engine.parallelism
+        return self._parallelism[engine.name]
 
 
 _IDENTIFIER = re.compile(r"(\d{1,18})-[0-9a-f]{32}")
@@ -161,13 +152,13 @@ class PlanCache:
     def __init__(self, *, max_bytes: int = 64 * 1024 * 1024) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._plans: OrderedDict[Hashable, tuple[Scan, int]] = OrderedDict()
+        self._plans: OrderedDict[Hashable, tuple[ScanPlan, int]] = OrderedDict()
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._plans)
 
-    def keep(self, key: Hashable, plan: Scan) -> None:
+    def keep(self, key: Hashable, plan: ScanPlan) -> None:
         """Keep a plan; the ones that were used least lately make room for it."""
         size = _weight(plan)
         with self._lock:
@@ -177,7 +168,7 @@ class PlanCache:
             while self._bytes > self._max_bytes:
                 self._drop(next(iter(self._plans)))
 
-    def find(self, key: Hashable) -> Scan | None:
+    def find(self, key: Hashable) -> ScanPlan | None:
         """The plan of a key, if it is still there."""
         with self._lock:
             found = self._plans.get(key)
@@ -192,6 +183,6 @@ class PlanCache:
             self._bytes -= dropped[1]
 
 
-def _weight(plan: Scan) -> int:
+def _weight(plan: ScanPlan) -> int:
     carried = sum(len(task.data) for task in plan.tasks if isinstance(task, InlinedTask))
     return carried + _TASK_BYTES * (len(plan.tasks) + 1)
