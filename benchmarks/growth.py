@@ -75,10 +75,10 @@ def tables(*, counts: tuple[int, ...], repeats: int) -> Iterator[Curve]:
 def _scans(uri: str) -> Iterator[Runs]:
     """The table `t` of a lake, planned and read by us and by DuckDB."""
     spark = shared_session()
-    with Lake.open(uri) as lake, attached(uri) as duck:
+    with Lake.open(uri, spark=spark) as lake, attached(uri) as duck:
         table = lake.table("t")
         yield {
-            "to_batches()": lambda: drained(table.scan().to_batches(spark)),
+            "to_batches()": lambda: drained(table.scan().to_batches()),
             "DuckDB": lambda: drained(duck.execute("FROM lake.t").to_arrow_reader(65_536)),
         }
 

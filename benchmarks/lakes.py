@@ -33,11 +33,13 @@ def reading(*, rows: int, repeats: int) -> Iterator[Figure]:
         Lake.open(uri) as lake,
         attached(uri) as duck,
     ):
-        plan = lake.table("trips").scan()
+        plan = lake.table("trips").scan().plan
         paths = [file.path for file in lake.table("trips").files()]
         samples = interleaved(
             {
-                "tasks": lambda: sum(batch.num_rows for batch in plan.read()),
+                "tasks": lambda: sum(
+                    batch.num_rows for task in plan.tasks for batch in task.read()
+                ),
                 "pyarrow": lambda: _read_parquet(paths),
                 "duckdb": lambda: _read_duckdb(duck),
             },

@@ -53,12 +53,12 @@ def main() -> None:
     java = next(each for each in driver.children(recursive=True) if "java" in each.name())
     result: dict[str, list[int]] = {"python": [], "java": []}
     total = 0
-    with Lake.open(uri) as lake:
+    with Lake.open(uri, spark=spark) as lake:
         table = lake.table(LINEITEM)
-        table.scan(filter="l_orderkey < 100").to_arrow(spark)
+        table.scan(filter="l_orderkey < 100").to_arrow()
         for _ in range(repeats):
             watch = Watch({"python": driver, "java": java})
-            total = sum(batch.nbytes for batch in table.scan().to_batches(spark))
+            total = sum(batch.nbytes for batch in table.scan().to_batches())
             for name, peak in watch.stop().items():
                 result[name].append(peak)
     spark.stop()

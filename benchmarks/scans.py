@@ -16,7 +16,7 @@ from benchmarks.lineitem import LINEITEM, lineitem_lake
 from benchmarks.measure import Figure, Sample, interleaved, metered
 from benchmarks.sessions import shared_session
 from lakeport import Lake
-from lakeport.spark import LakeTable
+from lakeport.ducklake import LakeTable
 
 __all__ = [
     "drained",
@@ -32,7 +32,7 @@ __all__ = [
 def to_batches(*, scale: float, repeats: int) -> Iterator[Figure]:
     """The whole of lineitem, through Spark, against one process that reads the files itself."""
     spark = shared_session()
-    with Lake.open(lineitem_lake(scale)) as lake:
+    with Lake.open(lineitem_lake(scale), spark=spark) as lake:
         table = lake.table(LINEITEM)
         paths = paths_of(table)
         firsts: list[float] = []
@@ -40,7 +40,7 @@ def to_batches(*, scale: float, repeats: int) -> Iterator[Figure]:
         samples = interleaved(
             {
                 "spark": metered(
-                    lambda: first_and_rest(table.scan().to_batches(spark), firsts), cpu["spark"]
+                    lambda: first_and_rest(table.scan().to_batches(), firsts), cpu["spark"]
                 ),
                 "pyarrow": metered(lambda: parquet_scan(paths), cpu["pyarrow"]),
             },
@@ -75,12 +75,12 @@ def to_batches(*, scale: float, repeats: int) -> Iterator[Figure]:
 def to_arrow(*, scale: float, repeats: int) -> Iterator[Figure]:
     """The same against the way that Spark itself has."""
     spark = shared_session()
-    with Lake.open(lineitem_lake(scale)) as lake:
+    with Lake.open(lineitem_lake(scale), spark=spark) as lake:
         table = lake.table(LINEITEM)
         paths = paths_of(table)
         samples = interleaved(
             {
-                "lakeport": lambda: drained(table.scan().to_batches(spark)),
+                "lakeport": lambda: drained(table.scan().to_batches()),
                 "spark": lambda: spark.read.parquet(*paths).toArrow().num_rows,
             },
             repeats=repeats,
@@ -102,12 +102,12 @@ def latency(*, repeats: int) -> Iterator[Figure]:
         temporary_lake(
             lambda duck: duck.execute("CREATE TABLE lake.few AS SELECT i AS id FROM range(10) t(i)")
         ) as uri,
-        Lake.open(uri) as lake,
+        Lake.open(uri, spark=spark) as lake,
     ):
         table = lake.table("few")
         samples = interleaved(
             {
-                "scan": lambda: drained(table.scan().to_batches(spark)),
+                "scan": lambda: drained(table.scan().to_batches()),
                 "job": lambda: spark.sparkContext.parallelize([0], 1).map(int).collect(),
             },
             repeats=repeats,

@@ -28,7 +28,7 @@ def serving(*, scale: float, repeats: int, small_repeats: int) -> Iterator[Figur
     with (
         running("lake", lake=uri) as location,
         connect(location) as client,
-        Lake.open(uri) as lake,
+        Lake.open(uri, spark=spark) as lake,
         attached(uri) as duck,
     ):
         ours = lake.table(LINEITEM)
@@ -40,7 +40,7 @@ def serving(*, scale: float, repeats: int, small_repeats: int) -> Iterator[Figur
         whole = interleaved(
             {
                 "server": lambda: drained(served.scan().to_reader()),
-                "to_batches": lambda: drained(ours.scan().to_batches(spark)),
+                "to_batches": lambda: drained(ours.scan().to_batches()),
                 "duckdb": lambda: _read_duckdb(duck),
             },
             repeats=repeats,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 
 from benchmarks.duck import kept_lake
-from lakeport.spark import Lake, session
+from lakeport import Lake
+from lakeport.spark import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +32,9 @@ def shared_session() -> SparkSession:
 
 def _warm_up(spark: SparkSession) -> None:
     """Scan until Java has compiled what a scan needs: that takes a core for some twenty scans."""
-    with Lake.open(kept_lake("warm", _fill)) as lake:
+    with Lake.open(kept_lake("warm", _fill), spark=spark) as lake:
         for _ in range(_SCANS):
-            lake.table("t").scan().to_arrow(spark)
+            lake.table("t").scan().to_arrow()
 
 
 def _fill(duck: duckdb.DuckDBPyConnection) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport import Lake
-from lakeport.ducklake import ScanPlan
+from lakeport.ducklake import Scan
 
 EXTENSIONS = ("ducklake", "sqlite_scanner", "postgres_scanner", "mysql_scanner", "httpfs")
 
@@ -98,7 +98,7 @@ class RealLake:
 
     def check(
         self,
-        *reads: Callable[[ScanPlan], pa.Table],
+        *reads: Callable[[Scan], pa.Table],
         snapshots: list[int] | None = None,
         **options: Any,
     ) -> int:
@@ -113,8 +113,8 @@ class RealLake:
             actual = {}
             for snapshot, schema, name in expected:
                 ours = lake.table(name, schema, version=snapshot)
-                plan = ours.scan([*ours.schema.names, "rowid", "snapshot_id"])
-                found = [read(plan) for read in reads or (ScanPlan.to_table,)]
+                scan = ours.scan([*ours.schema.names, "rowid", "snapshot_id"])
+                found = [read(scan) for read in reads or (Scan.to_arrow,)]
                 actual[(snapshot, schema, name)] = found
             for snapshot, wanted in names.items():
                 assert lake.tables(version=snapshot) == wanted

@@ -49,10 +49,25 @@ def test_the_front_door_shows_what_the_documentation_uses() -> None:
 
 @pytest.mark.process
 def test_a_task_of_spark_imports_no_server_and_no_catalog_database() -> None:
-    modules = imported_by("import lakeport.spark.transport.sender, lakeport.ducklake.reading.tasks")
+    modules = imported_by(
+        "import lakeport.spark.transport.sender, lakeport.spark.transport.results\n"
+        "import lakeport.ducklake.reading.tasks, lakeport.ducklake.reading.derived_tasks"
+    )
 
     assert "lakeport.ducklake.reading.data_files" in modules
     assert not modules & {"lakeport.airport", "lakeport.ducklake.lake", "sqlalchemy", "pyspark"}
+
+
+@pytest.mark.process
+def test_a_lake_is_opened_and_described_without_importing_spark() -> None:
+    code = "from lakeport import Lake; from lakeport.ducklake import AutoEngine; AutoEngine().spark"
+
+    assert "pyspark" not in imported_by(code)
+
+
+def test_there_is_one_lake() -> None:
+    assert lakeport.Lake is lakeport.ducklake.Lake
+    assert not {"Lake", "LakeTable", "Scan", "ChangeFeed"} & set(lakeport.spark.__all__)
 
 
 @pytest.mark.process

@@ -34,11 +34,11 @@ from .catalog import (
     project_schema,
     rowid_field,
 )
+from .ducklake import Lake
 from .errors import LakeportError
 from .filters import Filter, col
 from .lakehouse import LakeCatalog
 from .memory import MemoryCatalog
-from .spark import Lake
 
 __all__ = [
     "ANY",

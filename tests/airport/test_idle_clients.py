@@ -13,10 +13,10 @@ import pytest
 
 from lakeport.airport import Server
 from lakeport.airport.client import connect
+from lakeport.arrow import CancellingReader
 from lakeport.catalog import CatalogBuilder, ScanOptions
 from lakeport.errors import UnavailableError
 from lakeport.memory import MemoryCatalog
-from lakeport.spark.transport.reader import CancellingReader
 from tests.airport.test_drain import BATCHES, ROWS, SCHEMA, Recorder, numbers
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 

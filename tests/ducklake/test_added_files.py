@@ -201,7 +201,7 @@ def test_a_dropped_column_of_a_file_without_a_mapping_is_not_taken_for_another(
     without_mapping(lake)
     lake.execute("ALTER TABLE t DROP COLUMN id", "ALTER TABLE t ADD COLUMN n INTEGER DEFAULT 3")
     with lake.open() as ours:
-        found = ours.table("t").scan().to_table().to_pylist()
+        found = ours.table("t").scan().to_arrow().to_pylist()
     assert found == [{"v": "p", "n": 3}, {"v": "q", "n": 3}]
 
 
@@ -216,9 +216,9 @@ def test_nested_columns_of_a_file_without_a_mapping_are_refused(
     )
     without_mapping(lake)
     with lake.open() as ours:
-        assert ours.table("t").scan(["id"]).to_table().to_pylist() == [{"id": 1}]
+        assert ours.table("t").scan(["id"]).to_arrow().to_pylist() == [{"id": 1}]
         with pytest.raises(CorruptLakeError, match="neither field ids nor a name mapping"):
-            ours.table("t").scan().to_table()
+            ours.table("t").scan().to_arrow()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -241,7 +241,7 @@ def test_an_added_file_with_two_partition_values_under_one_key_is_read_once(
         table = ours.table("t")
         assert len(table.files()) == 1
         for filter, rows in (("d = DATE '2024-02-03'", 1), ("d < DATE '2024-01-01'", 0)):
-            assert table.scan(filter=filter).to_table().num_rows == rows
+            assert table.scan(filter=filter).to_arrow().num_rows == rows
 
 
 def test_a_folder_that_does_not_tell_the_truth_prunes_nothing(
@@ -256,7 +256,7 @@ def test_a_folder_that_does_not_tell_the_truth_prunes_nothing(
     )
     assert lake.query("FROM t WHERE d = DATE '2023-02-03'") == [(dt.date(2023, 2, 3),)]
     with lake.open() as ours:
-        assert ours.table("t").scan(filter="d = DATE '2023-02-03'").to_table().num_rows == 1
+        assert ours.table("t").scan(filter="d = DATE '2023-02-03'").to_arrow().num_rows == 1
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "postgresql"])
@@ -281,7 +281,7 @@ def test_a_file_is_read_once_whatever_its_side_rows_contain(
     lake.execute("CREATE OR REPLACE TABLE memory.copied AS FROM t")
     expected = {f: lake.query(f"FROM memory.copied WHERE {f} ORDER BY ALL") for f in filters}
     with lake.open() as ours:
-        assert ours.table("t").scan().to_table().num_rows == 30
+        assert ours.table("t").scan().to_arrow().num_rows == 30
         for filter, rows in expected.items():
-            found = ours.table("t").scan(filter=filter).to_table()
+            found = ours.table("t").scan(filter=filter).to_arrow()
             assert sorted(zip(*found.to_pydict().values(), strict=True)) == rows, filter

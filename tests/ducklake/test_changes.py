@@ -78,8 +78,8 @@ def test_insertions_and_deletions_of_every_range(
         table = ours.table("t")
         for a, b in pairs:
             feed = table.changes(a, b)
-            assert rows(feed.insertions.to_table()) == expected[(a, b, "insertions")], (a, b)
-            assert rows(feed.deletions.to_table()) == expected[(a, b, "deletions")], (a, b)
+            assert rows(feed.insertions.to_arrow()) == expected[(a, b, "insertions")], (a, b)
+            assert rows(feed.deletions.to_arrow()) == expected[(a, b, "deletions")], (a, b)
 
 
 def test_bounds_may_be_moments_and_must_exist(make_lake: Callable[..., Any]) -> None:
@@ -92,7 +92,7 @@ def test_bounds_may_be_moments_and_must_exist(make_lake: Callable[..., Any]) -> 
         times = {snapshot.id: snapshot.time for snapshot in ours.snapshots()}
         feed = table.changes(times[2], times[3])
         assert (feed.first.id, feed.last.id) == (2, 3)
-        assert feed.insertions.to_table()["id"].to_pylist() == [1, 2]
+        assert feed.insertions.to_arrow()["id"].to_pylist() == [1, 2]
         with pytest.raises(SnapshotNotFoundError, match="no snapshot 9"):
             table.changes(1, 9)
         with pytest.raises(SnapshotNotFoundError):

@@ -83,7 +83,7 @@ def test_a_scan_gives_exactly_the_rows_of_its_filter(lake: Any) -> None:
     }
     with lake.open() as ours:
         for text, wanted in expected.items():
-            found = ours.table("t").scan(["rowid"], text).to_table()["rowid"].to_pylist()
+            found = ours.table("t").scan(["rowid"], text).to_arrow()["rowid"].to_pylist()
             assert sorted(found) == wanted, text
 
 
@@ -92,7 +92,7 @@ def test_a_filter_that_cannot_be_evaluated_is_refused_unless_more_rows_may_come(
     with lake.open() as ours:
         with pytest.raises(UnsupportedError, match="cannot be evaluated"):
             ours.table("t").scan(["id"], text)
-        assert ours.table("t").scan(["id"], text, exact=False).to_table().num_rows == 1005
+        assert ours.table("t").scan(["id"], text, exact=False).to_arrow().num_rows == 1005
 
 
 def test_a_function_of_another_value_for_every_row_is_not_computed_once(lake: Any) -> None:
@@ -104,7 +104,7 @@ def test_a_function_of_another_value_for_every_row_is_not_computed_once(lake: An
 
 def test_a_filter_that_is_no_condition_is_refused(lake: Any) -> None:
     with lake.open() as ours, pytest.raises(InvalidArgumentError, match="cannot be evaluated"):
-        ours.table("t").scan(["id"], col("id")).to_table()
+        ours.table("t").scan(["id"], col("id")).to_arrow()
 
 
 def test_text_that_is_no_value_of_its_column_is_refused(lake: Any) -> None:
@@ -123,4 +123,4 @@ def test_a_filter_may_leave_no_row_with_a_nested_type_that_arrow_extends(
     with lake.open() as ours:
         for text, rows in (("id = 2", 0), ("c IS NOT NULL", 0), ("c IS NULL", 2), ("id = 3", 1)):
             for columns in (["id"], ["id", "c"]):
-                assert ours.table("t").scan(columns, text).to_table().num_rows == rows
+                assert ours.table("t").scan(columns, text).to_arrow().num_rows == rows

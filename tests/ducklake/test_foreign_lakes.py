@@ -59,7 +59,7 @@ def test_an_inlined_table_is_told_by_the_names_of_its_columns(
         )
         # The real one takes older columns, and shows (5, NULL).
         with again.open() as ours:
-            found = ours.table("a").scan().to_table().to_pylist()
+            found = ours.table("a").scan().to_arrow().to_pylist()
         assert found == [{"w": 5, "z": 6}, {"w": 7, "z": 8}]
     finally:
         again.detach()
@@ -80,6 +80,6 @@ def test_a_default_that_was_text_before_its_column_became_json(
     )
     expected = lake.query("SELECT i, j FROM t ORDER BY i")
     with lake.open() as ours:
-        found = ours.table("t").scan().to_table().sort_by("i")
+        found = ours.table("t").scan().to_arrow().sort_by("i")
     texts = found["j"].cast("string").to_pylist()
     assert list(zip(found["i"].to_pylist(), texts, strict=True)) == expected

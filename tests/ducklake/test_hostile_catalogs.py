@@ -128,7 +128,7 @@ def test_a_sound_catalog_leaves_nothing_out(spoil: Spoil) -> None:
     with Lake.open(spoil()) as lake:
         assert lake.contents().omitted == ()
         assert lake.tables() == [("main", "t"), ("main", "whole")]
-        assert lake.table("t").scan().to_table().num_rows > 0
+        assert lake.table("t").scan().to_arrow().num_rows > 0
 
 
 @pytest.mark.parametrize("problem", BAD_TABLES)
@@ -143,7 +143,7 @@ def test_a_bad_table_is_left_out_and_the_rest_works(
 
         assert [table.name for table in contents.tables] == ["whole"]
         assert ("main", "whole") in lake.tables()
-        assert lake.table("whole").scan().to_table().column_names == ["id"]
+        assert lake.table("whole").scan().to_arrow().column_names == ["id"]
         omission = next(found for found in contents.omitted if found.name == "t")
         assert_mentions(reason, omission.reason)
         lines = [record.getMessage() for record in caplog.records]
@@ -158,7 +158,7 @@ def test_a_table_with_a_bad_type_is_refused_when_it_is_read(spoil: Spoil, type: 
     uri = spoil(OF_V.format(f"column_type = '{type.replace(chr(39), chr(39) * 2)}'"))
     with Lake.open(uri) as lake:
         assert [table.name for table in lake.contents().tables] == ["t", "whole"]
-        assert lake.table("whole").scan().to_table().column_names == ["id"]
+        assert lake.table("whole").scan().to_arrow().column_names == ["id"]
         with pytest.raises(LakeportError, match=BAD_TYPES[type]):
             lake.table("t").scan()
         found = inspect_lake(lake, uri)
@@ -180,7 +180,7 @@ def test_what_has_no_name_hides_nothing(
         assert lake.tables() == [("main", "t"), ("main", "whole")]
         assert lake.views() == list(contents.views) == []
         assert [schema.name for schema in lake.schemas()] == ["main"]
-        assert lake.table("t").scan().to_table().num_rows > 0
+        assert lake.table("t").scan().to_arrow().num_rows > 0
         assert len(contents.omitted) == 1
         assert str(contents.omitted[0]) in caplog.text
         with pytest.raises(NotFoundError):
@@ -222,7 +222,7 @@ def test_long_names_and_bad_uuids_are_only_text(spoil: Spoil) -> None:
             (long, False),
             ("whole", True),
         ]
-        assert lake.table(long).scan().to_table().num_rows > 0
+        assert lake.table(long).scan().to_arrow().num_rows > 0
 
 
 def test_a_uuid_may_be_any_text(spoil: Spoil) -> None:

@@ -97,7 +97,7 @@ FILTERS = [
 @pytest.mark.parametrize(("text", "wanted"), FILTERS)
 def test_instants_are_compared_in_nanoseconds(unpack: Unpack, text: str, wanted: list[int]) -> None:
     with open_lake(unpack("types_files"), "meta.ducklake") as lake:
-        found = lake.table("types").scan(["tstz_ns"], filter=text).to_table()
+        found = lake.table("types").scan(["tstz_ns"], filter=text).to_arrow()
 
     assert sorted(found["tstz_ns"].cast(pa.int64()).to_pylist()) == sorted(wanted)
 
@@ -107,9 +107,9 @@ def test_an_instant_of_the_table_finds_its_own_row(unpack: Unpack) -> None:
 
     with open_lake(unpack("types_files"), "meta.ducklake") as lake:
         table = lake.table("types")
-        values = table.scan(["tstz_ns"]).to_table()["tstz_ns"]
+        values = table.scan(["tstz_ns"]).to_arrow()["tstz_ns"]
         for value in pc.unique(values).drop_null():
-            found = table.scan(["tstz_ns"], filter=col("tstz_ns") == value).to_table()
+            found = table.scan(["tstz_ns"], filter=col("tstz_ns") == value).to_arrow()
             assert found["tstz_ns"].to_pylist() == [value.as_py()] * 2
 
 
@@ -117,20 +117,20 @@ def test_an_instant_of_the_table_finds_its_own_row(unpack: Unpack) -> None:
 def test_files_are_left_out_by_bounds_in_nanoseconds(unpack: Unpack) -> None:
     with open_lake(unpack("types_files"), CATALOG) as lake:
         scan = lake.table("types").scan
-        assert scan(filter="tstz_ns > '2100-01-01'").pruning.by_statistics == 4
+        assert scan(filter="tstz_ns > '2100-01-01'").plan.pruning.by_statistics == 4
         newest = "2026-08-19 18:12:03.004005006+00"
-        assert scan(filter=f"tstz_ns >= '{newest}'").pruning.by_statistics < 4
+        assert scan(filter=f"tstz_ns >= '{newest}'").plan.pruning.by_statistics < 4
 
 
 def test_what_duckdb_cannot_compute_in_nanoseconds_is_refused(unpack: Unpack) -> None:
     with open_lake(unpack("types_files"), "meta.ducklake") as lake:
         scan = lake.table("types").scan
         if HAS_ZONED_NANOSECONDS:
-            kept = scan(["tstz_ns"], filter="coalesce(tstz_ns, tstz_ns) < '1980-01-01'").to_table()
+            kept = scan(["tstz_ns"], filter="coalesce(tstz_ns, tstz_ns) < '1980-01-01'").to_arrow()
             assert kept.num_rows == 2
             return
         with pytest.raises(UnsupportedError, match=r"tstz_ns.*needs DuckDB 2\.0"):
-            scan(["tstz_ns"], filter="coalesce(tstz_ns, tstz_ns) < '1980-01-01'").to_table()
+            scan(["tstz_ns"], filter="coalesce(tstz_ns, tstz_ns) < '1980-01-01'").to_arrow()
 
 
 def test_a_text_that_is_no_instant_is_refused(unpack: Unpack) -> None:
@@ -182,7 +182,7 @@ def rows_of(table: LakeTable, columns: list[list[str]]) -> list[list[Any]]:
     """The rows as `expected.json` has them: texts, as DuckDB writes them."""
     names = [name for name, _ in columns]
     virtual = ["rowid"] if "snapshot_id" in names else ["rowid", "snapshot_id"]
-    found = table.scan([*virtual, *names]).to_table()
+    found = table.scan([*virtual, *names]).to_arrow()
     texts = [_texts(found.select([name]), type) for name, type in columns]
     rowids = found["rowid"].to_pylist()
     snapshots = found["snapshot_id"].to_pylist() if len(virtual) == 2 else [None] * len(rowids)

@@ -123,7 +123,7 @@ def _predicates(type: str) -> list[str]:
 
 def _same(table: LakeTable, predicate: str, rows: Counter[str], tables: list[str]) -> bool:
     try:
-        found = table.scan(["rowid"], predicate).to_table()
+        found = table.scan(["rowid"], predicate).to_arrow()
     except (InvalidArgumentError, UnsupportedError):
         return False  # a filter that Lakeport refuses loses no row
     assert Counter(map(str, found["rowid"].to_pylist())) == rows, (table.name, predicate, tables)
@@ -139,5 +139,5 @@ def test_a_zoned_time_is_found_whatever_its_offset_was(make_lake: LakeMaker) -> 
     )
     expected = lake.query("SELECT count(*) FROM t WHERE c = '20:05:05+00'")
     with lake.open() as ours:
-        found = ours.table("t").scan(filter="c = '20:05:05+00'::TIMETZ").to_table()
+        found = ours.table("t").scan(filter="c = '20:05:05+00'::TIMETZ").to_arrow()
     assert expected == [(found.num_rows,)] == [(1,)]

@@ -69,13 +69,13 @@ def table(
 def test_no_file_with_a_matching_row_is_pruned(
     predicate: Expression, table: LakeTable, everything: pa.Table, duck: duckdb.DuckDBPyConnection
 ) -> None:
-    plan = table.scan(["rowid"], predicate)
-    planned = {task.file.path for task in plan.tasks if isinstance(task, FileTask)}
-    sql = DuckDBEncoder().encode(plan.filter) or "TRUE"
+    scan = table.scan(["rowid"], predicate)
+    planned = {task.file.path for task in scan.plan.tasks if isinstance(task, FileTask)}
+    sql = DuckDBEncoder().encode(scan.plan.filter) or "TRUE"
     matching = duck.from_arrow(everything).filter(sql).project("filename").distinct().fetchall()
     in_files = {row[0] for row in matching if not row[0].startswith("ducklake_inlined")}
     assert in_files <= planned
-    assert len(planned) == plan.pruning.files_read <= plan.pruning.files
+    assert len(planned) == scan.plan.pruning.files_read <= scan.plan.pruning.files
 
 
 @pytest.fixture(scope="module")
@@ -97,16 +97,16 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 def test_a_pruned_scan_gives_at_least_the_rows_that_match(
     predicate: Expression, table: LakeTable, everything: pa.Table, duck: duckdb.DuckDBPyConnection
 ) -> None:
-    plan = table.scan(["rowid"], predicate)
-    sql = DuckDBEncoder().encode(plan.filter)
+    scan = table.scan(["rowid"], predicate)
+    sql = DuckDBEncoder().encode(scan.plan.filter)
     matching = duck.from_arrow(everything).filter(sql).project("rowid").fetchall()
-    assert {row[0] for row in matching} <= set(plan.to_table()["rowid"].to_pylist())
+    assert {row[0] for row in matching} <= set(scan.to_arrow()["rowid"].to_pylist())
     assert matching
 
 
 @pytest.fixture(scope="module")
 def everything(table: LakeTable) -> pa.Table:
-    return table.scan([*table.schema.names, "rowid", "filename"]).to_table()
+    return table.scan([*table.schema.names, "rowid", "filename"]).to_arrow()
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,12 @@ def everything(table: LakeTable) -> pa.Table:
 def test_files_that_cannot_match_are_left_out(
     predicate: Expression, at_most: int, table: LakeTable
 ) -> None:
-    plan = table.scan(filter=predicate)
-    assert plan.pruning.files_read <= at_most
-    assert len(plan.tasks) <= at_most + 1
-    assert f"files: {plan.pruning.files_read} of {plan.pruning.files} read" in plan.explain()
+    scan = table.scan(filter=predicate)
+    assert scan.plan.pruning.files_read <= at_most
+    assert len(scan.plan.tasks) <= at_most + 1
+    assert (
+        f"files: {scan.plan.pruning.files_read} of {scan.plan.pruning.files} read" in scan.explain()
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,9 +146,9 @@ def test_files_that_cannot_match_are_left_out(
     ],
 )
 def test_a_filter_may_be_sql(sql: str, at_most: int, table: LakeTable) -> None:
-    plan = table.scan(["rowid"], sql)
-    assert plan.pruning.files_read <= at_most
-    assert plan.tasks
+    scan = table.scan(["rowid"], sql)
+    assert scan.plan.pruning.files_read <= at_most
+    assert scan.plan.tasks
 
 
 def test_wrong_sql_is_refused(table: LakeTable) -> None:
@@ -165,15 +167,15 @@ def test_wrong_sql_is_refused(table: LakeTable) -> None:
 
 
 def test_partition_values_prune_before_statistics(table: LakeTable) -> None:
-    assert table.scan(filter=col("i") == 155).pruning.by_partition > 0
+    assert table.scan(filter=col("i") == 155).plan.pruning.by_partition > 0
 
 
 def test_a_field_of_a_struct_is_pruned_by_its_own_statistics(table: LakeTable) -> None:
     from lakeport.filters import ColumnRef, Comparison, ComparisonOp, FunctionCall
 
     field = FunctionCall("struct_extract", (ColumnRef("st"), lit("x")), LogicalType("INTEGER"))
-    plan = table.scan(["rowid"], Filter.of(Comparison(ComparisonOp.LESS, field, lit(5))))
-    assert 0 < plan.pruning.files_read < plan.pruning.files / 4
+    scan = table.scan(["rowid"], Filter.of(Comparison(ComparisonOp.LESS, field, lit(5))))
+    assert 0 < scan.plan.pruning.files_read < scan.plan.pruning.files / 4
 
 
 @pytest.mark.parametrize(
@@ -198,15 +200,15 @@ def test_buckets_hash_like_the_real_implementation(type: str, literal: str, hash
 
 
 def test_a_constant_of_another_kind_prunes_nothing(table: LakeTable) -> None:
-    files = table.scan().pruning.files
+    files = table.scan().plan.pruning.files
     for constant in (Constant("x", LogicalType("VARCHAR")), Constant(b"x", LogicalType("BLOB"))):
-        assert table.scan(["i"], col("i") == constant, exact=False).pruning.files_read == files
+        assert table.scan(["i"], col("i") == constant, exact=False).plan.pruning.files_read == files
 
 
 def test_statistics_of_intervals_and_zoned_times_are_ignored(table: LakeTable) -> None:
     for name in ("iv", "zz"):
-        plan = table.scan(["rowid"], col(name).is_not_null())
-        assert plan.pruning.files_read == plan.pruning.files
+        scan = table.scan(["rowid"], col(name).is_not_null())
+        assert scan.plan.pruning.files_read == scan.plan.pruning.files
 
 
 @pytest.mark.database_server
@@ -235,6 +237,6 @@ def test_of_twenty_thousand_files_a_selective_filter_keeps_one(
     with lake.open() as ours:
         ours.table("t").scan(filter=col("id") == 5)
         for key in (5_000_123, 7_000_001, 123_456):
-            plan = ours.table("t").scan(filter=col("id") == key)
-            assert plan.pruning.files_read == 1
-            assert plan.pruning.files == 20_001
+            scan = ours.table("t").scan(filter=col("id") == key)
+            assert scan.plan.pruning.files_read == 1
+            assert scan.plan.pruning.files == 20_001

@@ -54,9 +54,9 @@ def test_a_shorter_valid_file_is_an_error(make_lake: LakeMaker) -> None:
         file = only_file(ours)
         replace_rows(file, pq.read_table(file).slice(0, 600))
         with pytest.raises(CorruptLakeError, match=file.name):
-            ours.table("t").scan().to_table()
+            ours.table("t").scan().to_arrow()
         with pytest.raises(CorruptLakeError, match=file.name):
-            ours.table("t").scan([]).to_table()
+            ours.table("t").scan([]).to_arrow()
 
 
 def test_a_file_of_the_same_size_and_other_rows_is_an_error(make_lake: LakeMaker) -> None:
@@ -68,7 +68,7 @@ def test_a_file_of_the_same_size_and_other_rows_is_an_error(make_lake: LakeMaker
         replace_rows(file, pq.read_table(file).slice(0, 10), padding=size)
         assert file.stat().st_size == size
         with pytest.raises(CorruptLakeError, match="has 10 rows, but the catalog records 1000"):
-            ours.table("t").scan().to_table()
+            ours.table("t").scan().to_arrow()
 
 
 def test_every_piece_of_a_divided_file_is_compared(make_lake: LakeMaker) -> None:
@@ -78,11 +78,11 @@ def test_every_piece_of_a_divided_file_is_compared(make_lake: LakeMaker) -> None
         "CREATE TABLE t AS SELECT i, hash(i) AS s FROM range(20000) r(i)",
     )
     with lake.open() as ours:
-        plan = ours.table("t").scan(task_bytes=40_000)
-        assert len(plan.tasks) > 2
+        scan = ours.table("t").scan(task_bytes=40_000)
+        assert len(scan.plan.tasks) > 2
         file = only_file(ours)
         replace_rows(file, pq.read_table(file).slice(0, 19_999))
-        for task in plan.tasks:
+        for task in scan.plan.tasks:
             with pytest.raises(CorruptLakeError, match=file.name):
                 task.to_table()
 
@@ -100,7 +100,7 @@ def test_each_number_of_the_catalog_is_compared(
     with lake.open() as ours:
         file = only_file(ours)
         with pytest.raises(CorruptLakeError, match=f"{file.name}.* but the catalog records"):
-            ours.table("t").scan().to_table()
+            ours.table("t").scan().to_arrow()
 
 
 @pytest.mark.parametrize("column", ["delete_count", "file_size_bytes", "footer_size"])
@@ -113,7 +113,7 @@ def test_delete_files_are_compared(column: str, options: str, make_lake: LakeMak
     with lake.open() as ours:
         (delete,) = ours.table("t").files()[0].deletes
         with pytest.raises(CorruptLakeError, match=Path(delete.path).name):
-            ours.table("t").scan().to_table()
+            ours.table("t").scan().to_arrow()
 
 
 def test_a_deletion_vector_is_compared(make_lake: LakeMaker) -> None:
@@ -129,7 +129,7 @@ def test_a_deletion_vector_is_compared(make_lake: LakeMaker) -> None:
         (delete,) = ours.table("t").files()[0].deletes
         assert delete.format == "puffin"
         with pytest.raises(CorruptLakeError, match=Path(delete.path).name):
-            ours.table("t").scan().to_table()
+            ours.table("t").scan().to_arrow()
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_numbers_that_the_catalog_does_not_record_are_not_compared(
     if unknown != "file_size_bytes = NULL":  # the real one has an internal error
         assert len(lake.query("FROM t")) == 66
     with lake.open() as ours:
-        assert ours.table("t").scan().to_table().num_rows == 66
+        assert ours.table("t").scan().to_arrow().num_rows == 66
 
 
 def test_deletions_of_a_file_of_unknown_row_count_are_in_the_change_feed(
@@ -158,7 +158,7 @@ def test_deletions_of_a_file_of_unknown_row_count_are_in_the_change_feed(
     last = max(lake.snapshots())
     edit(lake, "UPDATE ducklake_data_file SET record_count = NULL")
     with lake.open() as ours:
-        assert ours.table("t").changes(last).deletions.to_table().num_rows == 100
+        assert ours.table("t").changes(last).deletions.to_arrow().num_rows == 100
 
 
 def test_added_files_are_compared(make_lake: LakeMaker, tmp_path: Path) -> None:
@@ -168,10 +168,10 @@ def test_added_files_are_compared(make_lake: LakeMaker, tmp_path: Path) -> None:
     lake.execute("CREATE TABLE t(i BIGINT)", f"CALL ducklake_add_data_files('lake', 't', '{file}')")
     lake.check()
     with lake.open() as ours:
-        plan = ours.table("t").scan()
-        assert plan.to_table().num_rows == 100
+        scan = ours.table("t").scan()
+        assert scan.to_arrow().num_rows == 100
         pq.write_table(pa.table({"i": range(99)}), file)
-        (task,) = plan.tasks
+        (task,) = scan.plan.tasks
         assert isinstance(task, FileTask)
         with pytest.raises(CorruptLakeError, match=r"added\.parquet"):
             task.to_table()
@@ -191,7 +191,7 @@ def test_pages_that_arrow_does_not_decode_are_read_by_duckdb(
     lake.check()
     expected = lake.query(f"SELECT i, s FROM t WHERE {filter or 'true'} ORDER BY ALL")
     with lake.open() as ours:
-        found = ours.table("t").scan(["i", "s"], filter).to_table()
+        found = ours.table("t").scan(["i", "s"], filter).to_arrow()
     assert sorted(zip(*found.to_pydict().values(), strict=True)) == expected
 
 
@@ -207,8 +207,8 @@ def test_a_later_row_group_that_arrow_does_not_decode_is_read_by_duckdb(
     )
     lake.check()
     with lake.open() as ours:
-        plan = ours.table("t").scan(task_bytes=8_000)
-        assert len(plan.tasks) > 1
-        assert plan.to_table().num_rows == 12_000 - 120
+        scan = ours.table("t").scan(task_bytes=8_000)
+        assert len(scan.plan.tasks) > 1
+        assert scan.to_arrow().num_rows == 12_000 - 120
         narrow = ours.table("t").scan(["i"], "i BETWEEN 4000 AND 9000 AND v <> 17")
-        assert narrow.to_table().num_rows == 5001 - 50
+        assert narrow.to_arrow().num_rows == 5001 - 50

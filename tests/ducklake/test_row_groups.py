@@ -50,7 +50,7 @@ def duck(table: LakeTable) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB that holds all rows. Of Arrow data it would let Arrow filter, which drops NaN."""
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.register("rows", table.scan([*table.schema.names, "rowid"]).to_table())
+        connection.register("rows", table.scan([*table.schema.names, "rowid"]).to_arrow())
         connection.execute("CREATE TABLE everything AS FROM rows")
         yield connection
 
@@ -61,10 +61,10 @@ def duck(table: LakeTable) -> Iterator[duckdb.DuckDBPyConnection]:
 def test_no_row_group_with_a_matching_row_is_left_out(
     predicate: Expression, table: LakeTable, duck: duckdb.DuckDBPyConnection
 ) -> None:
-    plan = table.scan(["rowid"], predicate)
-    sql = DuckDBEncoder().encode(plan.filter)
+    scan = table.scan(["rowid"], predicate)
+    sql = DuckDBEncoder().encode(scan.plan.filter)
     matching = duck.table("everything").filter(sql).project("rowid").to_arrow_table()
-    assert plan.to_table() == matching
+    assert scan.to_arrow() == matching
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_row_groups_that_cannot_match_are_not_read(
         return source
 
     monkeypatch.setattr("lakeport.ducklake.reading.data_files.open_parquet", watched)
-    for task in table.scan(["rowid"], predicate).tasks:
+    for task in table.scan(["rowid"], predicate).plan.tasks:
         list(task.read(batch_rows=GROUP))
     assert len(read) == groups
     assert all(position % GROUP == 0 for position in read)
@@ -116,7 +116,7 @@ def test_positions_stay_right_where_row_groups_are_left_out(make_lake: LakeMaker
             plan = ours.table("t").scan(
                 ["id", "file_row_number", "rowid"], col("odd") == 1, task_bytes=task_bytes
             )
-            found = plan.to_table()
+            found = plan.to_arrow()
             assert found["id"] == found["file_row_number"] == found["rowid"]
             assert found.num_rows == sum(1 for i in range(ROWS) if i // GROUP % 2 and i % 100)
 
@@ -135,5 +135,5 @@ def test_files_without_field_ids_are_pruned_by_their_mapped_names(
         "ALTER TABLE t RENAME COLUMN x TO v",
     )
     with lake.open() as ours:
-        assert ours.table("t").scan(["id"], col("id") == -7).to_table().to_pylist() == [{"id": -7}]
-        assert ours.table("t").scan(["v"], col("v") == 7).to_table().to_pylist() == [{"v": 7}]
+        assert ours.table("t").scan(["id"], col("id") == -7).to_arrow().to_pylist() == [{"id": -7}]
+        assert ours.table("t").scan(["v"], col("v") == 7).to_arrow().to_pylist() == [{"v": 7}]

@@ -22,7 +22,6 @@ from lakeport.errors import (
     UnsupportedError,
 )
 from lakeport.filters import col
-from lakeport.spark.scan import Scan
 
 LakeMaker = Callable[..., Any]
 
@@ -38,12 +37,15 @@ def test_plans_and_tasks_are_small_and_run_in_another_process(
         "INSERT INTO t VALUES (7, {'a': 1})",
     )
     with lake.open() as ours:
-        plan = ours.table("t").scan(["id", "s", "rowid"])
+        plan = ours.table("t").scan(["id", "s", "rowid"]).plan
     assert pickle.loads(pickle.dumps(plan)) == plan
     sizes = [len(pickle.dumps(task)) for task in plan.tasks]
     assert max(sizes) < 6000
     (tmp_path / "plan").write_bytes(pickle.dumps(plan))
-    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).to_table().num_rows)"
+    code = (
+        "import pickle, sys; plan = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "print(sum(task.to_arrow().num_rows for task in plan.tasks))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "plan")],
         capture_output=True,
@@ -62,12 +64,12 @@ def test_large_files_are_divided_and_every_row_is_read_once(make_lake: LakeMaker
     )
     with lake.open() as ours:
         for task_bytes in (1, 10_000, 50_000, 1 << 30):
-            plan = ours.table("t").scan(["id", "file_row_number", "rowid"], task_bytes=task_bytes)
-            table = plan.to_table()
+            scan = ours.table("t").scan(["id", "file_row_number", "rowid"], task_bytes=task_bytes)
+            table = scan.to_arrow()
             assert table["id"].to_pylist() == [i for i in range(30000) if i % 100]
             assert table["id"] == table["file_row_number"] == table["rowid"]
-        assert len(ours.table("t").scan(task_bytes=10_000).tasks) > 3
-        batches = list(ours.table("t").scan().tasks[0].read(batch_rows=1000))
+        assert len(ours.table("t").scan(task_bytes=10_000).plan.tasks) > 3
+        batches = list(ours.table("t").scan().plan.tasks[0].read(batch_rows=1000))
         assert max(batch.num_rows for batch in batches) <= 1000
         with pytest.raises(InvalidArgumentError):
             ours.table("t").scan(task_bytes=0)
@@ -82,9 +84,9 @@ def test_a_file_that_duckdb_must_read_may_be_divided(make_lake: LakeMaker) -> No
         "DELETE FROM t WHERE id % 100 = 0",
     )
     with lake.open() as ours:
-        plan = ours.table("t").scan(["id", "i", "file_row_number"], task_bytes=20_000)
-        assert len(plan.tasks) > 1
-        table = plan.to_table()
+        scan = ours.table("t").scan(["id", "i", "file_row_number"], task_bytes=20_000)
+        assert len(scan.plan.tasks) > 1
+        table = scan.to_arrow()
         assert table["id"].to_pylist() == [i for i in range(10000) if i % 100]
         assert table["id"] == table["file_row_number"]
         assert table["i"][0].as_py() == '"00:00:01"'
@@ -100,19 +102,19 @@ def test_a_scan_may_ask_for_any_columns_in_any_order(make_lake: LakeMaker) -> No
     )
     with lake.open() as ours:
         table = ours.table("t")
-        assert table.scan(["V", "id"]).to_table().column_names == ["v", "id"]
-        assert table.scan(["d"]).to_table()["d"].to_pylist() == [4] * 20
-        assert table.scan([]).to_table().num_rows == 20
-        assert table.scan([], "1 = 0").to_table().num_rows == 0
-        assert table.scan([], "NULL").to_table().num_rows == 0
-        assert table.scan([], "1 = 1").to_table().num_rows == 20
+        assert table.scan(["V", "id"]).to_arrow().column_names == ["v", "id"]
+        assert table.scan(["d"]).to_arrow()["d"].to_pylist() == [4] * 20
+        assert table.scan([]).to_arrow().num_rows == 20
+        assert table.scan([], "1 = 0").to_arrow().num_rows == 0
+        assert table.scan([], "NULL").to_arrow().num_rows == 0
+        assert table.scan([], "1 = 1").to_arrow().num_rows == 20
         assert (
             table.scan(["filename"])
-            .to_table()["filename"]
+            .to_arrow()["filename"]
             .to_pylist()[-1]
             .startswith("ducklake_inlined")
         )
-        assert table.scan().estimated_rows == 21
+        assert table.scan().plan.estimated_rows == 21
         assert "2 columns" not in table.scan().explain()
         with pytest.raises(NotFoundError, match="no column 'nope'"):
             table.scan(["nope"])
@@ -126,8 +128,8 @@ def test_a_column_may_be_asked_for_twice(filter: str | None, make_lake: LakeMake
         "INSERT INTO t VALUES (100, 'x100')",
     )
     with lake.open() as ours:
-        once = ours.table("t").scan(["id", "rowid"], filter).to_table()
-        twice = ours.table("t").scan(["id", "ID", "rowid", "rowid"], filter).to_table()
+        once = ours.table("t").scan(["id", "rowid"], filter).to_arrow()
+        twice = ours.table("t").scan(["id", "ID", "rowid", "rowid"], filter).to_arrow()
     assert twice.column_names == ["id", "id", "rowid", "rowid"]
     assert [column.to_pylist() for column in twice.columns] == [
         once[name].to_pylist() for name in twice.column_names
@@ -138,7 +140,7 @@ def test_a_column_named_like_a_virtual_one_hides_it(make_lake: LakeMaker) -> Non
     lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
     lake.execute("CREATE TABLE t AS SELECT 42 AS snapshot_id, 'f' AS filename")
     with lake.open() as ours:
-        assert ours.table("t").scan(["snapshot_id", "filename"]).to_table().to_pylist() == [
+        assert ours.table("t").scan(["snapshot_id", "filename"]).to_arrow().to_pylist() == [
             {"snapshot_id": 42, "filename": "f"}
         ]
 
@@ -152,11 +154,11 @@ def test_missing_files_are_errors(make_lake: LakeMaker) -> None:
         file = ours.table("t").files()[0]
         Path(file.deletes[0].path).unlink()
         with pytest.raises(MissingFileError, match="delete"):
-            ours.table("t").scan().to_table()
-        assert ours.table("t", version=1).scan().to_table().num_rows == 10
+            ours.table("t").scan().to_arrow()
+        assert ours.table("t", version=1).scan().to_arrow().num_rows == 10
         Path(file.path).unlink()
         with pytest.raises(MissingFileError):
-            ours.table("t", version=1).scan().to_table()
+            ours.table("t", version=1).scan().to_arrow()
 
 
 @pytest.mark.parametrize("type", ["INTEGER", "VARIANT"])  # the second is read by DuckDB
@@ -169,7 +171,7 @@ def test_damage_inside_a_file_names_the_file(type: str, make_lake: LakeMaker) ->
         content[4:4000] = b"\xff" * 3996
         file.write_bytes(content)
         with pytest.raises(CorruptLakeError, match=file.name):
-            ours.table("t").scan().to_table()
+            ours.table("t").scan().to_arrow()
 
 
 @pytest.mark.parametrize("inlining", [0, 10])
@@ -183,7 +185,7 @@ def test_variants_that_became_json(inlining: int, make_lake: LakeMaker) -> None:
     )
     wanted = [row[0] for row in lake.query("SELECT v FROM t")]
     with lake.open() as ours:
-        assert ours.table("t").scan().to_table()["v"].to_pylist() == wanted
+        assert ours.table("t").scan().to_arrow()["v"].to_pylist() == wanted
 
 
 @pytest.mark.parametrize("inlining", [0, 10])
@@ -200,7 +202,7 @@ def test_nested_values_that_became_variants(inlining: int, make_lake: LakeMaker)
     as_json = "SELECT s::STRUCT(i JSON, g JSON, n JSON)::VARCHAR, l::JSON[]::VARCHAR FROM "
     wanted = lake.query(as_json + "t")
     with lake.open() as ours:
-        found = ours.table("t").scan().to_table()
+        found = ours.table("t").scan().to_arrow()
     assert duckdb.from_arrow(found).query("found", as_json + "found").fetchall() == wanted
 
 
@@ -215,7 +217,7 @@ def test_structs_inlined_as_text_keep_what_the_real_implementation_loses(
             'i': INTERVAL '1 month 2 days'})""",
     )
     with lake.open() as ours:
-        value = ours.table("t").scan().to_table()["s"][0]
+        value = ours.table("t").scan().to_arrow()["s"][0]
     assert value["q"].as_py() == r"x'y\z"
     assert str(value["d"].as_py()) == "2024-01-02"
     assert value["b"].as_py() == b"\x00\xaa"
@@ -228,12 +230,12 @@ def test_a_plan_is_shown_in_a_few_lines(make_lake: LakeMaker) -> None:
     lake = make_lake("duckdb", "DATA_INLINING_ROW_LIMIT 0")
     lake.execute(f"CREATE TABLE t AS SELECT {names}", *["INSERT INTO t FROM t"] * 4)
     with lake.open() as ours:
-        plan = ours.table("t").scan(filter="c0 = 0")
+        scan = ours.table("t").scan(filter="c0 = 0")
 
-        assert repr(plan).startswith("scan of main.t at snapshot 5")
-        assert repr(plan) == repr(Scan.of(plan))
-        assert len(repr(plan).splitlines()) == 5
-        assert "c7 and 32 more" in repr(plan)
+        assert repr(scan).startswith("scan of main.t at snapshot 5")
+        assert repr(scan) == f"{scan.plan!r}\n  engine: local"
+        assert len(repr(scan).splitlines()) == 6
+        assert "c7 and 32 more" in repr(scan)
 
 
 def test_a_filter_may_cast_to_an_arrow_type(make_lake: LakeMaker) -> None:
@@ -242,7 +244,7 @@ def test_a_filter_may_cast_to_an_arrow_type(make_lake: LakeMaker) -> None:
     with lake.open() as ours:
         plan = ours.table("t").scan(filter=col("id").cast(pa.string()) == "42")
 
-        assert plan.to_table()["id"].to_pylist() == [42]
+        assert plan.to_arrow()["id"].to_pylist() == [42]
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
@@ -267,8 +269,8 @@ def test_a_column_of_an_unknown_type_does_not_keep_others_from_being_read(
 
     with lake.open() as ours:
         table = ours.table("t")
-        rows = table.scan(["id", "late"]).to_table().sort_by("id").to_pydict()
-        only_late = table.scan(["late"]).to_table().sort_by("late").to_pydict()
+        rows = table.scan(["id", "late"]).to_arrow().sort_by("id").to_pydict()
+        only_late = table.scan(["late"]).to_arrow().sort_by("late").to_pydict()
         with pytest.raises(UnsupportedError, match="'quaternion'"):
             table.scan(["odd"])
 

@@ -99,7 +99,7 @@ def test_a_url_reaches_postgresql_too(make_lake: LakeMaker) -> None:
     found = parse_location(lake.uri).parameters
     url = f"postgresql://{found['user']}@{found['host']}:{found['port']}/{found['dbname']}"
     with Lake.open(url) as ours:
-        assert ours.table("t").scan().to_table().num_rows == 30
+        assert ours.table("t").scan().to_arrow().num_rows == 30
 
 
 @pytest.mark.database_server
@@ -117,9 +117,9 @@ def test_a_lost_connection_is_opened_again(make_lake: LakeMaker) -> None:
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-        assert ours.table("t").scan().to_table().num_rows == 30
+        assert ours.table("t").scan().to_arrow().num_rows == 30
 
 
 def _rows(table: Any) -> list[str]:
-    found = table.scan([*table.schema.names, "rowid", "snapshot_id"]).to_table()
+    found = table.scan([*table.schema.names, "rowid", "snapshot_id"]).to_arrow()
     return sorted(repr(row) for row in found.to_pylist())

@@ -45,7 +45,7 @@ def test_data_paths_of_every_spelling(name: str, make_lake: LakeMaker, tmp_path:
     lake.execute(ROWS, "DELETE FROM t WHERE id % 2 = 0")
     lake.detach()
     with Lake.open(lake.uri) as ours:
-        assert ours.table("t").scan().to_table().num_rows == 20
+        assert ours.table("t").scan().to_arrow().num_rows == 20
 
 
 def test_hive_folders_are_not_decoded(make_lake: LakeMaker) -> None:
@@ -67,7 +67,7 @@ def test_a_relative_data_path_is_relative_to_the_working_directory(
     lake.execute(ROWS)
     with lake.open() as ours:
         assert ours.table("t").path == "rel/data/main/t/"
-        assert ours.table("t").scan().to_table().num_rows == 40
+        assert ours.table("t").scan().to_arrow().num_rows == 40
 
 
 def test_absolute_and_file_paths_at_every_level(make_lake: LakeMaker, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_absolute_and_file_paths_at_every_level(make_lake: LakeMaker, tmp_path: 
     ):
         edit(lake, *edits)
         with Lake.open(lake.uri) as ours:
-            assert ours.table("t").scan().to_table().num_rows == 40, edits
+            assert ours.table("t").scan().to_arrow().num_rows == 40, edits
 
 
 def test_the_data_path_can_be_overridden(make_lake: LakeMaker, tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_the_data_path_can_be_overridden(make_lake: LakeMaker, tmp_path: Path) -
     lake.detach()
     Path(lake.data_path).rename(tmp_path / "moved")
     with Lake.open(lake.uri) as ours, pytest.raises(MissingFileError):
-        ours.table("t").scan().to_table()
+        ours.table("t").scan().to_arrow()
     with Lake.open(lake.uri, data_path=str(tmp_path / "moved")) as ours:
-        assert ours.table("t").scan().to_table().num_rows == 40
+        assert ours.table("t").scan().to_arrow().num_rows == 40
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,10 @@ def test_s3_credentials_come_from_options_secrets_or_the_environment(
         "REGION": "us-east-1",
     }
     with Lake.open(lake.uri, storage=options) as ours:
-        plan = ours.table("t").scan()
-        assert pickle.loads(pickle.dumps(plan)).to_table().num_rows == 40
-        assert "secret" not in repr(plan)
+        scan = ours.table("t").scan()
+        tasks = pickle.loads(pickle.dumps(scan.plan)).tasks
+        assert scan.with_tasks(tasks).to_arrow().num_rows == 40
+        assert "secret" not in repr(scan)
     for name, value in (
         ("AWS_ACCESS_KEY_ID", "key"),
         ("AWS_SECRET_ACCESS_KEY", "secret"),
@@ -194,7 +195,7 @@ def test_s3_credentials_come_from_options_secrets_or_the_environment(
 
     filesystems._s3.cache_clear()
     with Lake.open(lake.uri) as ours:
-        assert ours.table("t").scan().to_table().num_rows == 40
+        assert ours.table("t").scan().to_arrow().num_rows == 40
     filesystems._s3.cache_clear()
 
 

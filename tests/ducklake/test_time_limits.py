@@ -150,4 +150,4 @@ def test_a_pipe_in_the_place_of_a_file_of_a_table_ends_the_scan(
 
     with lake.open() as opened:
         with pytest.raises(CorruptLakeError, match="not a regular file but a named pipe"):
-            opened.table("t").scan().to_table()
+            opened.table("t").scan().to_arrow()

@@ -123,7 +123,7 @@ def test_other_versions_give_the_same_rows(
         assert spec.fields[0].column_id == 2
         from lakeport.filters import col
 
-        assert ours.table("t").scan(filter=col("id") == 0).pruning.files_read == 1
+        assert ours.table("t").scan(filter=col("id") == 0).plan.pruning.files_read == 1
 
 
 def test_files_that_mixed_snapshots_in_version_03(make_lake: LakeMaker) -> None:
@@ -138,7 +138,7 @@ def test_files_that_mixed_snapshots_in_version_03(make_lake: LakeMaker) -> None:
     edit(lake, "DELETE FROM ducklake_data_file WHERE data_file_id > 0")
     with Lake.open(lake.uri) as ours:
         for version, count in ((1, 4), (2, 6), (3, 7)):
-            table = ours.table("t", version=version).scan(["id", "snapshot_id"]).to_table()
+            table = ours.table("t", version=version).scan(["id", "snapshot_id"]).to_arrow()
             assert table["id"].to_pylist() == list(range(count))
         assert table["snapshot_id"].to_pylist() == [1, 1, 1, 1, 2, 2, 3]
 
@@ -159,9 +159,9 @@ def test_delete_files_in_the_ending_style(make_lake: LakeMaker) -> None:
     )
     with Lake.open(lake.uri) as ours:
         for version, gone in ((1, []), (2, [3]), (3, [3, 5, 6])):
-            found = ours.table("t", version=version).scan().to_table()["id"].to_pylist()
+            found = ours.table("t", version=version).scan().to_arrow()["id"].to_pylist()
             assert found == [i for i in range(10) if i not in gone]
-        deleted = ours.table("t").changes(2, 3).deletions.to_table()
+        deleted = ours.table("t").changes(2, 3).deletions.to_arrow()
         assert sorted(
             zip(deleted["id"].to_pylist(), deleted["snapshot_id"].to_pylist(), strict=True)
         ) == [(3, 2), (5, 3), (6, 3)]
@@ -178,7 +178,7 @@ def test_two_delete_files_of_one_data_file_are_united(make_lake: LakeMaker) -> N
             f"INSERT INTO ducklake_delete_file VALUES (10{number}, 1, 1, NULL, 0, 'd{number}.parquet', 1, 'parquet', {sizes}, NULL, NULL)",
         )
     with Lake.open(lake.uri) as ours:
-        assert ours.table("t").scan().to_table()["id"].to_pylist() == [2, 3, 4, 5, 6, 7, 8]
+        assert ours.table("t").scan().to_arrow()["id"].to_pylist() == [2, 3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_delete_files_out_of_order_are_corrupt(
         f"INSERT INTO ducklake_delete_file VALUES (101, 1, 1, NULL, 0, 'd.parquet', 1, 'parquet', {sizes}, NULL, NULL)",
     )
     with Lake.open(lake.uri) as ours, pytest.raises(CorruptLakeError, match=message):
-        ours.table("t").scan().to_table()
+        ours.table("t").scan().to_arrow()
 
 
 def test_a_puffin_file_with_a_vector_for_each_snapshot() -> None:
@@ -252,12 +252,12 @@ def test_inlined_tables_made_later_find_their_columns(make_lake: LakeMaker) -> N
         "INSERT INTO t VALUES (1, 2, 3)",
     )
     with lake.open() as ours:
-        assert ours.table("t").scan().to_table().to_pylist() == [{"a": 1, "b": 2, "c": 3}]
+        assert ours.table("t").scan().to_arrow().to_pylist() == [{"a": 1, "b": 2, "c": 3}]
 
 
 def rows(lake: Lake, version: int) -> list[str]:
     table = lake.table("t", version=version)
-    found = table.scan([*table.schema.names, "rowid", "snapshot_id"]).to_table()
+    found = table.scan([*table.schema.names, "rowid", "snapshot_id"]).to_arrow()
     return sorted(map(repr, found.to_pylist()))
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport import Lake, LakeportError
+from lakeport import Lake, LakeportError, ScanOptions, Server, connect
 from lakeport.catalog import TransactionManager, VersionedCatalog
+from lakeport.ducklake import LocalEngine
 from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.lakehouse import LakeCatalog
 from tests.lakehouse.conftest import Serve
@@ -214,3 +215,44 @@ def test_closing_the_catalog_closes_a_lake_that_was_given(
         assert closed == []
 
     assert closed == [ours]
+
+
+def test_small_scans_and_inlined_rows_need_no_spark(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id FROM range(1000) r(i)",
+        "CREATE TABLE inlined(id INTEGER)",
+        "INSERT INTO inlined VALUES (1), (2)",
+        "DELETE FROM inlined WHERE id = 1",
+    )
+    last = lake.snapshots()[-1]
+    lake.detach()
+
+    def no_session() -> Any:
+        raise AssertionError("a session was needed")
+
+    with (
+        LakeCatalog(lake.uri, spark=no_session) as catalog,
+        Server(catalog) as server,
+        connect(server.location, timeout=120) as client,
+    ):
+        assert client.table("public.t").scan(filter="id < 10").count() == 10
+        assert client.table("public.inlined").scan().to_arrow()["id"].to_pylist() == [2]
+        changes = client.call_table("lakeport.table_changes", "inlined", last, last).to_arrow()
+        assert changes["change_type"].to_pylist() == ["delete"]
+
+
+def test_a_catalog_uses_the_engine_of_its_lake(make_lake: MakeLake) -> None:
+    lake = make_lake()
+    lake.execute("CREATE TABLE t AS SELECT i AS id FROM range(1000) r(i)")
+    engine = LocalEngine()
+
+    with lake.open(engine=engine) as ours:
+        catalog = LakeCatalog(ours)
+
+        assert catalog.lake.engine is engine
+        schema = catalog.schema("public")
+        assert schema is not None
+        table = schema.table("t")
+        assert table is not None
+        assert sum(batch.num_rows for batch in table.scan(ScanOptions())) == 1000

@@ -61,8 +61,9 @@ def suite_lake(
         lake.detach()
 
 
+@pytest.mark.parametrize("small_scan_bytes", [0, 1 << 40], ids=["on Spark", "in this process"])
 def test_a_server_streams_what_the_real_implementation_reads(
-    suite_lake: SuiteLake, serve: Serve
+    small_scan_bytes: int, suite_lake: SuiteLake, serve: Serve
 ) -> None:
     """Every table at every snapshot, and random conditions on random columns."""
     lake, newest = suite_lake.lake, suite_lake.newest
@@ -72,7 +73,7 @@ def test_a_server_streams_what_the_real_implementation_reads(
     ]
     questions += random_questions(lake, QUESTIONS_PER_LAKE, suite_lake.name)
     expected = [question.ask_real(lake) for question in questions]
-    served = serve(lake)
+    served = serve(lake, small_scan_bytes=small_scan_bytes)
 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda question: question.ask_ours(served), questions))

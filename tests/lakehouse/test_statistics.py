@@ -131,7 +131,7 @@ def test_the_statistics_of_a_table_are_computed_once_for_each_snapshot(
     served = serve(lake)
     table = served.client.table("public.t")
     sent: list[str] = []
-    engine = served.catalog.lake._catalog.database.engine
+    engine = served.catalog.lake.catalog.database.engine
 
     def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         sent.append(statement)

@@ -1,4 +1,4 @@
-"""Comparing the DataFrame of a plan with the rows that the plan gives in this process."""
+"""Comparing the DataFrame of a scan with the rows that are read in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.ducklake import ScanPlan
+from lakeport.ducklake import Scan
 from lakeport.spark.frames.values import spark_arrow_schema, spark_schema, to_spark_batch
 
 MakeLake = Callable[..., Any]
@@ -21,10 +21,11 @@ def rows(table: pa.Table) -> Counter[str]:
     return Counter(map(repr, table.to_pylist()))
 
 
-def expected(plan: ScanPlan) -> Counter[str]:
-    """The rows that the plan gives in this process, in Spark's types."""
-    batches = [to_spark_batch(batch, plan.columns) for batch in plan.read()]
-    return rows(pa.Table.from_batches(batches, spark_arrow_schema(plan.columns)))
+def expected(scan: Scan) -> Counter[str]:
+    """Return the rows that are read in this process, in Spark's types."""
+    columns = scan.plan.columns
+    batches = [to_spark_batch(batch, columns) for batch in scan.to_batches(engine="local")]
+    return rows(pa.Table.from_batches(batches, spark_arrow_schema(columns)))
 
 
 def physical_plan(frame: Any) -> str:
@@ -37,11 +38,11 @@ def is_native(frame: Any) -> bool:
     return "FileScan parquet" in plan and "MapInArrow" not in plan
 
 
-def check(plan: Any, spark: Any, *, native: bool | None = None) -> Any:
-    """The DataFrame of a plan, after it was compared with what is read in this process."""
-    frame = plan.to_spark(spark)
-    assert frame.schema == spark_schema(plan.columns)
-    assert rows(frame.toArrow()) == expected(plan)
+def check(scan: Any, spark: Any, *, native: bool | None = None) -> Any:
+    """Return the DataFrame of a scan, after comparing it with what is read in this process."""
+    frame = scan.to_spark(spark)
+    assert frame.schema == spark_schema(scan.plan.columns)
+    assert rows(frame.toArrow()) == expected(scan)
     if native is not None:
         assert is_native(frame) is native
     return frame

@@ -59,9 +59,9 @@ def test_the_feed_is_that_of_the_real_implementation(
     expected = {bounds: real_feed(lake, *bounds) for bounds in ranges(lake, life)}
     assert any("update_preimage" in str(row) for _, rows in expected.values() for row in rows)
 
-    with lake.open() as ours:
+    with lake.open(spark=spark) as ours:
         for (a, b), (schema, rows) in expected.items():
-            feed = ours.table("t").changes(a, b).to_arrow(spark)
+            feed = ours.table("t").changes(a, b).to_arrow()
             assert feed.schema.names == schema.names
             assert feed.schema.types == schema.types
             assert Counter(map(tuple_of, feed.to_pylist())) == rows, (a, b)
@@ -99,12 +99,12 @@ def test_insertions_and_deletions_can_be_read_alone(
         for what in ("insertions", "deletions")
     }
 
-    with lake.open() as ours:
+    with lake.open(spark=spark) as ours:
         changes = ours.table("t").changes(1)
         for what, rows in expected.items():
             scan = getattr(changes, what)
-            assert sorted(map(tuple_of, scan.to_arrow(spark).to_pylist())) == rows
-            assert scan.count(spark) == len(rows)
+            assert sorted(map(tuple_of, scan.to_arrow().to_pylist())) == rows
+            assert scan.count() == len(rows)
 
 
 def test_a_feed_without_row_ids_of_its_own_is_refused(
@@ -113,8 +113,11 @@ def test_a_feed_without_row_ids_of_its_own_is_refused(
     lake = make_lake("sqlite")
     lake.execute("CREATE TABLE t(snapshot_id INTEGER)", "INSERT INTO t VALUES (7)")
 
-    with lake.open() as ours, pytest.raises(UnsupportedError, match="called rowid or snapshot_id"):
-        ours.table("t").changes(1).to_batches(spark)
+    with (
+        lake.open(spark=spark) as ours,
+        pytest.raises(UnsupportedError, match="called rowid or snapshot_id"),
+    ):
+        ours.table("t").changes(1).to_batches()
 
 
 def test_a_file_that_is_missing_is_an_error_in_the_words_of_its_task(
@@ -122,13 +125,13 @@ def test_a_file_that_is_missing_is_an_error_in_the_words_of_its_task(
 ) -> None:
     lake = make_lake(options="DATA_INLINING_ROW_LIMIT 0")
     lake.execute("CREATE TABLE t AS " + ROWS.format(1000), "UPDATE t SET v = 'u' WHERE id < 3")
-    with lake.open() as ours:
+    with lake.open(spark=spark) as ours:
         changes = ours.table("t").changes(1)
-        for plan in (changes.insertions, changes.deletions):
-            path = Path(max(plan.tasks, key=lambda task: task.estimated_rows).file.path)
+        for scan in (changes.insertions, changes.deletions):
+            path = Path(max(scan.plan.tasks, key=lambda task: task.estimated_rows).file.path)
             hidden = path.rename(path.with_suffix(".gone"))
             with pytest.raises(LakeportError) as failure:
-                changes.to_arrow(spark)
+                changes.to_arrow()
             hidden.rename(path)
             assert path.name in str(failure.value)
             assert "\n" not in str(failure.value)
@@ -147,9 +150,9 @@ def test_small_files_of_a_feed_share_spark_tasks(
         groups.append(len(group_tasks(list(enumerate(tasks)), 2)))
         return stream(spark, tasks, *arguments, **options)
 
-    monkeypatch.setattr("lakeport.spark.changes.stream", streamed)
-    with lake.open() as ours:
-        assert ours.table("t").changes(1).to_arrow(spark).num_rows == 36
+    monkeypatch.setattr("lakeport.spark.engine.stream", streamed)
+    with lake.open(spark=spark) as ours:
+        assert ours.table("t").changes(1).to_arrow().num_rows == 36
 
     # The keys of both sides, then the rows.
     assert groups == [1, 1, 2]

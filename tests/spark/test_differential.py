@@ -1,7 +1,7 @@
-"""The lakes of the differential suite on Spark: the rows of the real implementation, once more.
+"""The lakes of the differential suite as DataFrames: the rows of the real implementation once more.
 
-Every job costs, so tables are read at two snapshots, the newest and one in the middle: as Arrow,
-and as a DataFrame, whose values are turned back into the lake's for the comparison.
+Every job costs, so tables are read at two snapshots, the newest and one in the middle. The values
+of a DataFrame are turned back into the lake's for the comparison.
 """
 
 from __future__ import annotations
@@ -13,26 +13,19 @@ import pyarrow as pa
 import pytest
 
 from lakeport.arrow import batches, duckdb_connection, nested
-from lakeport.ducklake import Column, ScanPlan, arrow_type
-from lakeport.spark import Scan
+from lakeport.ducklake import Column, Scan, arrow_type
 from lakeport.spark.frames.values import spark_schema
 from lakeport.types import duckdb_casts
-from tests.scenarios import CASES, SCENARIOS
+from tests.ducklake.test_differential import SPARK_CASES
+from tests.scenarios import SCENARIOS
 
-# The catalog database does not matter to Spark; two lakes on another show that it does not.
-SPARK_CASES = [
-    case
-    for case in CASES
-    if case.values[1] == "duckdb"
-    or case.id in ("updates inlined (sqlite)", "nested inlined, then flushed (postgresql)")
-]
 # Spark's widest integer has 38 digits.
 TOO_HUGE = ("170141183460469231731687303715884105727", "170141183460469231731687303715884105728")
 HUGE = "9" * 38
 
 
 @pytest.mark.parametrize(("name", "kind"), SPARK_CASES)
-def test_arrow_and_dataframes_have_the_rows_of_the_real_implementation(
+def test_dataframes_have_the_rows_of_the_real_implementation(
     name: str, kind: str, make_lake: Callable[..., Any], spark: Any
 ) -> None:
     scenario = SCENARIOS[name]
@@ -43,7 +36,6 @@ def test_arrow_and_dataframes_have_the_rows_of_the_real_implementation(
     some = {snapshots[len(snapshots) // 2], snapshots[-1]}
 
     lake.check(
-        lambda scan: _scan(scan).to_arrow(spark),
         lambda scan: _through_dataframe(spark, scan),
         snapshots=sorted(some),
     )
@@ -55,13 +47,8 @@ def _less_huge(statement: str) -> str:
     return statement
 
 
-def _scan(plan: ScanPlan) -> Scan:
-    assert isinstance(plan, Scan)
-    return plan
-
-
-def _through_dataframe(spark: Any, plan: ScanPlan) -> pa.Table:
-    frame = _scan(plan).to_spark(spark)
+def _through_dataframe(spark: Any, scan: Scan) -> pa.Table:
+    frame, plan = scan.to_spark(spark), scan.plan
     assert frame.schema == spark_schema(plan.columns)
     # DuckDB misreads a struct within a struct whose pieces do not match those of other columns.
     rows = frame.toArrow().combine_chunks()

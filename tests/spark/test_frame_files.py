@@ -168,9 +168,9 @@ def test_pieces_of_a_large_file_are_read_once(spark: Any, make_lake: MakeLake) -
         "DELETE FROM t WHERE id BETWEEN 3000 AND 9000",
     )
     with lake.open() as ours:
-        plan = ours.table("t").scan(task_bytes=1000)
-        assert len(plan.tasks) > 5
-        frame = check(plan, spark, native=True)
+        scan = ours.table("t").scan(task_bytes=1000)
+        assert len(scan.plan.tasks) > 5
+        frame = check(scan, spark, native=True)
 
     # Row groups are skipped, and positions still count from the beginning of the file.
     assert frame.where("id >= 2999 AND id < 9005").count() == 5
@@ -229,8 +229,8 @@ def test_wide_deltas_of_integers_are_read_alike(spark: Any, make_lake: MakeLake)
         "DELETE FROM t WHERE v = 5",
     )
     expected = lake.query("SELECT id, v FROM t ORDER BY ALL")
-    with lake.open() as ours:
+    with lake.open(spark=spark) as ours:
         plan = ours.table("t").scan(["id", "v"])
         frame = check(plan, spark)
         assert sorted(tuple(row) for row in frame.collect()) == expected
-        assert sorted(zip(*plan.to_arrow(spark).to_pydict().values(), strict=True)) == expected
+        assert sorted(zip(*plan.to_arrow().to_pydict().values(), strict=True)) == expected

@@ -61,10 +61,10 @@ def test_a_filter_without_columns_is_a_filter_on_every_route(
         "INSERT INTO t VALUES (300), (301)",
         "DELETE FROM t WHERE id < 7",
     )
-    with lake.open() as ours:
+    with lake.open(spark=spark) as ours:
         table = ours.table("t")
-        assert table.scan(filter=filter).count(spark) == count
-        assert table.scan([], filter).to_arrow(spark).num_rows == count
+        assert table.scan(filter=filter).count() == count
+        assert table.scan([], filter).to_arrow().num_rows == count
         assert table.scan([], filter).to_spark(spark).count() == count
 
 

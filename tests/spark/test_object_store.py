@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from lakeport import Lake
 from lakeport.ducklake import S3Secret
-from lakeport.spark import Lake
 from tests.real_lakes import RealLake
 
 IDS = [n for n in range(100) if n % 3]
@@ -28,14 +28,14 @@ def lake(s3_reference: S3Secret, make_lake: Callable[..., RealLake]) -> RealLake
 
 
 def test_streams_and_frames_read_it(spark: Any, lake: RealLake, s3: S3Secret) -> None:
-    with Lake.open(lake.uri, storage=s3) as ours:
+    with Lake.open(lake.uri, storage=s3, spark=spark) as ours:
         scan = ours.table("t").scan()
-        rows = scan.to_arrow(spark)
+        rows = scan.to_arrow()
         frame = scan.to_spark(spark)
 
         assert sorted(rows["id"].to_pylist()) == IDS
         assert [row.id for row in frame.where("id >= 0").orderBy("id").collect()] == IDS
-        assert ours.table("t").scan(filter="id > 60").count(spark) == sum(n > 60 for n in IDS)
+        assert ours.table("t").scan(filter="id > 60").count() == sum(n > 60 for n in IDS)
 
 
 def test_the_data_source_reads_it_and_keeps_the_secret(

@@ -1,4 +1,5 @@
 from .batches import arrays_of, combine, concat, no_rows, null_count, split, write_batch
+from .cancelling_reader import CancellingReader
 from .conversion import Alignment, SchemaAdapter, convert
 from .duckdb_connection import give_back_cursor, take_cursor, thread_connection
 from .nested import rebuild_list, rebuild_map, rebuild_struct, relabel, stored_type
@@ -6,6 +7,7 @@ from .readers import RowsLike, RowSource, arrow_table, as_reader, reader_of
 
 __all__ = [
     "Alignment",
+    "CancellingReader",
     "RowSource",
     "RowsLike",
     "SchemaAdapter",

@@ -1,6 +1,16 @@
 from lakeport._cache import LruCache
 from lakeport.types.columns import Column, arrow_schema, arrow_type, spark_type
 
+from .engine import (
+    SMALL_SCAN_BYTES,
+    AutoEngine,
+    Engine,
+    LocalEngine,
+    ReadTask,
+    RunTask,
+    engine_named,
+    make_engine,
+)
 from .lake import Lake
 from .metadata.contents import FileTotals, LakeContents, TableSummary
 from .model import (
@@ -19,25 +29,34 @@ from .model import (
 from .planning.changes import ChangePlan
 from .planning.plan import ScanPlan
 from .reading.tasks import ScanTask
+from .scan import ChangeFeed, Scan
 from .storage.filesystems import S3Secret, Storage
 from .table import TASK_BYTES, LakeTable
 
 __all__ = [
+    "SMALL_SCAN_BYTES",
     "TASK_BYTES",
+    "AutoEngine",
+    "ChangeFeed",
     "ChangePlan",
     "Column",
     "ColumnStats",
     "DataFile",
     "DeleteFile",
+    "Engine",
     "FileTotals",
     "Lake",
     "LakeContents",
     "LakeTable",
+    "LocalEngine",
     "LruCache",
     "NameMapping",
     "PartitionField",
     "PartitionSpec",
+    "ReadTask",
+    "RunTask",
     "S3Secret",
+    "Scan",
     "ScanPlan",
     "ScanTask",
     "Schema",
@@ -49,5 +68,7 @@ __all__ = [
     "View",
     "arrow_schema",
     "arrow_type",
+    "engine_named",
+    "make_engine",
     "spark_type",
 ]

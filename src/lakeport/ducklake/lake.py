@@ -6,11 +6,18 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 
 from lakeport._cache import LruCache
+from lakeport.ducklake.engine import (
+    SMALL_SCAN_BYTES,
+    AutoEngine,
+    Engine,
+    make_engine,
+    spark_engine,
+)
 from lakeport.ducklake.metadata.contents import (
     FileTotals,
     LakeContents,
@@ -25,7 +32,7 @@ from lakeport.ducklake.metadata.location import parse_location
 from lakeport.ducklake.metadata.queries import CatalogReader, Row, check_version, open_catalog
 from lakeport.ducklake.metadata.soundness import Omission, sound_names
 from lakeport.ducklake.metadata.table_state import table_state, visible
-from lakeport.ducklake.model import Schema, Snapshot, View
+from lakeport.ducklake.model import Schema, Snapshot, TableState, View
 from lakeport.ducklake.snapshots import (
     _no_snapshot,
     _snapshot,
@@ -52,16 +59,16 @@ StorageLike = Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None
 
 
 class Lake:
-    """One DuckLake catalog, open for reading.
+    """One DuckLake catalog, open for reading, and the engine that reads its tables.
 
     ```python
     with Lake.open("ducklake:meta.ducklake") as lake:
-        table = lake.table("events")
-        print(table.scan(columns=["id"]).to_table())
+        events = lake.table("events").scan(filter="id > 100")
+        events.to_spark().groupBy("kind").count().show()
+        for batch in events.to_batches():
+            ...
     ```
     """
-
-    _table_type: ClassVar[type[LakeTable]] = LakeTable
 
     def __init__(
         self,
@@ -70,10 +77,15 @@ class Lake:
         data_path: str | None = None,
         storage: Storage | None = None,
         cache: LruCache | None = None,
+        engine: Engine | None = None,
     ) -> None:
-        self._catalog = catalog
+        self.catalog = catalog
+        """The lake's own tables; for other parts of this package."""
+        self.storage = storage or Storage()
+        """The credentials of object stores; for other parts of this package."""
+        self.engine: Engine = engine or AutoEngine()
+        """The engine that runs scans, unless a call names another."""
         self._data_path = data_path
-        self._storage = storage or Storage()
         self._cache = cache
         self._pinned: int | None = None
         self._reported: set[Omission] = set()
@@ -90,6 +102,9 @@ class Lake:
         cache: LruCache | None = None,
         lock_timeout: float = 30.0,
         database_timeout: float = 60.0,
+        engine: Engine | str | None = None,
+        spark: object = None,
+        small_scan_bytes: int = SMALL_SCAN_BYTES,
     ) -> Self:
         """Open a lake by any spelling of its catalog database.
 
@@ -104,7 +119,14 @@ class Lake:
             cache: Remembers descriptions of tables by snapshot; none when left out.
             lock_timeout: Seconds to wait for a writer that holds a database file.
             database_timeout: Seconds to wait for an answer of a database server.
+            engine: What runs scans: an engine, or the name of one. `auto` runs small scans in this
+                process and the others on Spark, `local` and `spark` run all of them there.
+            spark: The Spark session to read with, or a callable that returns the one to use now.
+                With a session the engine is `spark`, unless `engine="auto"` is given as well.
+            small_scan_bytes: What `auto` takes for a small scan: one that reads fewer bytes, where
+                opening a file counts as 128 KiB.
         """
+        chosen = make_engine(engine, spark, small_scan_bytes=small_scan_bytes)
         location = parse_location(uri)
         database = Database(
             location,
@@ -116,7 +138,11 @@ class Lake:
             catalog = open_catalog(database)
             check_version(catalog.version)
             lake = cls(
-                catalog, data_path=data_path, storage=Storage.from_options(storage), cache=cache
+                catalog,
+                data_path=data_path,
+                storage=Storage.from_options(storage),
+                cache=cache,
+                engine=chosen,
             )
             if snapshot is not None:
                 pinned = snapshot if isinstance(snapshot, int) else None
@@ -130,7 +156,7 @@ class Lake:
     @property
     def version(self) -> str:
         """The lake's format version."""
-        return self._catalog.version
+        return self.catalog.version
 
     def __enter__(self) -> Self:
         return self
@@ -144,15 +170,15 @@ class Lake:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Lake({str(self._catalog.database.location)!r})"
+        return f"Lake({str(self.catalog.database.location)!r})"
 
     def close(self) -> None:
         """Close all connections to the catalog database."""
-        self._catalog.database.dispose()
+        self.catalog.database.dispose()
 
     def snapshots(self) -> list[Snapshot]:
         """Every snapshot that has not been expired, oldest first."""
-        rows = self._read(self._catalog.snapshots)
+        rows = self._read(self.catalog.snapshots)
         changes = {row["snapshot_id"]: row for row in rows["changes"]}
         found = [_snapshot(row, changes.get(row["snapshot_id"])) for row in rows["snapshot"]]
         return sorted(found, key=lambda snapshot: snapshot.id)
@@ -162,7 +188,7 @@ class Lake:
     ) -> Snapshot:
         """The snapshot of a version or of a moment; the newest one when neither is given."""
         wanted = self._version(version, timestamp)
-        rows = self._read(lambda connection: self._catalog.snapshot(connection, wanted))
+        rows = self._read(lambda connection: self.catalog.snapshot(connection, wanted))
         if not rows["snapshot"]:
             raise _no_snapshot(wanted)
         return _snapshot(rows["snapshot"][0], next(iter(rows["changes"]), None))
@@ -172,7 +198,7 @@ class Lake:
     ) -> LakeContents:
         """Everything that the lake holds at a snapshot, with all columns, in one question."""
         wanted = self._version(version, timestamp)
-        rows = self._read(lambda connection: self._catalog.contents(connection, wanted))
+        rows = self._read(lambda connection: self.catalog.contents(connection, wanted))
         if not rows["snapshot"]:
             raise _no_snapshot(wanted)
         contents = contents_of(_snapshot(rows["snapshot"][0]), rows)
@@ -184,7 +210,7 @@ class Lake:
     ) -> dict[int, FileTotals]:
         """Number and size of the files of every table at a snapshot, by the table's id."""
         wanted = self._version(version, timestamp)
-        rows = self._read(lambda connection: self._catalog.file_totals(connection, wanted))
+        rows = self._read(lambda connection: self.catalog.file_totals(connection, wanted))
         if not rows["snapshot"]:
             raise _no_snapshot(wanted)
         return file_totals_of(rows)
@@ -224,7 +250,7 @@ class Lake:
 
     def lifetimes(self) -> list[Lifetime]:
         """Return every name that a schema, table or view has had, and which snapshots know it."""
-        return lifetimes_of(self._read(self._catalog.lifetimes))
+        return lifetimes_of(self._read(self.catalog.lifetimes))
 
     def table(
         self,
@@ -237,20 +263,43 @@ class Lake:
         """A table at a snapshot: the newest one unless a version or a moment is given."""
         wanted = self._version(version, timestamp)
 
-        def look_up() -> LakeTable:
+        def look_up() -> tuple[Snapshot, TableState]:
             rows = self._read(
-                lambda connection: self._catalog.table(connection, schema, name, wanted)
+                lambda connection: self.catalog.table(connection, schema, name, wanted)
             )
             meant = self._meant(rows, schema, name)
             if meant["snapshot"] and not meant["table"]:
                 self._refuse_missing(schema, name, meant["snapshot"][0]["snapshot_id"])
-            return self._table(meant, wanted, f"{schema}.{name}")
+            return self._state(meant, wanted, f"{schema}.{name}")
 
         if self._cache is None:
-            return look_up()
+            return LakeTable(self, *look_up())
         if wanted is None:
-            wanted = self._read(self._catalog.newest_snapshot)
-        return self._cache.get_or_load((wanted, fold_name(schema), fold_name(name)), look_up)
+            wanted = self._read(self.catalog.newest_snapshot)
+        key = (wanted, fold_name(schema), fold_name(name))
+        return LakeTable(self, *self._cache.get_or_load(key, look_up))
+
+    def table_by_id(self, id: int, version: int) -> LakeTable:
+        """Return a table at a snapshot, whatever its name was then."""
+        rows = self._by_id(id, version)
+        return LakeTable(self, *self._state(rows, version, f"with id {id}"))
+
+    def register(
+        self,
+        spark: object,
+        name: str | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> Any:
+        """Make every table and view of the lake a temporary view of a Spark session.
+
+        A table of the schema `main` is called `events`, one of another schema `sales_events`; with
+        a `name` for the lake, `lake_events` and `lake_sales_events`. All are read at one snapshot.
+        Return a `lakeport.spark.Registration`.
+        """
+        snapshot = self.snapshot(version=version, timestamp=timestamp)
+        return spark_engine(self.engine, spark).register(self, name, version=snapshot.id)
 
     def _refuse_missing(self, schema: str, name: str, snapshot: int) -> None:
         """Raise an error about a table that only other snapshots have."""
@@ -286,10 +335,12 @@ class Lake:
         return living[0] if living else found[0]
 
     def _by_id(self, id: int, version: int) -> dict[str, list[Row]]:
-        return self._read(lambda connection: self._catalog.table_by_id(connection, id, version))
+        return self._read(lambda connection: self.catalog.table_by_id(connection, id, version))
 
-    def _table(self, rows: dict[str, list[Row]], wanted: int | None, name: str) -> LakeTable:
-        """A table from the rows of its lookup."""
+    def _state(
+        self, rows: dict[str, list[Row]], wanted: int | None, name: str
+    ) -> tuple[Snapshot, TableState]:
+        """Return what a table is at a snapshot, from the rows of its lookup."""
         if not rows["snapshot"]:
             raise _no_snapshot(wanted)
         snapshot = _snapshot(rows["snapshot"][0])
@@ -301,25 +352,14 @@ class Lake:
         state = table_state(
             rows,
             snapshot=snapshot.id,
-            version=self._catalog.version,
+            version=self.catalog.version,
             data_path=self._root(rows["metadata"]),
             schema=schemas[tables[0]["schema_id"]],
             table=tables[0],
         )
         if not state.columns:
             raise NotFoundError(f"the table {name} has no columns at snapshot {snapshot.id}")
-        return self._table_type(
-            self._catalog,
-            self._storage,
-            snapshot,
-            state,
-            snapshots=self.snapshots,
-            at=lambda other: self._table_by_id(state.id, other.id),
-        )
-
-    def _table_by_id(self, id: int, version: int) -> LakeTable:
-        """A table at another snapshot, whatever its name was then."""
-        return self._table(self._by_id(id, version), version, f"with id {id}")
+        return snapshot, state
 
     def _root(self, metadata: Sequence[Row]) -> str:
         if self._data_path is not None:
@@ -329,7 +369,7 @@ class Lake:
 
     def _names(self, version: int | None, timestamp: datetime | str | None) -> dict[str, list[Row]]:
         wanted = self._version(version, timestamp)
-        rows = self._read(lambda connection: self._catalog.names(connection, wanted))
+        rows = self._read(lambda connection: self.catalog.names(connection, wanted))
         if not rows["snapshot"]:
             raise _no_snapshot(wanted)
         sound = sound_names(rows, {row["table_id"] for row in rows["columns_of"]})
@@ -341,7 +381,7 @@ class Lake:
         for omission in omitted:
             if omission not in self._reported:
                 self._reported.add(omission)
-                _log.warning("%s: %s", self._catalog.database.location, omission)
+                _log.warning("%s: %s", self.catalog.database.location, omission)
 
     def _version(self, version: int | None, timestamp: datetime | str | None) -> int | None:
         """The snapshot id that is asked for; None for the newest."""
@@ -350,7 +390,7 @@ class Lake:
         if timestamp is None:
             return self._pinned if version is None else version
         moment = parse_user_timestamp(timestamp)
-        rows = self._read(self._catalog.snapshot_times)
+        rows = self._read(self.catalog.snapshot_times)
         known = [(parse_catalog_timestamp(r["snapshot_time"]), r["snapshot_id"]) for r in rows]
         past = [(time, id) for time, id in known if time <= moment]
         if not past:
@@ -360,7 +400,7 @@ class Lake:
         return int(max(past)[1])
 
     def _read(self, work: Callable[[sa.Connection], T]) -> T:
-        return self._catalog.database.read(work)
+        return self.catalog.database.read(work)
 
 
 def _is_called(stored: object, name: str) -> bool:

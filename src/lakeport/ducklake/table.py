@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeport.ducklake.metadata.queries import CatalogReader
 from lakeport.ducklake.metadata.table_state import data_files
 from lakeport.ducklake.model import (
     DataFile,
@@ -17,12 +17,15 @@ from lakeport.ducklake.model import (
     TableState,
     TableStats,
 )
-from lakeport.ducklake.planning.changes import ChangePlan, plan_changes
-from lakeport.ducklake.planning.plan import FilterLike, Planner, ScanPlan
+from lakeport.ducklake.planning.changes import plan_changes
+from lakeport.ducklake.planning.plan import FilterLike, Planner
+from lakeport.ducklake.scan import ChangeFeed, Scan
 from lakeport.ducklake.snapshots import _lower, _upper
-from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.errors import InvalidArgumentError
 from lakeport.types import Column, arrow_schema
+
+if TYPE_CHECKING:
+    from lakeport.ducklake.lake import Lake
 
 __all__ = ["TASK_BYTES", "LakeTable"]
 
@@ -32,21 +35,9 @@ TASK_BYTES = 64 * 1024 * 1024
 class LakeTable:
     """One table of a lake, pinned to a snapshot."""
 
-    def __init__(
-        self,
-        catalog: CatalogReader,
-        storage: Storage,
-        snapshot: Snapshot,
-        state: TableState,
-        *,
-        snapshots: Callable[[], list[Snapshot]],
-        at: Callable[[Snapshot], LakeTable],
-    ) -> None:
-        self._catalog = catalog
-        self._storage = storage
+    def __init__(self, lake: Lake, snapshot: Snapshot, state: TableState) -> None:
+        self._lake = lake
         self._state = state
-        self._snapshots = snapshots
-        self._at = at
         self.snapshot = snapshot
 
     def __repr__(self) -> str:
@@ -118,7 +109,7 @@ class LakeTable:
 
     def files(self) -> list[DataFile]:
         """The data files of the table at its snapshot, with the deletes that apply to them."""
-        rows = self._catalog.database.read(
+        rows = self._lake.catalog.database.read(
             lambda connection: self.planner.file_rows(connection, ())
         )
         return data_files(self._state, rows)
@@ -130,34 +121,52 @@ class LakeTable:
         *,
         task_bytes: int = TASK_BYTES,
         exact: bool = True,
-    ) -> ScanPlan:
-        """Plan a scan.
+    ) -> Scan:
+        """Plan a scan; its `to_batches()`, `to_arrow()`, `to_spark()` … run it.
 
         Args:
             columns: Names of columns, and of the virtual columns `rowid`, `snapshot_id`, `filename`
                 and `file_row_number`; all columns of the table when left out.
             filter: A tree of `lakeport.filters`, or DuckDB SQL.
             task_bytes: Files larger than this are divided into several tasks.
-            exact: Give only rows that pass the filter. Otherwise rows that cannot match are left
-                out where statistics, partition values or Arrow can tell, for a caller that
-                filters again.
+            exact: Return only rows that pass the filter. Otherwise rows that cannot match are left
+                out where statistics, partition values or Arrow show it, for a caller that filters
+                again.
         """
-        return self.planner.scan(columns, filter, task_bytes=task_bytes, exact=exact)
+        plan = self.planner.scan(columns, filter, task_bytes=task_bytes, exact=exact)
+        return Scan(plan, self._lake.engine)
 
-    def changes(self, first: int | datetime, last: int | datetime | None = None) -> ChangePlan:
-        """What happened to the table from one snapshot to another, both included.
+    def to_spark(
+        self,
+        spark: object = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: FilterLike = None,
+    ) -> Any:
+        """Return the rows as a DataFrame; files that cannot pass the filter are not in it.
+
+        The same as `scan(columns, filter).to_spark(spark)`.
+        """
+        return self.scan(columns, filter).to_spark(spark)
+
+    def changes(self, first: int | datetime, last: int | datetime | None = None) -> ChangeFeed:
+        """Plan a feed of what happened from one snapshot to another, both included.
 
         A moment stands for the first snapshot at or after it as the lower bound, and for the last
         one at or before it as the upper bound. Without an upper bound: up to the table's snapshot.
         """
-        known = self._snapshots()
-        start = _lower(known, first)
-        end = self.snapshot if last is None else _upper(known, last)
+        snapshots = self._lake.snapshots()
+        start = _lower(snapshots, first)
+        end = self.snapshot if last is None else _upper(snapshots, last)
         if start.id > end.id:
             raise InvalidArgumentError(f"snapshot {start.id} is after snapshot {end.id}")
-        return plan_changes(self._at(end).planner, start)
+        plan = plan_changes(self._lake.table_by_id(self.id, end.id).planner, start)
+        engine = self._lake.engine
+        return ChangeFeed(
+            plan.first, plan.last, Scan(plan.insertions, engine), Scan(plan.deletions, engine)
+        )
 
     @property
     def planner(self) -> Planner:
         """How scans of the table are planned; for other parts of this package."""
-        return Planner(self._catalog, self._storage, self.snapshot, self._state)
+        return Planner(self._lake.catalog, self._lake.storage, self.snapshot, self._state)

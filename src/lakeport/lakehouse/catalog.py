@@ -9,7 +9,7 @@ from typing import Any, Self
 from lakeport._cache import LruCache
 from lakeport.auth import Operation
 from lakeport.catalog import CatalogVersion, Schema, TransactionState, current_request
-from lakeport.ducklake import Snapshot
+from lakeport.ducklake import SMALL_SCAN_BYTES, Engine, Lake, Snapshot, make_engine
 from lakeport.ducklake.storage import S3Secret, Storage
 from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.lakehouse.functions.spark_sql import LakeSqlFunction
@@ -18,20 +18,19 @@ from lakeport.lakehouse.missing import MissingTables
 from lakeport.lakehouse.names import MAIN, check_main_as
 from lakeport.lakehouse.resources import (
     LakeResources,
-    SparkSource,
     begin_transaction,
     current_snapshot,
     transaction_snapshot,
 )
 from lakeport.lakehouse.schema import LakeCatalogSchema, SchemaIndex
-from lakeport.spark import Lake
+from lakeport.spark import SparkSource
 from lakeport.types import fold_name
 
 __all__ = ["LakeCatalog"]
 
 
 class LakeCatalog:
-    """A lake as a catalog: every schema, table and view, read by Spark, as of the newest snapshot.
+    """A lake as a catalog: every schema, table and view, as of the newest snapshot.
 
     Commits of other writers are visible at once. The statements of a transaction read one snapshot.
 
@@ -42,8 +41,12 @@ class LakeCatalog:
         lake: A lake, or where one is, as `Lake.open` takes it.
         name: The name that clients attach; a catalog that stands alone needs none.
         comment: A description for people.
-        spark: The session to read with, or a callable that returns the one to use now; without
-            it, a session is started by the first scan.
+        engine: What runs scans: an engine, or `auto`, `local` or `spark`. By default that of the
+            lake; for a lake that is opened here `auto`, by which small scans need no Spark job.
+            Views and `spark_sql` always run on Spark.
+        spark: The Spark session to read with, or a callable that returns the one to use now;
+            without it, a session is started by the first scan that needs one.
+        small_scan_bytes: What the engine `auto` takes for a small scan, as for `Lake.open`.
         main_as: The published name of the schema `main`, which DuckDB's client cannot address.
             By default `public`; `main_schema` where the lake has a schema of that name.
         direct_reads: Let clients read the Parquet files by themselves wherever nothing has to be
@@ -64,7 +67,9 @@ class LakeCatalog:
         *,
         name: str = "",
         comment: str = "",
+        engine: Engine | str | None = None,
         spark: SparkSource | None = None,
+        small_scan_bytes: int = SMALL_SCAN_BYTES,
         main_as: str | None = None,
         direct_reads: bool = False,
         spark_sql: bool = False,
@@ -75,6 +80,10 @@ class LakeCatalog:
         database_timeout: float = 60.0,
     ) -> None:
         check_main_as(main_as)
+        if isinstance(lake, Lake) and engine is None and spark is None:
+            chosen = lake.engine
+        else:
+            chosen = make_engine(engine or "auto", spark, small_scan_bytes=small_scan_bytes)
         opened = (
             Lake.open(
                 lake,
@@ -82,13 +91,14 @@ class LakeCatalog:
                 metadata_schema=metadata_schema,
                 storage=storage,
                 database_timeout=database_timeout,
+                engine=chosen,
             )
             if isinstance(lake, str)
             else lake
         )
         self.name = name
         self.comment = comment
-        self._access = LakeResources(opened, spark=spark, endpoints=endpoints)
+        self._access = LakeResources(opened, engine=chosen, endpoints=endpoints)
         self._main_as = main_as
         self._direct_reads = direct_reads
         self._directories = LruCache(8)

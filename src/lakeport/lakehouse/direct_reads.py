@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from lakeport.catalog import FunctionReference
+from lakeport.ducklake import LakeTable, ScanPlan
 from lakeport.ducklake.reading import FileTask, ScanTask
 from lakeport.ducklake.storage import is_local, local_path
 from lakeport.lakehouse.resources import LakeResources
-from lakeport.spark import LakeTable, Scan
 from lakeport.types import Column
 
 __all__ = ["direct_reads"]
@@ -31,7 +31,7 @@ _GLOB = re.compile(r"[*?\[\]{}]")
 
 
 def direct_reads(
-    access: LakeResources, table: LakeTable, plan: Scan
+    access: LakeResources, table: LakeTable, plan: ScanPlan
 ) -> Sequence[FunctionReference] | None:
     """Return one reference for each file of a plan; None if the server has to read the table."""
     nodes = [node for column in table.columns for node in column.walk()]

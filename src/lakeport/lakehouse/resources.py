@@ -1,4 +1,4 @@
-"""The resources that all objects of a lake catalog share: the lake, caches, the Spark session.
+"""The resources that all objects of a lake catalog share: the lake, caches, the engine.
 
 A snapshot never changes, so caches are keyed by snapshot. Every request queries the newest snapshot
 again, with one small statement.
@@ -6,20 +6,18 @@ again, with one small statement.
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import uuid
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING
 
 from lakeport._cache import LruCache
 from lakeport.catalog import TimePoint, TimeUnit, current_request
-from lakeport.ducklake import Snapshot
+from lakeport.ducklake import AutoEngine, Engine, Lake, LakeTable, Scan, ScanPlan, Snapshot
 from lakeport.ducklake.metadata import LakeContents, why_missing
 from lakeport.ducklake.reading import InlinedTask
 from lakeport.errors import DefinitionError, InvalidArgumentError, NotFoundError
-from lakeport.spark import Lake, LakeTable, Scan, is_connect, is_running, retried_when_lost, session
+from lakeport.spark import SparkEngine, retried_when_lost
 from lakeport.types import fold_name
 
 if TYPE_CHECKING:
@@ -27,39 +25,35 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LakeResources",
-    "SparkSource",
     "begin_transaction",
     "current_snapshot",
     "snapshot_at",
     "transaction_snapshot",
 ]
 
-SparkSource: TypeAlias = Union["SparkSession", "Callable[[], SparkSession]"]
-"""A session, or a callable that returns the one to use now."""
-
 
 _MAX_PLAN_BYTES = 64 * 1024 * 1024
 
 
 class LakeResources:
-    """A lake, the caches of its metadata, and the session that reads it."""
+    """A lake, the caches of its metadata, and the engine that reads it."""
 
-    def __init__(self, lake: Lake, *, spark: SparkSource | None, endpoints: int | None) -> None:
+    def __init__(self, lake: Lake, *, engine: Engine, endpoints: int | None) -> None:
         if endpoints is not None and endpoints < 1:
             raise DefinitionError("a scan needs at least one endpoint")
         self.lake = lake
+        self.engine = engine
         self.plans = LruCache(_MAX_PLAN_BYTES, weigh=_weight)
         self.details = LruCache(10_000)
         """Small facts about a snapshot, which never change: sizes, statistics."""
         self._snapshots = LruCache(10_000)
         self._contents = LruCache(8)
         self._tables = LruCache(1000)
-        # Guards the session, which is started when the first scan needs it.
+        # Guards the engine of what only Spark can run, made when it is first needed.
         self._lock = threading.Lock()
-        self._find: Callable[[], SparkSession] | None = spark if callable(spark) else None
-        self._spark = None if callable(spark) else spark
-        self._is_own = spark is None
+        self._spark: SparkEngine | None = None
         self._endpoints = endpoints
+        self._parallelism: dict[str, int] = {}
 
     def newest(self) -> Snapshot:
         """Return the newest snapshot."""
@@ -94,27 +88,24 @@ class LakeResources:
         return NotFoundError(f"there is no table {shown} at snapshot {snapshot}: {reason}")
 
     def session(self) -> SparkSession:
-        """Return the Spark session: the given one, or a new one if none is running."""
-        if self._find is not None:
-            return self._find()
+        """Return the Spark session: the engine's, or one that is started now if none is running."""
         with self._lock:
-            if self._spark is None or (self._is_own and not is_running(self._spark)):
-                self._spark = session()
-            return self._spark
+            if self._spark is None:
+                engine = self.engine.spark if isinstance(self.engine, AutoEngine) else self.engine
+                self._spark = engine if isinstance(engine, SparkEngine) else SparkEngine()
+        return self._spark.session()
 
-    def endpoints(self) -> int:
+    def endpoints(self, plan: ScanPlan) -> int:
         """Return the largest number of parts of a scan: as configured, or one for each core."""
-        if self._endpoints is None:
-            # Needs no lock: concurrent threads compute the same number.
+        if self._endpoints is not None:
+            return self._endpoints
+        # Of the engine that reads the plan: a small scan needs no running Spark.
+        engine = Scan(plan, self.engine).runs_on
+        # Needs no lock: concurrent threads compute the same number.
+        if engine.name not in self._parallelism:
             with retried_when_lost():
-                self._endpoints = _cores(self._spark if self._find is None else self._find())
-        return self._endpoints
-
-
-def _cores(spark: SparkSession | None) -> int:
-    if spark is not None and not is_connect(spark):
-        return max(1, int(spark.sparkContext.defaultParallelism))
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+                self._parallelism[engine.name] = engine.parallelism
+        return self._parallelism[engine.name]
 
 
 _IDENTIFIER = re.compile(r"(\d{1,18})-[0-9a-f]{32}")
@@ -156,6 +147,6 @@ def snapshot_at(access: LakeResources, time_point: TimePoint) -> Snapshot:
 _TASK_BYTES = 2000
 
 
-def _weight(plan: Scan) -> int:
+def _weight(plan: ScanPlan) -> int:
     carried = sum(len(task.data) for task in plan.tasks if isinstance(task, InlinedTask))
     return carried + _TASK_BYTES * (len(plan.tasks) + 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -18,7 +17,7 @@ from lakeport.catalog import (
     note_snapshot,
     project_schema,
 )
-from lakeport.ducklake import Snapshot
+from lakeport.ducklake import LakeTable, Scan, ScanPlan, Snapshot
 from lakeport.ducklake.metadata import TableSummary
 from lakeport.ducklake.reading import FileTask, ScanTask
 from lakeport.errors import NotFoundError, SnapshotNotFoundError, UnavailableError
@@ -28,7 +27,7 @@ from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.resources import LakeResources, snapshot_at
 from lakeport.lakehouse.statistics import column_statistics
 from lakeport.lakehouse.tickets import ScanPartToken, plan_digest, split_tasks
-from lakeport.spark import LakeTable, Scan, retried_when_lost
+from lakeport.spark import retried_when_lost
 
 __all__ = ["LakeCatalogTable"]
 
@@ -74,7 +73,7 @@ class LakeCatalogTable:
     def size(self, options: ScanOptions) -> TableSize:
         """Return the number of live rows and the bytes of files; upper bounds with a filter."""
         if options.partition is not None:
-            return _size(self._part(options))
+            return _size(self._part(options).plan)
         table = self._at(options.time_point)
         if options.filter:
             return _size(self._plan(table, options))
@@ -96,7 +95,7 @@ class LakeCatalogTable:
                 return references
         digest = plan_digest(plan)
         self._access.plans.put(_key(table, digest, options), plan)
-        parts = len(split_tasks(plan.tasks, self._access.endpoints()))
+        parts = len(split_tasks(plan.tasks, self._access.endpoints(plan)))
         return [
             Partition(
                 ScanPartToken(
@@ -111,13 +110,13 @@ class LakeCatalogTable:
         ]
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
-        """Run a part of a scan, or all of it, as one Spark job."""
+        """Run a part of a scan, or all of it, on the engine of the catalog."""
         if options.partition is None:
-            plan = self._plan(self._at(options.time_point), options)
+            scan = Scan(self._plan(self._at(options.time_point), options), self._access.engine)
         else:
-            plan = self._part(options)
+            scan = self._part(options)
         with retried_when_lost():
-            return plan.to_batches(self._access.session())
+            return scan.to_batches()
 
     def _part(self, options: ScanOptions) -> Scan:
         """Return the part that a token names; raise if the token is for another table."""
@@ -135,7 +134,7 @@ class LakeCatalogTable:
                 "run the query again"
             )
         key = _key(table, token.digest, options)
-        plan: Scan | None = self._access.plans.get(key)
+        plan: ScanPlan | None = self._access.plans.get(key)
         if plan is None:
             plan = self._plan(table, options)
             if plan_digest(plan) != token.digest:
@@ -146,11 +145,13 @@ class LakeCatalogTable:
             self._access.plans.put(key, plan)
         note_snapshot(token.snapshot)
         parts = split_tasks(plan.tasks, token.parts)
-        return replace(plan, tasks=parts[token.part] if token.part < len(parts) else ())
+        # The engine is chosen for the whole scan: its parts are read at once.
+        scan = Scan(plan, self._access.engine)
+        return scan.with_tasks(parts[token.part] if token.part < len(parts) else ())
 
-    def _plan(self, table: LakeTable, options: ScanOptions) -> Scan:
+    def _plan(self, table: LakeTable, options: ScanOptions) -> ScanPlan:
         columns = [field.name for field in self._wanted(table, options)]
-        return table.scan(columns, options.filter, exact=False)
+        return table.scan(columns, options.filter, exact=False).plan
 
     def _wanted(self, table: LakeTable, options: ScanOptions) -> pa.Schema:
         """Return the columns to read; at least one, because rows are counted by a column."""
@@ -188,7 +189,7 @@ def _key(table: LakeTable, digest: bytes, options: ScanOptions) -> Hashable:
     return (table.id, table.snapshot.id, digest, options.columns, repr(options.filter))
 
 
-def _size(plan: Scan) -> TableSize:
+def _size(plan: ScanPlan) -> TableSize:
     return TableSize(rows=sum(_rows(task) for task in plan.tasks), bytes=plan.estimated_bytes)
 
 

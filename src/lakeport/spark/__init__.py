@@ -1,6 +1,6 @@
 """The pipeline: lakes on Apache Spark, through PySpark.
 
-`Lake` reads on Spark, `session` gives the session that it reads on, `stream` runs any picklable
+`SparkEngine` runs the scans of a lake, `session` returns a session, `stream` runs any picklable
 tasks as one job that feeds a `pyarrow.RecordBatchReader`. `register_data_source` makes `ducklake`
 a format of a session. `SparkTable` and `spark_sql_function` show DataFrames and queries to DuckDB.
 """

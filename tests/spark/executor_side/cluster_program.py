@@ -59,10 +59,10 @@ def breaking(spark: Any, lake: str, folder: Path) -> Any:
 
 
 def reading_a_lake(spark: Any, lake: str, folder: Path) -> Any:
-    with Lake.open(lake) as opened:
+    with Lake.open(lake, spark=spark) as opened:
         table = opened.table("t")
-        found = table.scan(["id", "kind"], filter="id >= 90").to_arrow(spark)
-        return [found.sort_by("id").to_pylist(), table.scan().count(spark)]
+        found = table.scan(["id", "kind"], filter="id >= 90").to_arrow()
+        return [found.sort_by("id").to_pylist(), table.scan().count()]
 
 
 def frames(spark: Any, lake: str, folder: Path) -> Any:

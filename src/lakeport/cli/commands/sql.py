@@ -17,7 +17,8 @@ from lakeport._wording import counted
 from lakeport.cli.arguments import parse_at, parse_lake
 from lakeport.cli.output import ROWS_SHOWN, check_output, make_console, save_rows, show_rows
 from lakeport.cli.spark import spark_session
-from lakeport.spark import Lake, query_error
+from lakeport.ducklake import Lake
+from lakeport.spark import query_error
 from lakeport.spark.frames import arrow_schema, frame_columns, select
 from lakeport.spark.sql import check_is_query
 from lakeport.spark.sql import query as spark_query

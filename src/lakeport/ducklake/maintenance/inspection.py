@@ -210,7 +210,7 @@ def _summary(table: LakeTable) -> TableSummaryFindings:
 
 
 def _size(table: LakeTable) -> SizeReport:
-    plan = table.scan(columns=[table.columns[0].name], task_bytes=2**62)
+    plan = table.scan(columns=[table.columns[0].name], task_bytes=2**62).plan
     tasks = [task for task in plan.tasks if isinstance(task, FileTask)]
     inlined = sum(task.rows for task in plan.tasks if isinstance(task, InlinedTask))
     deleted = sum(_deleted(task) for task in tasks)
@@ -227,7 +227,7 @@ def _size(table: LakeTable) -> SizeReport:
 
 
 def _files(table: LakeTable) -> list[FileReport]:
-    plan = table.scan(columns=[table.columns[0].name], task_bytes=2**62)
+    plan = table.scan(columns=[table.columns[0].name], task_bytes=2**62).plan
     return [
         FileReport(
             path=task.file.path,

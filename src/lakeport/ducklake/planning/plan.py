@@ -5,7 +5,7 @@ A plan is pinned to one snapshot. Plans and tasks are small, immutable and pickl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,7 +20,6 @@ from lakeport.ducklake.planning.pruning import pruning_rules
 from lakeport.ducklake.reading.data_files import VIRTUAL_COLUMNS
 from lakeport.ducklake.reading.row_filter import RowFilter, row_filter
 from lakeport.ducklake.reading.tasks import (
-    BATCH_ROWS,
     FileTask,
     InlinedTask,
     ScanContext,
@@ -75,19 +74,6 @@ class ScanPlan:
     def estimated_bytes(self) -> int:
         """The bytes of the files and inlined rows that are read."""
         return sum(task.estimated_bytes for task in self.tasks)
-
-    def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """All rows, task after task."""
-        for task in self.tasks:
-            yield from task.read(batch_rows=batch_rows)
-
-    def to_reader(self, *, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-        """All rows as an Arrow reader."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.read(batch_rows=batch_rows))
-
-    def to_table(self) -> pa.Table:
-        """All rows at once."""
-        return pa.Table.from_batches(list(self.read()), self.schema)
 
     def __repr__(self) -> str:
         return self.explain()

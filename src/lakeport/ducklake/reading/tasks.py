@@ -107,6 +107,11 @@ class ScanTask:
         """The schema of every batch."""
         return self.context.schema
 
+    @property
+    def bytes_to_read(self) -> int:
+        """About how many bytes are read from storage; at least one if anything is."""
+        return max(self.estimated_bytes, 1)
+
     def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches of at most `batch_rows`."""
         raise NotImplementedError
@@ -167,6 +172,11 @@ class InlinedTask(ScanTask):
 
     data: bytes = field(repr=False)
     rows: int
+
+    @property
+    def bytes_to_read(self) -> int:
+        """None: the rows are in the task."""
+        return 0
 
     def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the rows that the task contains."""

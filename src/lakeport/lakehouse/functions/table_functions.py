@@ -16,7 +16,7 @@ from lakeport.catalog import (
     StaticSchema,
     TableFunction,
 )
-from lakeport.ducklake import Snapshot
+from lakeport.ducklake import ChangeFeed, LakeTable, Scan, Snapshot
 from lakeport.errors import InvalidInputError, PermissionDeniedError, UnsupportedError
 from lakeport.lakehouse.functions.metadata_tables import (
     COLUMNS_SCHEMA,
@@ -39,7 +39,7 @@ from lakeport.lakehouse.functions.metadata_tables import (
 from lakeport.lakehouse.names import PublishedNames, find_table, parse_table_name
 from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.resources import LakeResources
-from lakeport.spark import ChangeFeed, LakeTable, Scan, retried_when_lost
+from lakeport.spark import retried_when_lost
 
 __all__ = ["functions_schema"]
 
@@ -186,7 +186,7 @@ class _Functions:
 
         def rows(table_name: str | None, start: Bound, end: Bound) -> pa.RecordBatchReader:
             with retried_when_lost():
-                return read_feed(table_name, start, end).to_batches(self._access.session())
+                return read_feed(table_name, start, end).to_batches(engine=self._access.engine)
 
         parameters = (_TABLE, Parameter("start", bound), Parameter("end", bound))
         return CallableTableFunction(name, rows, parameters, schema, comment=comment)

@@ -103,8 +103,8 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[InputPartition]:
         """What is read, planned at the pinned snapshot."""
         with _errors_in_one_sentence(), self._options.open() as lake:
-            plan = self._options.table(lake).scan(self._options.columns, self._options.filter)
-        return [_TaskPartition(task) for task in plan.tasks]
+            scan = self._options.table(lake).scan(self._options.columns, self._options.filter)
+        return [_TaskPartition(task) for task in scan.plan.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, as Spark lays them out."""

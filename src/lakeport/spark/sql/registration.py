@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lakeport.ducklake import View
 from lakeport.errors import DefinitionError, LakeportError, UnsupportedError, first_line
 from lakeport.spark.compat import replaces_variables
+from lakeport.spark.frames.dataframes import to_dataframe
 from lakeport.spark.frames.values import not_held
 from lakeport.spark.sql.views.columns import ViewSchemas
 from lakeport.spark.sql.views.translation import (
@@ -25,7 +25,7 @@ from lakeport.types import Column, fold_name, spark_identifier
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeport.spark.lake import Lake
+    from lakeport.ducklake import Lake
 
 __all__ = ["Registration", "register", "register_as", "view_name", "view_names"]
 
@@ -66,16 +66,14 @@ def register(
     spark: SparkSession,
     name: str | None = None,
     *,
-    version: int | None = None,
-    timestamp: datetime | str | None = None,
+    version: int,
 ) -> Registration:
-    """Make every table and view of a lake a temporary view of a Spark session."""
-    snapshot = lake.snapshot(version=version, timestamp=timestamp).id
-    views = [(view.schema, view.name) for view in lake.views(version=snapshot)]
-    names, clashes = view_names([*lake.tables(version=snapshot), *views], name)
+    """Make every table and view of a lake at a snapshot a temporary view of a Spark session."""
+    views = [(view.schema, view.name) for view in lake.views(version=version)]
+    names, clashes = view_names([*lake.tables(version=version), *views], name)
     for reason in clashes.values():
         raise DefinitionError(reason)
-    return register_as(lake, spark, names, version=snapshot)
+    return register_as(lake, spark, names, version=version)
 
 
 def register_as(
@@ -160,7 +158,7 @@ class _Registrar:
                 raise UnsupportedError(next(iter(hidden.values()), "it has no columns"))
             self._columns[table_key(schema, name)] = columns
             shapes.add_table(schema, name, columns)
-            found = table.scan([column.name for column in columns]).to_spark(self._spark)
+            found = to_dataframe(self._spark, table.scan([column.name for column in columns]).plan)
             if hidden:
                 self.hidden[schema, name] = hidden
             return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from lakeport.arrow import SchemaAdapter
+from lakeport.arrow import CancellingReader, SchemaAdapter
 from lakeport.errors import CancelledError, LakeportError
 from lakeport.spark.compat import map_in_arrow
 from lakeport.spark.errors import query_error
@@ -21,7 +21,6 @@ from lakeport.spark.transport.batch_queue import BatchQueue
 from lakeport.spark.transport.collect import CollectJob, ConnectJob, to_chunks
 from lakeport.spark.transport.grants import Grant
 from lakeport.spark.transport.job import Job
-from lakeport.spark.transport.reader import CancellingReader
 from lakeport.spark.transport.sender import SendTasks, acknowledge
 from lakeport.spark.transport.spill import PartitionBuffer, attempt_id
 from lakeport.spark.transport.stream import MAX_BYTES, PushJob, route

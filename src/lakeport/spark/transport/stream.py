@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
+from lakeport.arrow import CancellingReader
 from lakeport.errors import InternalError, InvalidArgumentError, LakeportError
 from lakeport.spark.compat import is_connect
 from lakeport.spark.errors import task_error
@@ -27,7 +28,6 @@ from lakeport.spark.transport.batch_queue import BatchQueue
 from lakeport.spark.transport.collect import CANCEL_INTERVAL_SECONDS, CollectJob, ConnectJob
 from lakeport.spark.transport.cores import LARGE_POOLS, SMALL_POOL
 from lakeport.spark.transport.job import Job, group_tasks, is_small
-from lakeport.spark.transport.reader import CancellingReader
 from lakeport.spark.transport.receiver import get_receiver
 from lakeport.spark.transport.sender import Group, ReadTask
 

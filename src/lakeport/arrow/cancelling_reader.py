@@ -1,6 +1,6 @@
 """An Arrow reader that ends its scan when it is closed.
 
-`pyarrow.RecordBatchReader.from_batches` cannot tell its source that it was closed, and a reader
+Closing a `pyarrow.RecordBatchReader.from_batches` does not close its source, and a reader
 made from a C stream turns every error into another one. This reader does neither, and is still a
 `RecordBatchReader`: what reads it from C++ gets the same batches through an IPC stream.
 """
@@ -33,7 +33,7 @@ class CancellingReader(pa.RecordBatchStreamReader):  # type: ignore[misc]
         self._closed = False
 
     def read_next_batch(self) -> pa.RecordBatch:
-        """The next batch; StopIteration at the end."""
+        """Return the next batch; raise StopIteration at the end."""
         if self._closed:
             raise InvalidArgumentError("the reader is closed")
         return next(self._batches)
@@ -42,20 +42,20 @@ class CancellingReader(pa.RecordBatchStreamReader):  # type: ignore[misc]
         return self.read_next_batch()
 
     def read_next_batch_with_custom_metadata(self) -> tuple[pa.RecordBatch, None]:
-        """The next batch; scans have no metadata of batches."""
+        """Return the next batch; scans have no metadata of batches."""
         return self.read_next_batch(), None
 
     def read_all(self) -> pa.Table:
-        """The rest of the scan as a table."""
+        """Return the rest of the scan as a table."""
         return pa.Table.from_batches(list(self), self.schema)
 
     def close(self) -> None:
-        """End the scan, from any thread: the Spark job is cancelled, what was not read dropped."""
+        """End the scan, from any thread; batches that were not read are dropped."""
         self._closed = True
         self._end()
 
     def cast(self, target_schema: pa.Schema) -> pa.RecordBatchReader:
-        """A reader that casts each batch when it is read."""
+        """Return a reader that casts each batch when it is read."""
         return self._plain().cast(target_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -77,7 +77,7 @@ class _IpcSource(io.RawIOBase):
         opening = schema.serialize().to_pybytes()
         self._buffer = io.BytesIO(opening)
         self._writer = pa.ipc.new_stream(self._buffer, schema)
-        # The writer writes the schema with the first batch, when the reader knows it already.
+        # The writer writes the schema with the first batch, when the reader has it already.
         self._known = len(opening)
 
     def readable(self) -> bool:

@@ -1,0 +1,295 @@
+"""Engines: where the tasks of a scan run. In this process, on Spark, or wherever is better.
+
+Reading, counting and change feeds need two operations of an engine: `stream` rows, and `run` tasks
+that return something small. This module imports no Spark: `engine_named` loads an engine by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from importlib.metadata import entry_points
+from typing import Any, Final, Protocol, cast
+
+import pyarrow as pa
+
+from lakeport.arrow import CancellingReader
+from lakeport.ducklake.prefetch import Prefetch
+from lakeport.errors import InvalidArgumentError, UnavailableError
+
+__all__ = [
+    "MAX_BYTES",
+    "SMALL_SCAN_BYTES",
+    "AutoEngine",
+    "DataFrameEngine",
+    "Engine",
+    "LocalEngine",
+    "ReadTask",
+    "RunTask",
+    "engine_named",
+    "make_engine",
+    "resolve_engine",
+    "spark_engine",
+]
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""How many bytes of batches wait in this process for their consumer, by default."""
+
+SMALL_SCAN_BYTES: Final = 4 * 1024 * 1024
+"""Plans that read less than this run in this process, by default."""
+
+# What opening a file costs, as the bytes that could be read in that time.
+_FILE_OPEN_COST_BYTES: Final = 128 * 1024
+
+_GROUP: Final = "lakeport.engines"
+# Also found without the metadata of an installed package, such as in an archive that Spark ships.
+_OWN_ENGINES: Final = {
+    "auto": "lakeport.ducklake:AutoEngine",
+    "local": "lakeport.ducklake:LocalEngine",
+    "spark": "lakeport.spark:SparkEngine",
+}
+
+
+class _Sized(Protocol):
+    @property
+    def estimated_bytes(self) -> int:
+        """About how many bytes the task handles."""
+
+    @property
+    def bytes_to_read(self) -> int:
+        """How many of them it reads from storage: none for rows that it carries."""
+
+
+class ReadTask(_Sized, Protocol):
+    """A picklable task that reads rows, and reads the same rows whenever it is run."""
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Read the rows."""
+
+
+class RunTask(_Sized, Protocol):
+    """A picklable task with a small result."""
+
+    def run(self) -> Any:
+        """Return the result, made of numbers, text, bytes, lists and dictionaries."""
+
+
+class Engine(Protocol):
+    """Runs the tasks of scans."""
+
+    @property
+    def name(self) -> str:
+        """The name by which `engine_named` finds the engine."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once."""
+
+    def stream(
+        self, tasks: Sequence[ReadTask], schema: pa.Schema, *, max_bytes: int = MAX_BYTES
+    ) -> pa.RecordBatchReader:
+        """Return the rows of all tasks while they are read.
+
+        The tasks start with the first batch that is read. At most about `max_bytes` of batches wait
+        in this process. Closing the reader, leaving its `with` block or dropping it ends the tasks.
+        """
+
+    def run(self, tasks: Sequence[RunTask]) -> Iterator[Any]:
+        """Run tasks and yield their results, in no order."""
+
+
+class DataFrameEngine(Engine, Protocol):
+    """An engine whose rows are also DataFrames: Spark."""
+
+    def dataframe(self, plan: Any) -> Any:
+        """Return the rows of a scan plan as a DataFrame."""
+
+    def change_dataframe(self, changes: Any, schema: pa.Schema) -> Any:
+        """Return the rows of a change plan as a DataFrame with the columns of a schema."""
+
+    def register(self, lake: Any, name: str | None = None, *, version: int) -> Any:
+        """Make every table and view of a lake a temporary view."""
+
+
+class LocalEngine:
+    """Runs tasks in threads of this process; rows come in the order of the tasks.
+
+    Args:
+        threads: How many tasks run at once; one for each core by default.
+    """
+
+    name: Final = "local"
+
+    def __init__(self, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise InvalidArgumentError("a local engine needs at least one thread")
+        self._threads = threads
+
+    def __repr__(self) -> str:
+        return f"LocalEngine(threads={self._threads})"
+
+    @property
+    def parallelism(self) -> int:
+        """How many threads read at once."""
+        return self._threads or _cores()
+
+    def stream(
+        self, tasks: Sequence[ReadTask], schema: pa.Schema, *, max_bytes: int = MAX_BYTES
+    ) -> pa.RecordBatchReader:
+        """Return the rows of the tasks, in their order, while threads read them."""
+        if max_bytes <= 0:
+            raise InvalidArgumentError("max_bytes must be positive")
+        work = Prefetch([task.read for task in tasks], self._threads_for(tasks), max_bytes)
+        return CancellingReader(schema, work.items(), work.end)
+
+    def run(self, tasks: Sequence[RunTask]) -> Iterator[Any]:
+        """Run tasks in threads and yield their results, in the order of the tasks."""
+        work = Prefetch([_result(task) for task in tasks], self._threads_for(tasks), len(tasks))
+        return work.items()
+
+    def _threads_for(self, tasks: Sequence[_Sized]) -> int:
+        """Return how many threads are worth their start: none for rows that tasks carry."""
+        reading = sum(1 for task in tasks if task.bytes_to_read)
+        threads = min(self.parallelism, reading)
+        return threads if threads > 1 else 0
+
+
+class AutoEngine:
+    """Runs small scans in this process and the others on Spark.
+
+    A scan is small if the tasks read less than `small_scan_bytes`, where opening a file counts as
+    128 KiB. Without `lakeport[spark]` everything runs in this process.
+
+    Args:
+        local: The engine of small scans.
+        spark: The engine of the others; by default, the one called `spark`, if it is installed.
+        small_scan_bytes: The limit; with 0, only rows of the catalog database are read here.
+    """
+
+    name: Final = "auto"
+
+    def __init__(
+        self,
+        local: Engine | None = None,
+        spark: Engine | None = None,
+        *,
+        small_scan_bytes: int = SMALL_SCAN_BYTES,
+    ) -> None:
+        if small_scan_bytes < 0:
+            raise InvalidArgumentError("small_scan_bytes must not be negative")
+        self.local: Engine = local or LocalEngine()
+        self._spark = spark
+        self._is_without_spark = False
+        self._small_scan_bytes = small_scan_bytes
+
+    def __repr__(self) -> str:
+        return f"AutoEngine(small_scan_bytes={self._small_scan_bytes})"
+
+    @property
+    def spark(self) -> Engine | None:
+        """The engine of large scans; None where Spark is not installed."""
+        # Several threads would find the same.
+        if self._spark is None and not self._is_without_spark:
+            try:
+                self._spark = engine_named("spark")
+            except UnavailableError:
+                self._is_without_spark = True
+        return self._spark
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks of a large scan run at once."""
+        return (self.spark or self.local).parallelism
+
+    def choose(self, tasks: Sequence[_Sized]) -> Engine:
+        """Return the engine that runs these tasks."""
+        cost = sum(t.bytes_to_read + _FILE_OPEN_COST_BYTES for t in tasks if t.bytes_to_read)
+        if not cost or cost < self._small_scan_bytes:
+            return self.local
+        return self.spark or self.local
+
+    def stream(
+        self, tasks: Sequence[ReadTask], schema: pa.Schema, *, max_bytes: int = MAX_BYTES
+    ) -> pa.RecordBatchReader:
+        """Return the rows of the tasks, from the engine that suits their size."""
+        return self.choose(tasks).stream(tasks, schema, max_bytes=max_bytes)
+
+    def run(self, tasks: Sequence[RunTask]) -> Iterator[Any]:
+        """Yield the results of the tasks, from the engine that suits their size."""
+        return self.choose(tasks).run(tasks)
+
+
+def engine_named(name: str, *arguments: object) -> Engine:
+    """Return a new engine: `local`, `spark`, `auto`, or one that another package registers.
+
+    Packages register classes of engines in the entry point group `lakeport.engines`. The
+    `arguments` are those of the class.
+    """
+    for found in entry_points(group=_GROUP, name=name):
+        engine: Engine = found.load()(*arguments)
+        return engine
+    if name not in _OWN_ENGINES:
+        raise InvalidArgumentError(
+            f"there is no engine {name!r}: use 'auto', 'local' or 'spark', or install the package "
+            f"that registers it in the entry point group {_GROUP!r}"
+        )
+    module, _, attribute = _OWN_ENGINES[name].partition(":")
+    own: Engine = getattr(importlib.import_module(module), attribute)(*arguments)
+    return own
+
+
+def make_engine(
+    engine: Engine | str | None, spark: object, *, small_scan_bytes: int = SMALL_SCAN_BYTES
+) -> Engine:
+    """Return the engine of a lake, from the arguments of `Lake.open`."""
+    if engine is not None and not isinstance(engine, str):
+        if spark is not None:
+            raise InvalidArgumentError("give an engine or a Spark session, not both")
+        return engine
+    name = engine or ("auto" if spark is None else "spark")
+    if name == "auto":
+        on_spark = None if spark is None else engine_named("spark", spark)
+        return AutoEngine(spark=on_spark, small_scan_bytes=small_scan_bytes)
+    if spark is None:
+        return engine_named(name)
+    if name != "spark":
+        raise InvalidArgumentError(f"the engine {name!r} takes no Spark session")
+    return engine_named(name, spark)
+
+
+def resolve_engine(engine: Engine | str | None, default: Engine) -> Engine:
+    """Return the engine of one call: the default one, or the one that the call names."""
+    if engine is None:
+        return default
+    if not isinstance(engine, str):
+        return engine
+    if engine == default.name:
+        return default
+    if isinstance(default, AutoEngine):
+        parts = [part for part in (default.local, default.spark) if part is not None]
+        for part in parts:
+            if part.name == engine:
+                return part
+    return engine_named(engine)
+
+
+def spark_engine(default: Engine, spark: object = None) -> DataFrameEngine:
+    """Return the engine of DataFrames: of a session, else that of a lake, else a new one."""
+    found: Engine | None = default.spark if isinstance(default, AutoEngine) else default
+    if spark is not None:
+        found = engine_named("spark", spark)
+    elif found is None or not hasattr(found, "dataframe"):
+        found = engine_named("spark")
+    return cast("DataFrameEngine", found)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _result(task: RunTask) -> Any:
+    def results() -> Iterator[Any]:
+        yield task.run()
+
+    return results

@@ -1,0 +1,104 @@
+"""`SparkEngine`: tasks of scans as Spark jobs, and plans as DataFrames."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
+
+import pyarrow as pa
+
+from lakeport.ducklake import ChangePlan, ScanPlan
+from lakeport.errors import UnavailableError
+from lakeport.spark.compat import is_connect
+from lakeport.spark.errors import retried_when_lost
+from lakeport.spark.session import is_running, session
+from lakeport.spark.transport.results import RESULTS, ResultTask, results_of
+from lakeport.spark.transport.stream import MAX_BYTES, stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeport.ducklake import Lake, ReadTask, RunTask
+    from lakeport.spark.sql.registration import Registration
+
+__all__ = ["SparkEngine", "SparkSource"]
+
+SparkSource: TypeAlias = Union["SparkSession", "Callable[[], SparkSession]"]
+"""A session, or a callable that returns the one to use now."""
+
+
+class SparkEngine:
+    """Runs tasks as jobs of a Spark session.
+
+    Args:
+        spark: The session, or a callable that returns the one to use now. Without it, the active
+            session is used, or one is started when it is first needed; when its Java process has
+            ended, another one replaces it.
+    """
+
+    name: Final = "spark"
+
+    def __init__(self, spark: SparkSource | None = None) -> None:
+        if importlib.util.find_spec("pyspark") is None:
+            raise UnavailableError('Spark is not installed: pip install "lakeport[spark]"')
+        # Guards the session, which is started when the first scan needs it.
+        self._lock = threading.Lock()
+        self._find: Callable[[], SparkSession] | None = spark if callable(spark) else None
+        self._spark: SparkSession | None = None if callable(spark) else spark
+        self._is_own = spark is None
+
+    def __repr__(self) -> str:
+        return f"SparkEngine({'' if self._is_own else self._find or self._spark!r})"
+
+    def session(self) -> SparkSession:
+        """Return the session: the caller's, or one that is started now if none is running."""
+        if self._find is not None:
+            return self._find()
+        with self._lock:
+            if self._spark is None or (self._is_own and not is_running(self._spark)):
+                self._spark = session()
+            return self._spark
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once: the cores of the cluster; those of this machine before."""
+        with retried_when_lost():
+            spark = self._spark if self._find is None else self._find()
+            if spark is not None and not is_connect(spark):
+                return max(1, int(spark.sparkContext.defaultParallelism))
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
+
+    def stream(
+        self, tasks: Sequence[ReadTask], schema: pa.Schema, *, max_bytes: int = MAX_BYTES
+    ) -> pa.RecordBatchReader:
+        """Return the rows of the tasks, in no order, while a Spark job reads them."""
+        return stream(self.session(), tasks, schema, max_bytes=max_bytes)
+
+    def run(self, tasks: Sequence[RunTask]) -> Iterator[Any]:
+        """Run tasks as a Spark job and yield their results, in no order."""
+        with stream(self.session(), [ResultTask(task) for task in tasks], RESULTS) as results:
+            for batch in results:
+                yield from results_of(batch)
+
+    def dataframe(self, plan: ScanPlan) -> DataFrame:
+        """Return the rows of a plan as a DataFrame: read by Spark itself wherever it can."""
+        from lakeport.spark.frames.dataframes import to_dataframe
+
+        return to_dataframe(self.session(), plan)
+
+    def change_dataframe(self, changes: ChangePlan, schema: pa.Schema) -> DataFrame:
+        """Return the rows of a change plan as a DataFrame with the columns of a schema."""
+        from lakeport.spark.frames.changes import change_dataframe
+
+        return change_dataframe(self.session(), changes, schema)
+
+    def register(self, lake: Lake, name: str | None = None, *, version: int) -> Registration:
+        """Make every table and view of a lake at a snapshot a temporary view of the session."""
+        from lakeport.spark.sql.registration import register
+
+        return register(lake, self.session(), name, version=version)
