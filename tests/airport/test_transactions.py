@@ -285,7 +285,7 @@ def test_the_state_of_a_transaction_is_told_to_those_who_may_see_the_catalog(
 ) -> None:
     wire = serving({"lake": catalog}, authorize=lambda access: False)
 
-    with pytest.raises(flight.FlightUnauthorizedError, match="you may not see lake"):
+    with pytest.raises(flight.FlightUnauthorizedError, match="you may not list lake"):
         status(wire, "t1")
 
 

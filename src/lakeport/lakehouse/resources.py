@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from lakeport._cache import SnapshotCache
-from lakeport.catalog import TimePoint, TimeUnit, current_request
+from lakeport.catalog import TimePoint, TimeUnit, current_request, once_per_request
 from lakeport.ducklake import Snapshot
 from lakeport.ducklake.metadata import LakeContents, why_missing
 from lakeport.ducklake.reading import InlinedTask
@@ -61,8 +61,8 @@ class LakeResources:
         self._endpoints = endpoints
 
     def newest(self) -> Snapshot:
-        """The newest snapshot."""
-        found = self.lake.snapshot()
+        """Return the newest snapshot; a request reads it once, so all its answers agree."""
+        found = once_per_request(("newest snapshot", self), self.lake.snapshot)
         return self._snapshots.remembered(found.id, lambda: found)
 
     def snapshot(self, id: int) -> Snapshot:

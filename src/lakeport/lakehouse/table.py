@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -63,8 +64,12 @@ class LakeCatalogTable:
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The columns, then the row id; none where clients read files by themselves."""
-        schema = published_schema(self._summary.columns, with_rowid=not self._direct)
-        return project_schema(schema, columns)
+        return project_schema(self._schema, columns)
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        # A listing builds the schema to see whether the table can be listed, then publishes it.
+        return published_schema(self._summary.columns, with_rowid=not self._direct)
 
     def schema_at(self, time_point: TimePoint) -> pa.Schema:
         """The columns of the table that had this name then."""
@@ -112,12 +117,16 @@ class LakeCatalogTable:
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
         """Run a part of a scan, or all of it, as one Spark job."""
+        return self.open_scan(options)[1]
+
+    def open_scan(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
+        """Resolve a part of a scan once; return its size, and its rows as one Spark job."""
         if options.partition is None:
             plan = self._plan(self._at(options.time_point), options)
         else:
             plan = self._part(options)
         with retried_when_lost():
-            return plan.to_batches(self._access.session())
+            return _size(plan), plan.to_batches(self._access.session())
 
     def _part(self, options: ScanOptions) -> Scan:
         """The part that a token names; of the table that was asked for, whatever the token says."""
