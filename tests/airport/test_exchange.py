@@ -1,4 +1,4 @@
-"""Exchanges: when an error is told, and how they end with the server."""
+"""Exchanges: when an error is sent, how often they are routed, how they end with the server."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from lakeport.airport.protocol.addresses import Address
 from lakeport.airport.protocol.limits import DEFAULT_LIMITS
 from lakeport.airport.server.headers import Call
 from lakeport.airport.server.idle import IdleStreams
+from lakeport.airport.server.routing import NO_CATALOG, CatalogRoute
 from lakeport.airport.server.verbs import exchange_dml
 from lakeport.airport.server.verbs.do_exchange import Exchange
 from lakeport.airport.server.verbs.exchange_functions import (
@@ -26,7 +27,7 @@ from tests.airport.rig import Serving, path
 
 COLUMNS = pa.schema([("x", pa.int64())])
 
-HANDLERS: dict[str, Callable[[Any], None]] = {
+HANDLERS: dict[str, Callable[[Any, Any], None]] = {
     "insert": exchange_dml.insert,
     "update": exchange_dml.update,
     "delete": exchange_dml.delete,
@@ -37,9 +38,9 @@ HANDLERS: dict[str, Callable[[Any], None]] = {
 
 @pytest.mark.parametrize("handle", HANDLERS.values(), ids=HANDLERS)
 def test_nothing_is_refused_before_the_client_has_sent_its_columns(
-    handle: Callable[[Any], None],
+    handle: Callable[[Any, Any], None],
 ) -> None:
-    # The client would meet the refusal while it writes, and lose its type.
+    # The client would receive the error while it writes, and lose its type.
     happened: list[str] = []
 
     class Refusing:
@@ -52,13 +53,12 @@ def test_nothing_is_refused_before_the_client_has_sent_its_columns(
             happened.append("columns")
             return COLUMNS
 
-        def routed(self) -> Any:
-            raise NotFoundError("there is no catalog")
+        address = Address("s", "t")
+        after_columns = Exchange.after_columns
 
-        refusing = Exchange.refusing
-
+    route = CatalogRoute("", NO_CATALOG)
     with pytest.raises((NotFoundError, InvalidArgumentError)):
-        handle(Refusing())
+        handle(Refusing(), route)
     assert happened == ["columns"]
 
 

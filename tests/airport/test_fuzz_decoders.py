@@ -26,7 +26,7 @@ from lakeport.airport.protocol.limits import Limits
 from lakeport.airport.protocol.tickets import ScanTicket
 from lakeport.airport.protocol.type_names import field_from_json, schema_from_json
 from lakeport.airport.server.actions.action_table import BoundAction
-from lakeport.airport.server.actions.metadata import descriptor_of
+from lakeport.airport.server.actions.metadata import decode_descriptor
 from lakeport.airport.server.actions.transactions import TRANSACTION_ACTIONS
 from lakeport.arrow.batches import write_batch
 from lakeport.auth import bearer_token
@@ -51,7 +51,7 @@ DECODERS: dict[str, Decoder] = {
     "decode_json": lambda raw: decode_json(raw, "x"),
     "ScanTicket": ScanTicket.from_bytes,
     "parse_descriptor": _command,
-    "descriptor_of": descriptor_of,
+    "decode_descriptor": decode_descriptor,
     "read_schema": lambda raw: read_schema(raw, "x"),
     "read_one_row": lambda raw: read_one_row(raw, "x"),
     "decompress_container": lambda raw: decompress_container(raw, limits=BOUNDED),
@@ -64,7 +64,7 @@ VALID: dict[str, bytes] = {
     "decode_json": b'{"schema_name": "s", "table_name": "t", "ts": 5, "x": [{"y": "z"}]}',
     "ScanTicket": ScanTicket(Address("s", "t"), columns=("a",), partition=b"x").to_bytes(),
     "parse_descriptor": b'{"schema_name": "s", "table_name": "t", "ts_ns": 5}',
-    "descriptor_of": flight.FlightDescriptor.for_path("c", "s", "t").serialize(),
+    "decode_descriptor": flight.FlightDescriptor.for_path("c", "s", "t").serialize(),
     "read_schema": SCHEMA.serialize().to_pybytes(),
     "read_one_row": write_batch(
         pa.RecordBatch.from_pydict({"a": [1], "b": [["x"]], "c": [b"0" * 16]}, schema=SCHEMA)

@@ -236,7 +236,7 @@ def test_an_exchange_must_begin_with_its_parameters(wire: Wire) -> None:
 
 
 def test_an_exchange_that_ends_at_once_is_refused(wire: Wire) -> None:
-    with pytest.raises(pa.ArrowInvalid, match="ended before its parameters came"):
+    with pytest.raises(pa.ArrowInvalid, match="ended before its parameters were sent"):
         with wire.open_exchange(path("s", "echo"), "table_function_in_out") as (writer, reader):
             writer.done_writing()
             reader.read_chunk()

@@ -297,7 +297,7 @@ def test_a_listing_inside_a_transaction_is_not_kept() -> None:
 
 
 def test_only_so_many_listings_are_kept() -> None:
-    listings, catalog = ListingCache(keep=2), Counted()
+    listings, catalog = ListingCache(max_entries=2), Counted()
 
     for name in ("a", "b", "c", "b", "c", "a"):
         listings.list_schemas(CatalogRoute(name, catalog))
@@ -310,7 +310,7 @@ def test_listings_of_a_removed_catalog_are_forgotten() -> None:
     for catalog in (removed, kept):
         listings.list_schemas(CatalogRoute("a", catalog))
 
-    listings.forget(removed)
+    listings.remove(removed)
     for catalog in (removed, kept):
         listings.list_schemas(CatalogRoute("a", catalog))
 

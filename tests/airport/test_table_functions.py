@@ -256,7 +256,7 @@ def test_an_in_out_function_is_bound_with_the_columns_of_its_input(wire: Wire) -
 def test_an_in_out_function_needs_a_table(wire: Wire) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"function s\.echo needs a table"):
         bind(wire, path("s", "echo"), one_row())
-    with pytest.raises(pa.ArrowInvalid, match="takes a table and is called by an exchange"):
+    with pytest.raises(pa.ArrowInvalid, match="takes a table: call it with DoExchange"):
         wire.endpoints(path("s", "echo"), arguments=one_row())
     with pytest.raises(pa.ArrowInvalid, match="the input table is not an Arrow schema"):
         bind(wire, path("s", "echo"), one_row(), b"nonsense")

@@ -32,6 +32,7 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
     "DeletableBatchTable": (*TABLE, "delete_rows"),
     "StatisticsTable": (*TABLE, "column_statistics"),
     "SizedTable": (*TABLE, "size"),
+    "OpenScanTable": (*TABLE, "open_scan"),
     "EndpointTable": (*TABLE, "endpoints"),
     "TimeTravelTable": (*TABLE, "schema_at"),
     "DynamicTable": (

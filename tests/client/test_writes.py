@@ -225,7 +225,7 @@ def test_changes_need_a_row_identifier(attach: Attach, table: RemoteTable) -> No
     plain = attach(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
     with pytest.raises(UnsupportedError, match="has no row identifier"):
         plain.table("s.t").delete([1])
-    with pytest.raises(UnsupportedError, match="does not take new rows"):
+    with pytest.raises(UnsupportedError, match="does not accept new rows"):
         plain.table("s.t").insert([{"x": 1}])
 
 

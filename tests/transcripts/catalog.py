@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lakeport.airport.protocol.codec import decode_struct
-from lakeport.airport.server.actions.metadata import descriptor_of
+from lakeport.airport.server.actions.metadata import decode_descriptor
 from lakeport.catalog import (
     CatalogBuilder,
     CatalogVersion,
@@ -245,7 +245,7 @@ def _scans(theme: str) -> Iterator[tuple[tuple[str, str], pa.Table]]:
 
 
 def _path(rpc: Rpc) -> tuple[str, ...]:
-    descriptor = descriptor_of(decode_struct(rpc.body, rpc.action).blob("descriptor"))
+    descriptor = decode_descriptor(decode_struct(rpc.body, rpc.action).blob("descriptor"))
     return tuple(part.decode() for part in descriptor.path)
 
 

@@ -12,7 +12,7 @@ from pyarrow import flight
 
 from lakeport.airport.protocol.addresses import DATABASES, parse_descriptor
 from lakeport.airport.protocol.codec import Struct, decode_struct, read_one_row, read_schema
-from lakeport.airport.server.actions.metadata import descriptor_of
+from lakeport.airport.server.actions.metadata import decode_descriptor
 from lakeport.filters import ColumnRef, Unsupported, parse_filter, walk
 from tests.transcripts import recording
 from tests.transcripts.recording import Rpc, Statement
@@ -134,7 +134,7 @@ def _check_map(request: Struct, name: str, value: Mapping[str, Any], where: str)
 
 
 def _check_descriptor(raw: bytes, recorded: Any, where: str) -> None:
-    descriptor = descriptor_of(raw)
+    descriptor = decode_descriptor(raw)
     address = parse_descriptor(descriptor)
     if descriptor.descriptor_type == flight.DescriptorType.CMD:
         command = json.loads(bytes(descriptor.command))

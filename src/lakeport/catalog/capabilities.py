@@ -52,6 +52,7 @@ __all__ = [
     "EndpointTable",
     "HistoricSchema",
     "InsertableTable",
+    "OpenScanTable",
     "SizedTable",
     "StatisticsTable",
     "TimeTravelTable",
@@ -149,6 +150,18 @@ class SizedTable(Table, Protocol):
 
     def size(self, options: ScanOptions) -> TableSize:
         """Return an estimate of what a scan with these options reads."""
+        ...
+
+
+@runtime_checkable
+class OpenScanTable(Table, Protocol):
+    """A table that finds the size and the rows of a scan in one step.
+
+    The server then calls `open_scan` to read a ticket, instead of `size` and `scan`.
+    """
+
+    def open_scan(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
+        """Return what `size` and `scan` return for these options."""
         ...
 
 

@@ -6,10 +6,11 @@ none, unless you start it with `contextvars.copy_context().run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from lakeport.auth import MayDo, allow_everything
 
@@ -18,9 +19,12 @@ __all__ = [
     "RequestNotes",
     "current_request",
     "note_snapshot",
+    "once_per_request",
     "request_scope",
     "set_request",
 ]
+
+T = TypeVar("T")
 
 
 def _not_cancelled() -> bool:
@@ -77,6 +81,8 @@ class RequestContext:
     """
     notes: RequestNotes = field(default_factory=RequestNotes, compare=False, repr=False)
     """Facts about the call for the log."""
+    facts: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    """Values that `once_per_request` has computed."""
 
 
 NO_REQUEST = RequestContext()
@@ -91,6 +97,20 @@ def current_request() -> RequestContext:
 def note_snapshot(snapshot: int | str) -> None:
     """Record the snapshot or version that the current call reads, for the log."""
     _current.get().notes.snapshot = str(snapshot)
+
+
+def once_per_request(key: Hashable, compute: Callable[[], T]) -> T:
+    """Return what `compute` returns. Each request computes it once for a key.
+
+    Outside of a request, every call computes it again.
+    """
+    request = _current.get()
+    if request is NO_REQUEST:
+        return compute()
+    if key not in request.facts:
+        request.facts[key] = compute()
+    value: T = request.facts[key]
+    return value
 
 
 @contextmanager

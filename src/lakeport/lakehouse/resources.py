@@ -12,7 +12,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from lakeport._cache import LruCache
-from lakeport.catalog import TimePoint, TimeUnit, current_request
+from lakeport.catalog import TimePoint, TimeUnit, current_request, once_per_request
 from lakeport.ducklake import AutoEngine, Engine, Lake, LakeTable, Scan, ScanPlan, Snapshot
 from lakeport.ducklake.metadata import LakeContents, why_missing
 from lakeport.ducklake.reading import InlinedTask
@@ -56,9 +56,9 @@ class LakeResources:
         self._parallelism: dict[str, int] = {}
 
     def newest(self) -> Snapshot:
-        """Return the newest snapshot."""
-        found = self.lake.snapshot()
-        return self._snapshots.get_or_load(found.id, lambda: found)
+        """Return the newest snapshot; a request reads it once, so all its answers agree."""
+        newest = once_per_request(("newest snapshot", self), self.lake.snapshot)
+        return self._snapshots.get_or_load(newest.id, lambda: newest)
 
     def snapshot(self, id: int) -> Snapshot:
         """Return a snapshot by its id."""

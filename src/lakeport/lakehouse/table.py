@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -62,8 +63,12 @@ class LakeCatalogTable:
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """Return the columns, then the row id, which tables with direct reads do not have."""
-        schema = published_schema(self._summary.columns, with_rowid=not self._direct)
-        return project_schema(schema, columns)
+        return project_schema(self._schema, columns)
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        # A listing builds the schema to see whether the table can be listed, then publishes it.
+        return published_schema(self._summary.columns, with_rowid=not self._direct)
 
     def schema_at(self, time_point: TimePoint) -> pa.Schema:
         """Return the columns of the table that had this name at the time point."""
@@ -111,12 +116,16 @@ class LakeCatalogTable:
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
         """Run a part of a scan, or all of it, on the engine of the catalog."""
+        return self.open_scan(options)[1]
+
+    def open_scan(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
+        """Resolve a part of a scan once; return its size and its rows."""
         if options.partition is None:
             scan = Scan(self._plan(self._at(options.time_point), options), self._access.engine)
         else:
             scan = self._part(options)
         with retried_when_lost():
-            return scan.to_batches()
+            return _size(scan.plan), scan.to_batches()
 
     def _part(self, options: ScanOptions) -> Scan:
         """Return the part that a token names; raise if the token is for another table."""

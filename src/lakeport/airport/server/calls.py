@@ -53,7 +53,7 @@ class Calls:
             self._changed.wait_for(lambda: self._abandoned or not self._running, timeout=limit)
             return not self._running
 
-    def abandon(self) -> None:
+    def stop_waiting(self) -> None:
         """Take no more calls, and wait for none."""
         with self._changed:
             self._draining = self._abandoned = True
@@ -71,8 +71,8 @@ class Calls:
                 raise UnavailableError(SHUTTING_DOWN)
             self._running += 1
 
-    def leave(self) -> None:
-        """An admitted call is over."""
+    def call_finished(self) -> None:
+        """Count an admitted call as finished."""
         with self._changed:
             self._running -= 1
             self._changed.notify_all()
@@ -124,7 +124,7 @@ class RunningCall:
             )
         finally:
             if self._admitted:
-                self._calls.leave()
+                self._calls.call_finished()
 
 
 @dataclass(frozen=True, slots=True)

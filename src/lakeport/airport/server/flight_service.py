@@ -1,4 +1,4 @@
-"""The Flight verbs: each finds the call behind a request and hands it to its room."""
+"""The Flight verbs: each method finds the call of a request and runs its handler."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lakeport.airport.server.actions.discovery_writes import DISCOVERY_WRITES
 from lakeport.airport.server.actions.metadata import METADATA_ACTIONS
 from lakeport.airport.server.actions.transactions import TRANSACTION_ACTIONS
 from lakeport.airport.server.headers import Call, current_call
+from lakeport.airport.server.routing import CatalogRoute
 from lakeport.airport.server.state import ServerState
 from lakeport.airport.server.verbs.do_exchange import OperationHandler, run_exchange
 from lakeport.airport.server.verbs.do_get import open_stream
@@ -54,7 +55,7 @@ _OPERATIONS: Final[dict[str, OperationHandler]] = {
 
 
 class FlightService(flight.FlightServerBase):  # type: ignore[misc]
-    """A Flight server whose answers come from the catalogs of a host."""
+    """A Flight server for the catalogs of a `ServerState`."""
 
     def __init__(self, host: ServerState, location: str, **options: Any) -> None:
         self._host = host
@@ -73,17 +74,17 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             return flight_info(self._host, call, descriptor)
 
     def get_schema(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
-        """Tell the columns of a table."""
+        """Return the columns of a table."""
         with self._answer(context, "GetSchema", typed=False, flight_errors=False) as call:
             return flight_schema(self._host, call, descriptor)
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
-        """Stream the rows that a ticket asks for."""
+        """Stream the rows that a ticket describes."""
         with self._answer(context, "DoGet", typed=True) as call:
             return open_stream(self._host, call, ticket.ticket)
 
     def do_put(self, context: Any, descriptor: flight.FlightDescriptor, *_: Any) -> None:
-        """Refused: rows are written by DoExchange."""
+        """Raise `UnsupportedError`: rows are written by DoExchange."""
         with self._answer(context, "DoPut", typed=False):
             check_not_flight_sql(bytes(descriptor.command or b""))
             raise UnsupportedError("rows are written by DoExchange, not by DoPut")
@@ -96,7 +97,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             run_exchange(self._host, call, context, descriptor, reader, writer, _OPERATIONS)
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
-        """Name every action with a line on what it does."""
+        """Return the name and the description of every action."""
         with self._answer(context, "ListActions", typed=False) as call:
             builtin = [(action.name, action.description) for action in _ACTIONS.values()]
             custom = [(a.name, a.description) for a in self._custom_actions(call)]
@@ -123,10 +124,11 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         return [] if reply is None else [reply]
 
     def _custom_actions(self, call: Call) -> Iterator[Action]:
-        # Where no catalog has to be named, an action of the server is part of its transaction.
+        # If the call has a catalog, the server's own actions also run in its transaction.
+        route: CatalogRoute | None = None
         is_denied = False
         try:
-            self._host.route(call)
+            route = self._host.route(call)
         except NotFoundError:
             pass
         except PermissionDeniedError:
@@ -134,12 +136,12 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         for action in self._host.actions.values():
             if self._host.registry.allows_action(action.name):
                 yield action
-        if is_denied:  # as if the catalog existed, and the caller might not call its actions
+        if is_denied:  # the same reply as for a catalog whose actions the caller may not call
             return
-        for catalog in self._host.catalogs(call):
-            if isinstance(catalog.catalog, ActionCatalog):
-                for action in catalog.catalog.actions():
-                    if catalog.allows(Operation.CALL, None, action.name):
+        for each in [route] if call.catalog and route is not None else self._host.catalogs(call):
+            if isinstance(each.catalog, ActionCatalog):
+                for action in each.catalog.actions():
+                    if each.allows(Operation.CALL, None, action.name):
                         yield action
 
     @contextmanager
@@ -149,9 +151,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         call = current_call(context)
         stopping = self._host.stopping.is_set
         peer = context.peer()
-        if call.presence.end is None:
-            call.presence.end = self._host.connections.begin(peer)
-        # Until a catalog is found, what is asked about is of none.
+        if call.connection.end is None:
+            call.connection.end = self._host.connections.begin(peer)
+        # Until the call is routed, permissions are those of objects outside of any catalog.
         may = self._host.registry.permissions(call.identity)
         request = call.request(peer=peer, may=may, stopping=stopping)
         errors = translate_errors(what, typed=typed, flight_errors=flight_errors, stopping=stopping)
@@ -165,5 +167,5 @@ def _results(reply: bytes | str | Iterable[bytes | str] | None) -> list[bytes]:
         return []
     is_one = isinstance(reply, bytes | bytearray | memoryview | str)
     parts: Iterable[Any] = [reply] if is_one else reply
-    # The view refuses a number, of which bytes() would make as many zeros.
+    # memoryview() raises for a number, of which bytes() would make as many zeros.
     return [part.encode() if isinstance(part, str) else bytes(memoryview(part)) for part in parts]

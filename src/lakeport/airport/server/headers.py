@@ -55,7 +55,7 @@ class Call:
 
     headers: Mapping[str, Sequence[str]]
     identity: str
-    presence: ClientConnection = field(default_factory=ClientConnection, compare=False)
+    connection: ClientConnection = field(default_factory=ClientConnection, compare=False)
     trace_id: str | None = None
     notes: RequestNotes = field(default_factory=RequestNotes, compare=False)
 
@@ -100,7 +100,7 @@ class Call:
             trace_id=self.trace_id,
             notes=self.notes,
             peer=peer,
-            is_cancelled=lambda: stopping() or self.presence.is_cancelled(),
+            is_cancelled=lambda: stopping() or self.connection.is_cancelled(),
             may=may,
         )
 
@@ -111,10 +111,10 @@ class _HeaderMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
         self._running = running
 
     def call_completed(self, exception: BaseException | None) -> None:
-        presence = self.call.presence
-        presence.context = None
-        if presence.end is not None:
-            presence.end()
+        connection = self.call.connection
+        connection.context = None
+        if connection.end is not None:
+            connection.end()
         self._running.end(exception)
 
 
@@ -162,7 +162,7 @@ def current_call(context: flight.ServerCallContext) -> Call:
     if middleware is None:
         return Call({}, "")
     call: Call = middleware.call
-    call.presence.context = context
+    call.connection.context = context
     return call
 
 

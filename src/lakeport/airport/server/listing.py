@@ -1,7 +1,7 @@
 """Catalogs as the client reads them: FlightInfos of tables and functions, and whole listings.
 
-A listing of a catalog that tells its version is made once per version, caller and name; the cache
-holds a bounded number of them.
+A listing of a catalog with a version is built once per version, caller and name of the catalog.
+The cache has a bounded number of entries.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 _CAN_PRODUCE_STATISTICS = b"can_produce_statistics"
 
-# The client takes statistics of these types only; of nested ones it ignores them.
+# The client accepts statistics of these types only; it ignores those of nested types.
 _KINDS_WITH_STATISTICS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
     pt.is_boolean,
     pt.is_integer,
@@ -78,55 +78,55 @@ _EXTENSIONS_WITH_STATISTICS: Final = frozenset(
 
 
 class ListingCache:
-    """Replies to `list_schemas`, kept while the catalog's version stands."""
+    """A least-recently-used cache of replies to `list_schemas`, each for one version."""
 
-    def __init__(self, *, keep: int = 64) -> None:
-        self._keep = keep
+    def __init__(self, *, max_entries: int = 64) -> None:
+        self._max_entries = max_entries
         self._lock = threading.Lock()
         self._replies: OrderedDict[tuple[Any, ...], tuple[object, bytes]] = OrderedDict()
 
-    def list_schemas(self, routed: CatalogRoute) -> bytes:
-        """The compressed listing of a catalog."""
-        version = catalog_version(routed)
+    def list_schemas(self, route: CatalogRoute) -> bytes:
+        """Return the compressed listing of a catalog."""
+        version = catalog_version(route)
         request = current_request()
-        # A transaction may see changes of its own, which are in no version yet; and what an
-        # authorizer allows may change without the catalog changing.
+        # A transaction reads its own changes, which have no version yet. An authorizer may change
+        # its decisions without a new version of the catalog.
         if (
-            not isinstance(routed.catalog, VersionedCatalog)
+            not isinstance(route.catalog, VersionedCatalog)
             or request.transaction_id is not None
-            or routed.authorizer is not None
+            or route.authorizer is not None
         ):
-            return _list_schemas(routed, version)
-        key = (id(routed.catalog), routed.name, request.identity, version.version)
+            return _list_schemas(route, version)
+        key = (id(route.catalog), route.name, request.identity, version.version)
         with self._lock:
-            known = self._replies.get(key)
-            if known is not None:
+            cached = self._replies.get(key)
+            if cached is not None:
                 self._replies.move_to_end(key)
-                return known[1]
-        reply = _list_schemas(routed, version)
+                return cached[1]
+        reply = _list_schemas(route, version)
         with self._lock:
-            # Keeping the catalog alive keeps its id from being given to another one.
-            self._replies[key] = (routed.catalog, reply)
-            while len(self._replies) > self._keep:
+            # The reference to the catalog prevents that another object gets the same id.
+            self._replies[key] = (route.catalog, reply)
+            while len(self._replies) > self._max_entries:
                 self._replies.popitem(last=False)
         return reply
 
-    def forget(self, catalog: object) -> None:
-        """Drop what is kept of a catalog that is no longer served."""
+    def remove(self, catalog: object) -> None:
+        """Remove the replies of a catalog that is no longer served."""
         with self._lock:
             for key in [key for key, (owner, _) in self._replies.items() if owner is catalog]:
                 del self._replies[key]
 
 
-def catalog_version(routed: CatalogRoute) -> CatalogVersion:
-    """The version of a catalog; one that cannot change and does not say has a fixed one."""
-    if isinstance(routed.catalog, VersionedCatalog):
-        return routed.catalog.catalog_version()
-    return CatalogVersion(version=1, is_fixed=not isinstance(routed.catalog, DynamicCatalog))
+def catalog_version(route: CatalogRoute) -> CatalogVersion:
+    """Return the version of a catalog; a fixed one if it reports none and cannot change."""
+    if isinstance(route.catalog, VersionedCatalog):
+        return route.catalog.catalog_version()
+    return CatalogVersion(version=1, is_fixed=not isinstance(route.catalog, DynamicCatalog))
 
 
 def table_info(
-    routed: CatalogRoute,
+    route: CatalogRoute,
     schema_name: str,
     table: Table,
     *,
@@ -137,20 +137,21 @@ def table_info(
     total_bytes: int = -1,
     is_fixed: bool | None = None,
 ) -> flight.FlightInfo:
-    """The FlightInfo of a table; `schema` and `descriptor` replace those of the present table.
+    """Return the FlightInfo of a table; `schema` and `descriptor` replace the present ones.
 
-    `is_fixed` tells whether the catalog's version is fixed, where the caller has asked already.
+    `is_fixed` is whether the catalog's version is fixed. If it is left out, it is read from the
+    catalog.
     """
     columns = schema if schema is not None else table.arrow_schema()
     if descriptor is None:
         if is_fixed is None:
-            is_fixed = catalog_version(routed).is_fixed
+            is_fixed = catalog_version(route).is_fixed
         tag = "" if is_fixed else table_tag(columns)
-        descriptor = Address(schema_name, table.name, catalog=routed.name, tag=tag).descriptor()
+        descriptor = Address(schema_name, table.name, catalog=route.name, tag=tag).descriptor()
     metadata = {
         "type": "table",
         "schema": schema_name,
-        "catalog": routed.name,
+        "catalog": route.name,
         "name": table.name,
         "comment": table.comment or None,
         "input_schema": None,
@@ -170,7 +171,7 @@ def table_info(
 
 
 def wire_schema(table: Table, columns: pa.Schema) -> pa.Schema:
-    """The schema to publish for a table: its columns, and whether it answers statistics."""
+    """Return the schema to publish for a table: its columns, and whether it has statistics."""
     metadata = {k: v for k, v in (columns.metadata or {}).items() if k != _CAN_PRODUCE_STATISTICS}
     if isinstance(table, StatisticsTable) and _can_produce_statistics(columns):
         metadata[_CAN_PRODUCE_STATISTICS] = b"1"
@@ -178,39 +179,39 @@ def wire_schema(table: Table, columns: pa.Schema) -> pa.Schema:
 
 
 def schema_infos(
-    routed: CatalogRoute, schema: Schema, *, is_fixed: bool
+    route: CatalogRoute, schema: Schema, *, is_fixed: bool
 ) -> Iterator[flight.FlightInfo]:
-    """FlightInfos of everything in a schema that the caller may see; `is_fixed` as above."""
+    """Yield the FlightInfos of a schema that the caller may list; `is_fixed` as in `table_info`."""
     for table in schema.tables():
-        if routed.allows(Operation.LIST, schema.name, table.name):
-            yield table_info(routed, schema.name, table, is_fixed=is_fixed)
-    yield from function_infos(routed, schema)
+        if route.allows(Operation.LIST, schema.name, table.name):
+            yield table_info(route, schema.name, table, is_fixed=is_fixed)
+    yield from function_infos(route, schema)
 
 
-def function_infos(routed: CatalogRoute, schema: Schema) -> Iterator[flight.FlightInfo]:
-    """FlightInfos of the functions in a schema that the caller may call."""
+def function_infos(route: CatalogRoute, schema: Schema) -> Iterator[flight.FlightInfo]:
+    """Yield the FlightInfos of the functions of a schema that the caller may list."""
     functions: list[ScalarFunction | TableFunction | TableFunctionInOut] = [
         *schema.scalar_functions(),
         *schema.table_functions(),
         *schema.table_functions_in_out(),
     ]
     for function in functions:
-        if routed.allows(Operation.LIST, schema.name, function.name):
-            yield function_info(routed, schema.name, function)
+        if route.allows(Operation.LIST, schema.name, function.name):
+            yield function_info(route, schema.name, function)
 
 
 def function_info(
-    routed: CatalogRoute,
+    route: CatalogRoute,
     schema_name: str,
     function: ScalarFunction | TableFunction | TableFunctionInOut,
 ) -> flight.FlightInfo:
-    """The FlightInfo of a function."""
+    """Return the FlightInfo of a function."""
     is_scalar = isinstance(function, ScalarFunction)
-    address = Address(schema_name, function.name, catalog=routed.name, tag=tag_of(function))
+    address = Address(schema_name, function.name, catalog=route.name, tag=tag_of(function))
     metadata = {
         "type": "scalar_function" if is_scalar else "table_function",
         "schema": schema_name,
-        "catalog": routed.name,
+        "catalog": route.name,
         "name": function.name,
         "comment": function.comment or None,
         "input_schema": write_schema(input_schema(function.signature)),
@@ -232,12 +233,12 @@ def function_info(
 
 
 def schema_contents(infos: Sequence[flight.FlightInfo]) -> dict[str, Any]:
-    """The contents of one schema, inline with their digest."""
+    """Return the contents of one schema, inline, with their digest."""
     blob = compress_container(encode([info.serialize() for info in infos]))
     return {"sha256": hashlib.sha256(blob).hexdigest(), "url": None, "serialized": blob}
 
 
-def _list_schemas(routed: CatalogRoute, version: CatalogVersion) -> bytes:
+def _list_schemas(route: CatalogRoute, version: CatalogVersion) -> bytes:
     root = {
         "contents": {"sha256": "", "url": None, "serialized": None},
         "schemas": [
@@ -246,11 +247,11 @@ def _list_schemas(routed: CatalogRoute, version: CatalogVersion) -> bytes:
                 "description": schema.comment or "",
                 "tags": {str(k): str(v) for k, v in getattr(schema, "tags", {}).items()},
                 "contents": schema_contents(
-                    list(schema_infos(routed, schema, is_fixed=version.is_fixed))
+                    list(schema_infos(route, schema, is_fixed=version.is_fixed))
                 ),
                 "is_default": position == 0,
             }
-            for position, schema in enumerate(routed.schemas())
+            for position, schema in enumerate(route.schemas())
         ],
         "version_info": {
             "catalog_version": int(version.version),
@@ -261,8 +262,8 @@ def _list_schemas(routed: CatalogRoute, version: CatalogVersion) -> bytes:
 
 
 def _can_produce_statistics(schema: pa.Schema) -> bool:
-    # The client fails a query over types it has no statistics for, and asks for the wrong column
-    # when the rowid is not the last one.
+    # The client fails a query over types without statistics, and requests those of the wrong
+    # column if the rowid is not the last one.
     rowids = [index for index, field in enumerate(schema) if field_is_rowid(field)]
     if rowids and rowids != [len(schema) - 1]:
         return False
@@ -270,7 +271,7 @@ def _can_produce_statistics(schema: pa.Schema) -> bool:
 
 
 def _has_statistics(field: pa.Field) -> bool:
-    """Whether the client takes statistics of this type; it fails the query over any other."""
+    """Return whether the client accepts statistics of this type; it fails queries over others."""
     type = field.type
     if is_geometry(field):
         return False

@@ -49,7 +49,7 @@ class CatalogRoute:
     name: str
     catalog: Catalog
     authorizer: Authorizer | None = None
-    served_as: str = ""
+    registered_name: str = ""
     """The name that the server knows it by, whatever the client wrote: permissions go by it."""
 
     def allows(
@@ -60,7 +60,7 @@ class CatalogRoute:
 
     def permissions(self, identity: str) -> MayDo:
         """Return the function that asks what an identity may do here, in any thread."""
-        return _permissions(self.authorizer, identity, self.served_as)
+        return _permissions(self.authorizer, identity, self.registered_name)
 
     def require(self, operation: Operation) -> None:
         """Refuse what the caller may not do with the catalog itself."""
@@ -157,7 +157,7 @@ class CatalogRoute:
         """
         if not self.allows(Operation.LIST):
             operation, names = Operation.LIST, ()
-        what = ".".join(part for part in (self.served_as, *names) if part) or "this catalog"
+        what = ".".join(part for part in (self.registered_name, *names) if part) or "this catalog"
         return PermissionDeniedError(f"you may not {operation.value} {what}")
 
 
@@ -188,8 +188,8 @@ class CatalogRegistry:
 
     def items(self) -> list[CatalogRoute]:
         """All catalogs that the caller may see."""
-        routed = [self._routed(n, c, served_as=n) for n, c in self._catalogs.items()]
-        return [catalog for catalog in routed if catalog.allows(Operation.LIST)]
+        routes = [self._new_route(n, c, registered_name=n) for n, c in self._catalogs.items()]
+        return [route for route in routes if route.allows(Operation.LIST)]
 
     def allows_action(self, name: str) -> bool:
         """Whether the caller may call an action of the server itself, which is of no catalog."""
@@ -235,24 +235,24 @@ class CatalogRegistry:
             raise InvalidArgumentError(f"the request names several catalogs: {sorted(given)}")
         name = next(iter(given), "")
         catalogs = self._catalogs
-        served_as = _served_name(catalogs, name)
-        if served_as in catalogs:
-            return self._routed(name, catalogs[served_as], served_as=served_as)
-        missing = self._routed(name, NO_CATALOG, served_as=name)
+        registered_name = _registered_name(catalogs, name)
+        if registered_name in catalogs:
+            return self._new_route(name, catalogs[registered_name], registered_name=registered_name)
+        missing = self._new_route(name, NO_CATALOG, registered_name=name)
         if name and not missing.allows(Operation.LIST):
             raise missing.denied(Operation.LIST)
-        seen = sorted(repr(routed.served_as) for routed in self.items())
+        seen = sorted(repr(route.registered_name) for route in self.items())
         known = ", ".join(seen) or "none"
         if not name:
             raise NotFoundError(f"name the catalog to use; this server has: {known}")
         raise NotFoundError(f"there is no catalog {name!r}; this server has: {known}")
 
-    def served_name(self, name: str) -> str:
+    def registered_name(self, name: str) -> str:
         """The name that the catalog a client means is served by; an unknown one stays."""
-        return _served_name(self._catalogs, name)
+        return _registered_name(self._catalogs, name)
 
-    def _routed(self, name: str, catalog: Catalog, *, served_as: str) -> CatalogRoute:
-        return CatalogRoute(name, catalog, self._authorizer, served_as)
+    def _new_route(self, name: str, catalog: Catalog, *, registered_name: str) -> CatalogRoute:
+        return CatalogRoute(name, catalog, self._authorizer, registered_name)
 
 
 def _permissions(authorizer: Authorizer | None, identity: str, catalog: str) -> MayDo:
@@ -271,7 +271,7 @@ def _found_schema(schema: Schema | None, name: str) -> Schema:
     return schema
 
 
-def _served_name(catalogs: Mapping[str, Catalog], name: str) -> str:
+def _registered_name(catalogs: Mapping[str, Catalog], name: str) -> str:
     if name not in catalogs and len(catalogs) == 1:
         (only,) = catalogs
         if not only or not name:

@@ -162,13 +162,13 @@ class Server:
         """Stop serving a catalog. Scans that run already go on."""
         removed = self._registry.remove(name)
         if self._host is not None:
-            self._host.listings.forget(removed)
+            self._host.listings.remove(removed)
 
     def replace_catalogs(self, catalogs: Mapping[str, Catalog]) -> None:
         """Serve these catalogs instead, from one moment to the next. Scans that run go on."""
         for removed in self._registry.replace(catalogs):
             if self._host is not None:
-                self._host.listings.forget(removed)
+                self._host.listings.remove(removed)
 
     def catalog_names(self) -> list[str]:
         """The names of the catalogs being served."""
@@ -212,7 +212,7 @@ class Server:
             self._host = self._service = None
         if service is not None and host is not None:
             host.stopping.set()
-            host.calls.abandon()
+            host.calls.stop_waiting()
             host.connections.close()
             host.idle.close()
             closing = threading.Thread(target=service.shutdown, name="lakeport-stop", daemon=True)

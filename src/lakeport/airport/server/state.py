@@ -54,23 +54,23 @@ class ServerState:
 
     def route(self, call: Call, *names: str) -> CatalogRoute:
         """The catalog that a call is about; the rest of the call is part of its transaction."""
-        routed = self.registry.route(call.catalog, *names)
-        call.notes.catalog = routed.served_as
-        self._join(call, routed)
-        return routed
+        route = self.registry.route(call.catalog, *names)
+        call.notes.catalog = route.registered_name
+        self._bind_transaction(call, route)
+        return route
 
     def catalogs(self, call: Call) -> Iterator[CatalogRoute]:
         """The catalog that a call names, or all that the caller may see, one after the other."""
         if call.catalog:
             yield self.route(call)
             return
-        for routed in self.registry.items():
-            self._join(call, routed)
-            yield routed
+        for route in self.registry.items():
+            self._bind_transaction(call, route)
+            yield route
 
-    def _join(self, call: Call, routed: CatalogRoute) -> None:
-        identifier = call.transaction(self.transactions, routed.served_as)
-        may = routed.permissions(call.identity)
+    def _bind_transaction(self, call: Call, route: CatalogRoute) -> None:
+        identifier = call.transaction(self.transactions, route.registered_name)
+        may = route.permissions(call.identity)
         set_request(replace(current_request(), transaction_id=identifier, may=may))
 
     def check_running(self) -> None:

@@ -69,37 +69,37 @@ DDL_ACTIONS: Final = ActionTable(decode_struct)
 
 @DDL_ACTIONS.add("create_schema", "Create a schema")
 def create_schema_action(host: ServerState, call: Call, request: Struct) -> bytes:
-    routed = host.route(call, request.text("catalog_name", ""))
+    route = host.route(call, request.text("catalog_name", ""))
     options = CreateSchemaOptions(
         comment=request.text("comment", ""),
         tags=request.text_map("tags"),
         if_not_exists=request.flag("if_not_exists", default=False),
     )
-    schema = create_schema(host, routed, request.text("schema"), options)
-    is_fixed = catalog_version(routed).is_fixed
-    return encode(schema_contents(list(schema_infos(routed, schema, is_fixed=is_fixed))))
+    schema = create_schema(host, route, request.text("schema"), options)
+    is_fixed = catalog_version(route).is_fixed
+    return encode(schema_contents(list(schema_infos(route, schema, is_fixed=is_fixed))))
 
 
 @DDL_ACTIONS.add("drop_schema", "Drop a schema")
 def drop_schema(host: ServerState, call: Call, request: Struct) -> None:
-    routed = host.route(call, request.text("catalog_name", ""))
+    route = host.route(call, request.text("catalog_name", ""))
     name = request.text("name")
     options = DropSchemaOptions(
         ignore_not_found=request.flag("ignore_not_found", default=False),
         # DuckDB does not say whether CASCADE was written; refusing would make it impossible.
         cascade=request.flag("cascade", default=True),
     )
-    with change(host, routed, name):
-        dynamic_catalog(routed).drop_schema(name, options)
+    with change(host, route, name):
+        dynamic_catalog(route).drop_schema(name, options)
 
 
 @DDL_ACTIONS.add("create_table", "Create a table")
 def create_table_action(host: ServerState, call: Call, request: Struct) -> bytes:
-    routed = host.route(call, request.text("catalog_name", ""))
+    route = host.route(call, request.text("catalog_name", ""))
     schema = read_schema(request.blob("arrow_schema"), "the table", limits=host.limits)
     return create_table(
         host,
-        routed,
+        route,
         Address(request.text("schema_name"), request.text("table_name")),
         schema,
         _create_options(request, schema),
@@ -108,23 +108,23 @@ def create_table_action(host: ServerState, call: Call, request: Struct) -> bytes
 
 @DDL_ACTIONS.add("drop_table", "Drop a table")
 def drop_table_action(host: ServerState, call: Call, request: Struct) -> None:
-    routed = host.route(call, request.text("catalog_name", ""))
+    route = host.route(call, request.text("catalog_name", ""))
     address = Address(request.text("schema_name"), request.text("name"))
     options = DropTableOptions(ignore_not_found=request.flag("ignore_not_found", default=False))
-    drop_table(host, routed, address, options)
+    drop_table(host, route, address, options)
 
 
 @DDL_ACTIONS.add("rename_table", "Rename a table")
 def rename_table(host: ServerState, call: Call, request: Struct) -> bytes | None:
-    routed = host.route(call, request.text("catalog", ""))
+    route = host.route(call, request.text("catalog", ""))
     address = Address(request.text("schema"), request.text("name"))
     new_name = check_name(request.text("new_table_name"), "table")
     options = RenameTableOptions(ignore_not_found=request.flag("ignore_not_found", default=False))
-    with change(host, routed, address.schema, address.name):
+    with change(host, route, address.schema, address.name):
         renamed = Address(address.schema, new_name)
-        routed.require_table(Operation.ALTER, renamed)
-        dynamic_schema(routed, address.schema).rename_table(address.name, new_name, options)
-        return _table_reply(routed, renamed, missing_ok=options.ignore_not_found)
+        route.require_table(Operation.ALTER, renamed)
+        dynamic_schema(route, address.schema).rename_table(address.name, new_name, options)
+        return _table_reply(route, renamed, missing_ok=options.ignore_not_found)
 
 
 Alteration: TypeAlias = Callable[[DynamicTable, Struct, bool], None]
@@ -137,14 +137,14 @@ def _alteration(name: str, description: str) -> Callable[[Alteration], Alteratio
     def register(alter: Alteration) -> Alteration:
         @DDL_ACTIONS.add(name, description)
         def handle(host: ServerState, call: Call, request: Struct) -> bytes | None:
-            routed = host.route(call, request.text("catalog", ""))
+            route = host.route(call, request.text("catalog", ""))
             address = Address(request.text("schema"), request.text("name"))
             missing_ok = request.flag("ignore_not_found", default=False)
-            with change(host, routed, address.schema, address.name):
-                table = dynamic_table(routed, address, missing_ok=missing_ok)
+            with change(host, route, address.schema, address.name):
+                table = dynamic_table(route, address, missing_ok=missing_ok)
                 if table is not None:
                     alter(table, request, missing_ok)
-                return _table_reply(routed, address, missing_ok=missing_ok)
+                return _table_reply(route, address, missing_ok=missing_ok)
 
         return alter
 
@@ -231,12 +231,12 @@ def _remove_field(table: DynamicTable, request: Struct, missing_ok: bool) -> Non
 
 
 def create_schema(
-    host: ServerState, routed: CatalogRoute, name: str, options: CreateSchemaOptions
+    host: ServerState, route: CatalogRoute, name: str, options: CreateSchemaOptions
 ) -> Schema:
     """Create a schema."""
     check_name(name, "schema")
-    with change(host, routed, name):
-        schema = dynamic_catalog(routed).create_schema(name, options)
+    with change(host, route, name):
+        schema = dynamic_catalog(route).create_schema(name, options)
     if fold_name(name) == "main":
         _log.warning("a schema 'main' was created, which DuckDB's client lists but cannot use")
     return schema
@@ -244,7 +244,7 @@ def create_schema(
 
 def create_table(
     host: ServerState,
-    routed: CatalogRoute,
+    route: CatalogRoute,
     address: Address,
     schema: pa.Schema,
     options: CreateTableOptions,
@@ -252,39 +252,39 @@ def create_table(
     """Create a table and reply with what was created."""
     check_name(address.name, "table")
     check_columns(schema, f"table {address}")
-    with change(host, routed, address.schema, address.name):
-        dynamic_schema(routed, address.schema).create_table(address.name, schema, options)
-        return _required_reply(routed, address)
+    with change(host, route, address.schema, address.name):
+        dynamic_schema(route, address.schema).create_table(address.name, schema, options)
+        return _required_reply(route, address)
 
 
 def drop_table(
-    host: ServerState, routed: CatalogRoute, address: Address, options: DropTableOptions
+    host: ServerState, route: CatalogRoute, address: Address, options: DropTableOptions
 ) -> None:
     """Drop a table."""
-    with change(host, routed, address.schema, address.name):
-        dynamic_schema(routed, address.schema).drop_table(address.name, options)
+    with change(host, route, address.schema, address.name):
+        dynamic_schema(route, address.schema).drop_table(address.name, options)
 
 
-def dynamic_catalog(routed: CatalogRoute) -> DynamicCatalog:
+def dynamic_catalog(route: CatalogRoute) -> DynamicCatalog:
     """The catalog, if its schemas can change."""
-    if not isinstance(routed.catalog, DynamicCatalog):
+    if not isinstance(route.catalog, DynamicCatalog):
         raise UnsupportedError("the schemas of this catalog cannot be changed")
-    return routed.catalog
+    return route.catalog
 
 
-def dynamic_schema(routed: CatalogRoute, name: str) -> DynamicSchema:
+def dynamic_schema(route: CatalogRoute, name: str) -> DynamicSchema:
     """A schema, if its tables can change."""
-    schema = routed.schema(name)
+    schema = route.schema(name)
     if not isinstance(schema, DynamicSchema):
         raise UnsupportedError(f"the tables of schema {name!r} cannot be changed")
     return schema
 
 
 def dynamic_table(
-    routed: CatalogRoute, address: Address, *, missing_ok: bool = False
+    route: CatalogRoute, address: Address, *, missing_ok: bool = False
 ) -> DynamicTable | None:
     """A table, if its columns can change; None for a missing one that may be missing."""
-    table = routed.schema(address.schema).table(address.name)
+    table = route.schema(address.schema).table(address.name)
     if table is None:
         if missing_ok:
             return None
@@ -296,31 +296,31 @@ def dynamic_table(
 
 @contextmanager
 def change(
-    host: ServerState, routed: CatalogRoute, schema: str, name: str | None = None
+    host: ServerState, route: CatalogRoute, schema: str, name: str | None = None
 ) -> Iterator[None]:
     """Change a catalog, if the caller may; as part of the caller's transaction, if there is one."""
     if name is None:
-        routed.require_schema(Operation.ALTER, schema)
+        route.require_schema(Operation.ALTER, schema)
     else:
-        routed.require_table(Operation.ALTER, Address(schema, name))
+        route.require_table(Operation.ALTER, Address(schema, name))
     if current_request().transaction_id is None:
         yield
         return
-    with host.transactions.statement(routed.catalog, routed.served_as):
+    with host.transactions.statement(route.catalog, route.registered_name):
         yield
 
 
-def _table_reply(routed: CatalogRoute, address: Address, *, missing_ok: bool) -> bytes | None:
-    table = routed.schema(address.schema).table(address.name)
+def _table_reply(route: CatalogRoute, address: Address, *, missing_ok: bool) -> bytes | None:
+    table = route.schema(address.schema).table(address.name)
     if table is None:
         if missing_ok:
             return None
         raise NotFoundError(f"there is no table {address}")
-    return table_info(routed, address.schema, table).serialize()  # type: ignore[no-any-return]
+    return table_info(route, address.schema, table).serialize()  # type: ignore[no-any-return]
 
 
-def _required_reply(routed: CatalogRoute, address: Address) -> bytes:
-    reply = _table_reply(routed, address, missing_ok=False)
+def _required_reply(route: CatalogRoute, address: Address) -> bytes:
+    reply = _table_reply(route, address, missing_ok=False)
     assert reply is not None  # noqa: S101
     return reply
 

@@ -32,14 +32,14 @@ DISCOVERY_ACTIONS: Final = ActionTable(decode_json)
 
 @DISCOVERY_ACTIONS.add("GetSchemas", "List all schemas in catalog")
 def get_schemas(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
-    routed = _routed(host, call, request)
-    return _reply({"schemas": [_entry("schema_name", s) for s in routed.schemas()]})
+    route = _route(host, call, request)
+    return _reply({"schemas": [_entry("schema_name", s) for s in route.schemas()]})
 
 
 @DISCOVERY_ACTIONS.add("GetTables", "List all tables in a schema")
 def get_tables(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
-    routed = _routed(host, call, request)
-    schema = routed.visible_schema(json_text(request, "schema_name"))
+    route = _route(host, call, request)
+    schema = route.visible_schema(json_text(request, "schema_name"))
     pattern = json_text(request, "table_name_pattern", default="*")
     tables = [
         {
@@ -48,7 +48,7 @@ def get_tables(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
         }
         for table in schema.tables()
         if fnmatchcase(table.name, pattern)
-        and routed.allows(Operation.LIST, schema.name, table.name)
+        and route.allows(Operation.LIST, schema.name, table.name)
     ]
     return _reply({"tables": tables})
 
@@ -65,56 +65,61 @@ def get_flight_info(host: ServerState, call: Call, request: dict[str, Any]) -> b
     "GetTableFunctionFlightInfo", "Get metadata and endpoints of a table function call"
 )
 def get_table_function_flight_info(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
-    routed = _routed(host, call, request)
+    route = _route(host, call, request)
     parameters = request.get("parameters") or {}
     if not isinstance(parameters, dict):
         raise InvalidArgumentError("parameters must be an object")
-    function, address = _find_function(routed, request, set(parameters))
+    function, address = _find_function(route, request, set(parameters))
     row = write_batch(_one_row(function, parameters))
     descriptor = flight.FlightDescriptor.for_command(json.dumps(request).encode())
     ticket = ScanTicket(address, arguments=row)
-    return scan_info(host, call, ticket, descriptor).serialize()  # type: ignore[no-any-return]
+    info = scan_info(host, call, ticket, descriptor, route=route)
+    return info.serialize()  # type: ignore[no-any-return]
 
 
-def _routed(host: ServerState, call: Call, request: dict[str, Any]) -> CatalogRoute:
-    routed = host.route(call, json_text(request, "catalog_name", default=""))
-    routed.require(Operation.LIST)
-    return routed
+def _route(host: ServerState, call: Call, request: dict[str, Any]) -> CatalogRoute:
+    route = host.route(call, json_text(request, "catalog_name", default=""))
+    route.require(Operation.LIST)
+    return route
 
 
 def _find_function(
-    routed: CatalogRoute, request: dict[str, Any], given: set[str]
+    route: CatalogRoute, request: dict[str, Any], parameters: set[str]
 ) -> tuple[TableFunction, Address]:
-    """A table function by name, in the schema given or in the only one that has it."""
+    """Return a table function by name, of the requested schema or of the only one that has it."""
     schema_name, _, name = json_text(request, "function_name").rpartition(".")
     schema_name = json_text(request, "schema_name", default=schema_name)
     if schema_name:
-        schema = routed.catalog.schema(schema_name)
-        found = _functions_named(routed, [schema] if schema else [], name)
-        names = [address.name for _, address in found]
-        routed.require_calls(schema, Address(schema_name, name), names)
+        schema = route.catalog.schema(schema_name)
+        candidates = _functions_named(route, [schema] if schema else [], name)
+        names = [address.name for _, address in candidates]
+        route.require_calls(schema, Address(schema_name, name), names)
     else:
-        found = [
+        candidates = [
             (function, address)
-            for function, address in _functions_named(routed, routed.schemas(), name)
-            if routed.allows(Operation.CALL, address.schema, address.name)
+            for function, address in _functions_named(route, route.schemas(), name)
+            if route.allows(Operation.CALL, address.schema, address.name)
         ]
-    if not found:
+    if not candidates:
         raise NotFoundError(f"there is no table function {name!r}")
-    fitting = [match for match in found if given <= {p.name for p in match[0].signature.parameters}]
-    if len(fitting) != 1:
+    matches = [
+        (function, address)
+        for function, address in candidates
+        if parameters <= {parameter.name for parameter in function.signature.parameters}
+    ]
+    if len(matches) != 1:
         raise InvalidArgumentError(
-            f"{len(fitting)} of {len(found)} functions {name!r} take these parameters"
+            f"{len(matches)} of {len(candidates)} functions {name!r} take these parameters"
         )
-    function, address = fitting[0]
+    function, address = matches[0]
     return function, address.with_tag(tag_of(function))
 
 
 def _functions_named(
-    routed: CatalogRoute, schemas: Sequence[Schema], name: str
+    route: CatalogRoute, schemas: Sequence[Schema], name: str
 ) -> list[tuple[TableFunction, Address]]:
     return [
-        (function, Address(schema.name, function.name, catalog=routed.name))
+        (function, Address(schema.name, function.name, catalog=route.name))
         for schema in schemas
         for function in schema.table_functions()
         if fold_name(function.name) == fold_name(name)
@@ -141,9 +146,9 @@ def _array(function: TableFunction, parameter: Parameter, value: Any) -> pa.Arra
             return pa.array([value])
         return pa.array([value], type=parameter.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        wanted = "one value" if isinstance(parameter.type, AnyType) else str(parameter.type)
+        expected = "one value" if isinstance(parameter.type, AnyType) else str(parameter.type)
         raise InvalidInputError(
-            f"function {function.name}: parameter {parameter.name!r} must be {wanted}"
+            f"function {function.name}: parameter {parameter.name!r} must be {expected}"
         ) from None
 
 

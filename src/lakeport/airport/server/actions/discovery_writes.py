@@ -47,23 +47,23 @@ DISCOVERY_WRITES: Final = ActionTable(decode_json)
 
 @DISCOVERY_WRITES.add("CreateSchema", "Create a new schema")
 def create_schema_action(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
-    routed, name = _routed(host, call, request), json_text(request, "schema_name")
+    route, name = _route(host, call, request), json_text(request, "schema_name")
     options = CreateSchemaOptions(
         comment=json_text(request, "comment", default=""),
         if_not_exists=_flag(request, "if_not_exists"),
     )
-    create_schema(host, routed, name, options)
+    create_schema(host, route, name, options)
     return _reply(schema_name=name)
 
 
 @DISCOVERY_WRITES.add("DropSchema", "Drop an existing schema")
 def drop_schema(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
-    routed, name = _routed(host, call, request), json_text(request, "schema_name")
+    route, name = _route(host, call, request), json_text(request, "schema_name")
     options = DropSchemaOptions(
         ignore_not_found=_flag(request, "if_exists"), cascade=_flag(request, "cascade")
     )
-    with change(host, routed, name):
-        dynamic_catalog(routed).drop_schema(name, options)
+    with change(host, route, name):
+        dynamic_catalog(route).drop_schema(name, options)
     return _reply(schema_name=name)
 
 
@@ -79,7 +79,7 @@ def create_table_action(host: ServerState, call: Call, request: dict[str, Any]) 
         not_null_columns=tuple(field.name for field in schema if not field.nullable),
     )
     address = _address(request)
-    create_table(host, _routed(host, call, request), address, schema, options)
+    create_table(host, _route(host, call, request), address, schema, options)
     return _reply(schema_name=address.schema, table_name=address.name)
 
 
@@ -87,18 +87,18 @@ def create_table_action(host: ServerState, call: Call, request: dict[str, Any]) 
 def drop_table_action(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
     address = _address(request)
     options = DropTableOptions(ignore_not_found=_flag(request, "if_exists"))
-    drop_table(host, _routed(host, call, request), address, options)
+    drop_table(host, _route(host, call, request), address, options)
     return _reply(schema_name=address.schema, table_name=address.name)
 
 
 @DISCOVERY_WRITES.add("AlterTableAddColumn", "Add a column to a table")
 def add_column(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
-    routed, address = _routed(host, call, request), _address(request)
+    route, address = _route(host, call, request), _address(request)
     column = pa.schema([field_from_json(request.get("column"))])
     check_columns(column, f"table {address}")
     options = AddColumnOptions(if_column_not_exists=_flag(request, "if_not_exists"))
-    with change(host, routed, address.schema, address.name):
-        table = dynamic_table(routed, address)
+    with change(host, route, address.schema, address.name):
+        table = dynamic_table(route, address)
         if table is not None:
             table.add_column(column, options)
     return _reply(schema_name=address.schema, table_name=address.name)
@@ -106,11 +106,11 @@ def add_column(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
 
 @DISCOVERY_WRITES.add("AlterTableDropColumn", "Drop a column from a table")
 def drop_column(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
-    routed, address = _routed(host, call, request), _address(request)
+    route, address = _route(host, call, request), _address(request)
     column = json_text(request, "column_name")
     options = RemoveColumnOptions(if_column_exists=_flag(request, "if_exists"))
-    with change(host, routed, address.schema, address.name):
-        table = dynamic_table(routed, address)
+    with change(host, route, address.schema, address.name):
+        table = dynamic_table(route, address)
         if table is not None:
             table.remove_column(column, options)
     return _reply(schema_name=address.schema, table_name=address.name)
@@ -118,8 +118,8 @@ def drop_column(host: ServerState, call: Call, request: dict[str, Any]) -> bytes
 
 @DISCOVERY_WRITES.add("Delete", "Delete rows by rowid")
 def delete(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
-    routed, address = _routed(host, call, request), _address(request)
-    table = routed.table(address, Operation.WRITE)
+    route, address = _route(host, call, request), _address(request)
+    table = route.table(address, Operation.WRITE)
     marked = next((field for field in table.arrow_schema() if field_is_rowid(field)), None)
     if marked is None or not isinstance(table, DeletableTable | DeletableBatchTable):
         raise UnsupportedError(f"the rows of table {address} cannot be deleted")
@@ -132,7 +132,7 @@ def delete(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
         raise InvalidArgumentError(f"row_ids must be of type {marked.type}") from None
     if ids.null_count:
         raise NullRowIdError
-    with host.transactions.statement(routed.catalog, routed.served_as):
+    with host.transactions.statement(route.catalog, route.registered_name):
         if isinstance(table, DeletableBatchTable):
             schema = pa.schema([rowid_field(type=marked.type)])
             batch = pa.RecordBatch.from_arrays([ids], schema=schema)
@@ -143,7 +143,7 @@ def delete(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
     return _reply(affected_rows=result.affected_rows)
 
 
-def _routed(host: ServerState, call: Call, request: dict[str, Any]) -> CatalogRoute:
+def _route(host: ServerState, call: Call, request: dict[str, Any]) -> CatalogRoute:
     return host.route(call, json_text(request, "catalog_name", default=""))
 
 

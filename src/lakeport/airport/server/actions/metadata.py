@@ -1,4 +1,4 @@
-"""The actions with which the client learns about a catalog and prepares a scan."""
+"""The actions with which the client lists a catalog and prepares a scan."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from lakeport.airport.server.listing import catalog_version, table_info
 from lakeport.airport.server.state import ServerState
 from lakeport.airport.server.verbs.scans import (
     CatalogScan,
+    TableScan,
     column_names,
     resolve_scan,
     scan_endpoints,
@@ -36,33 +37,33 @@ METADATA_ACTIONS: Final = ActionTable(decode_struct)
 
 @METADATA_ACTIONS.add("list_schemas", "List the schemas of a catalog with all their contents")
 def list_schemas(host: ServerState, call: Call, request: Struct) -> bytes:
-    routed = host.route(call, request.text("catalog_name", ""))
-    routed.require(Operation.LIST)
-    return host.listings.list_schemas(routed)
+    route = host.route(call, request.text("catalog_name", ""))
+    route.require(Operation.LIST)
+    return host.listings.list_schemas(route)
 
 
-@METADATA_ACTIONS.add("catalog_version", "Tell the version of a catalog")
-def tell_catalog_version(host: ServerState, call: Call, request: Struct) -> bytes:
-    routed = host.route(call, request.text("catalog_name", ""))
-    routed.require(Operation.LIST)
-    version = catalog_version(routed)
+@METADATA_ACTIONS.add("catalog_version", "Return the version of a catalog")
+def catalog_version_action(host: ServerState, call: Call, request: Struct) -> bytes:
+    route = host.route(call, request.text("catalog_name", ""))
+    route.require(Operation.LIST)
+    version = catalog_version(route)
     return encode({"catalog_version": int(version.version), "is_fixed": bool(version.is_fixed)})
 
 
 @METADATA_ACTIONS.add("flight_info", "Describe a table, now or at a time")
 def flight_info(host: ServerState, call: Call, request: Struct) -> bytes:
-    descriptor = descriptor_of(request.blob("descriptor"))
+    descriptor = decode_descriptor(request.blob("descriptor"))
     ticket = ScanTicket(
         parse_descriptor(descriptor, limits=host.limits),
         at_unit=request.text("at_unit", ""),
         at_value=request.text("at_value", ""),
     )
     scan = resolve_scan(host, call, ticket)
-    if scan.table is None:
-        raise InvalidArgumentError(f"{scan.what} is not a table")
+    if not isinstance(scan, TableScan):
+        raise InvalidArgumentError(f"{scan.subject} is not a table")
     size = scan.size(scan_options(host, ticket))
     info = table_info(
-        scan.routed,
+        scan.route,
         ticket.address.schema,
         scan.table,
         schema=scan.schema,
@@ -73,9 +74,9 @@ def flight_info(host: ServerState, call: Call, request: Struct) -> bytes:
     return info.serialize()  # type: ignore[no-any-return]
 
 
-@METADATA_ACTIONS.add("endpoints", "Give the endpoints of a scan, with columns, filters and time")
+@METADATA_ACTIONS.add("endpoints", "Return the endpoints of a scan, with columns, filters and time")
 def endpoints(host: ServerState, call: Call, request: Struct) -> bytes:
-    address = parse_descriptor(descriptor_of(request.blob("descriptor")), limits=host.limits)
+    address = parse_descriptor(decode_descriptor(request.blob("descriptor")), limits=host.limits)
     parameters = request.struct("parameters")
     ticket = ScanTicket(
         address,
@@ -86,79 +87,86 @@ def endpoints(host: ServerState, call: Call, request: Struct) -> bytes:
         limit=call.limit,
     )
     scan = resolve_scan(host, call, ticket)
-    _check_bound(host, call, ticket, scan)
+    _check_time_travel_schema(host, call, ticket, scan)
     ids = parameters.integers("column_ids", [])
     host.limits.check(len(ids), host.limits.columns, "the number of columns")
     ticket = replace(
-        ticket.pinned(scan.routed.name),
+        ticket.pinned(scan.route.name),
         columns=column_names(scan.schema, ids) if ids else None,
     )
-    found = [] if scan.is_empty else scan_endpoints(host, scan, ticket)
-    return encode([endpoint.serialize() for endpoint in found])
+    parts = [] if scan.is_empty else scan_endpoints(host, scan, ticket)
+    return encode([endpoint.serialize() for endpoint in parts])
 
 
 @METADATA_ACTIONS.add("table_function_flight_info", "Describe the result of a table function")
 def table_function_flight_info(host: ServerState, call: Call, request: Struct) -> bytes:
-    descriptor = descriptor_of(request.blob("descriptor"))
+    descriptor = decode_descriptor(request.blob("descriptor"))
     address = parse_descriptor(descriptor, limits=host.limits)
     function = host.route(call, address.catalog).table_function(address)
     arguments = decode_arguments(function, request.blob("parameters"), limits=host.limits)
     if isinstance(function, TableFunction):
         schema = function.schema_for(arguments)
     else:
-        rows = request.blob("table_input_schema", b"")
-        if not rows:
+        table_input = request.blob("table_input_schema", b"")
+        if not table_input:
             raise InvalidArgumentError(f"function {address} needs a table")
         schema = function.schema_for_input(
-            arguments, read_schema(rows, "the input table", limits=host.limits)
+            arguments, read_schema(table_input, "the input table", limits=host.limits)
         )
     columns = result_schema(schema, f"function {address}")
     info = flight.FlightInfo(columns, descriptor, [], -1, -1)
     return info.serialize()  # type: ignore[no-any-return]
 
 
-@METADATA_ACTIONS.add("column_statistics", "Tell the bounds of a column")
+@METADATA_ACTIONS.add("column_statistics", "Return the bounds of a column")
 def column_statistics(host: ServerState, call: Call, request: Struct) -> bytes:
-    address = parse_descriptor(descriptor_of(request.blob("flight_descriptor")), limits=host.limits)
+    address = parse_descriptor(
+        decode_descriptor(request.blob("flight_descriptor")), limits=host.limits
+    )
     table = host.route(call, address.catalog).table(address, Operation.READ)
     if not isinstance(table, StatisticsTable):
         raise UnsupportedError(f"table {address} has no statistics")
-    name, asked_type = request.text("column_name"), request.text("type", "")
-    # Types are remembered by their text, so it must not be large.
-    host.limits.check(len(asked_type), MAX_TYPE_LENGTH, "the name of the type")
+    name, requested_type = request.text("column_name"), request.text("type", "")
+    # Types are cached by name, so the name must be short.
+    host.limits.check(len(requested_type), MAX_TYPE_LENGTH, "the name of the type")
     columns = table.arrow_schema()
     position = columns.get_field_index(name)
-    if position >= 0 and is_duckdb_type(columns.field(position).type, asked_type):
-        stats = table.column_statistics(name, asked_type)
+    if position >= 0 and is_duckdb_type(columns.field(position).type, requested_type):
+        stats = table.column_statistics(name, requested_type)
         return encode_statistics(stats, columns.field(position).type)
-    if not asked_type:
+    if not requested_type:
         raise NotFoundError(f"table {address} has no column {name!r}")
-    # A query AT an earlier time may ask for a column that has another name or type by now.
-    return encode_statistics(ColumnStats(), arrow_type_of(asked_type))
+    # A query AT an earlier time may use a column that has another name or type now.
+    return encode_statistics(ColumnStats(), arrow_type_of(requested_type))
 
 
-def _check_bound(host: ServerState, call: Call, ticket: ScanTicket, scan: CatalogScan) -> None:
-    """Refuse an AT that `airport_take_flight` did not bind: the client would misread the rows.
+def _check_time_travel_schema(
+    host: ServerState, call: Call, ticket: ScanTicket, scan: CatalogScan
+) -> None:
+    """Raise `UnsupportedError` if `airport_take_flight` has bound other columns than those AT then.
 
-    It tells the time in `endpoints` only, so that the present columns are bound. Whoever has
-    attached the catalog has bound those of then; such a client sends the catalog or a tag, unless
-    the catalog is nameless and fixed.
+    It sends the time only with `endpoints`, so it has bound the present columns and would misread
+    the rows. A client that has attached the catalog has bound the columns of that time. Such a
+    client sends the catalog or a tag, unless the catalog has no name and a fixed version.
     """
-    if not ticket.at_unit or ticket.address.tag or call.catalog or scan.table is None:
+    if not ticket.at_unit or ticket.address.tag or call.catalog:
         return
-    if catalog_version(scan.routed).is_fixed:
+    if not isinstance(scan, TableScan):
         return
-    bound = resolve_scan(host, call, replace(ticket, at_unit="", at_value=""))
+    if catalog_version(scan.route).is_fixed:
+        return
+    present = replace(ticket, at_unit="", at_value="")
+    bound = resolve_scan(host, call, present, route=scan.route)
     if table_tag(bound.schema) != table_tag(scan.schema):
         raise UnsupportedError(
-            f"{scan.what} had other columns AT ({ticket.time_point}), which airport_take_flight "
+            f"{scan.subject} had other columns AT ({ticket.time_point}), which airport_take_flight "
             'cannot read: give the time in the descriptor, {"schema_name": …, "table_name": …, '
             '"ts": …}, or ATTACH the catalog'
         )
 
 
-def descriptor_of(raw: bytes) -> flight.FlightDescriptor:
-    """A descriptor that came inside a message."""
+def decode_descriptor(raw: bytes) -> flight.FlightDescriptor:
+    """Decode a descriptor inside a message."""
     try:
         return flight.FlightDescriptor.deserialize(raw)
     except (pa.ArrowException, OSError, ValueError):

@@ -29,22 +29,22 @@ TRANSACTION_ACTIONS: Final = ActionTable(_decode)
 
 @TRANSACTION_ACTIONS.add("create_transaction", "Start a transaction")
 def create_transaction(host: ServerState, call: Call, request: Struct) -> bytes:
-    routed = host.route(call, request.text("catalog_name", ""))
-    routed.require(Operation.LIST)
+    route = host.route(call, request.text("catalog_name", ""))
+    route.require(Operation.LIST)
     explicit = request.flag("explicit", default=False)
-    identifier = host.transactions.begin(routed.catalog, routed.served_as, explicit=explicit)
+    identifier = host.transactions.begin(route.catalog, route.registered_name, explicit=explicit)
     return encode({"identifier": identifier})
 
 
 @TRANSACTION_ACTIONS.add("get_transaction_status", "Tell the state of a transaction")
 def get_transaction_status(host: ServerState, call: Call, request: Struct) -> bytes:
-    routed = host.route(call, request.text("catalog_name", ""))
-    routed.require(Operation.LIST)
+    route = host.route(call, request.text("catalog_name", ""))
+    route.require(Operation.LIST)
     state: TransactionState | None = None
-    if isinstance(routed.catalog, TransactionManager):
+    if isinstance(route.catalog, TransactionManager):
         identifier = request.text("transaction_id")
-        host.transactions.check_identity(routed.served_as, identifier)
-        state = routed.catalog.transaction_status(identifier)
+        host.transactions.check_identity(route.registered_name, identifier)
+        state = route.catalog.transaction_status(identifier)
     return encode({"status": state.value if state else "", "exists": state is not None})
 
 
@@ -53,12 +53,12 @@ def get_transaction_status(host: ServerState, call: Call, request: Struct) -> by
     "Make all later calls of this DuckDB process on a catalog one transaction",
 )
 def begin_transaction(host: ServerState, call: Call, request: Struct) -> bytes:
-    routed = host.route(call, request.text("catalog_name", ""))
-    routed.require(Operation.LIST)
+    route = host.route(call, request.text("catalog_name", ""))
+    route.require(Operation.LIST)
     if call.owner is None:
         raise InvalidArgumentError("begin_transaction needs the airport-client-session-id header")
     identifier = host.transactions.begin(
-        routed.catalog, routed.served_as, explicit=True, owner=call.owner
+        route.catalog, route.registered_name, explicit=True, owner=call.owner
     )
     return (identifier or "").encode()
 
@@ -78,7 +78,7 @@ def rollback_transaction(host: ServerState, call: Call, request: Struct) -> byte
 def _named(host: ServerState, call: Call, request: Struct) -> tuple[str, str | None]:
     """The transaction that a request names, or the one that its DuckDB process began."""
     name = request.text("catalog_name", "") or call.catalog
-    catalog = host.registry.served_name(name) if name else None
+    catalog = host.registry.registered_name(name) if name else None
     if "transaction_id" in request:
         return request.text("transaction_id"), catalog
     return host.transactions.bound_to(call.owner, catalog)

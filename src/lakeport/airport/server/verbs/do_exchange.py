@@ -1,14 +1,14 @@
-"""DoExchange: which operation a client wants, and the two ends of the stream.
+"""DoExchange: find the operation and the catalog of an exchange, and read and write its stream.
 
-`Exchange` hides pyarrow's readers and writers; the operations themselves are in `functions` and
-`dml`, one handler each.
+`Exchange` hides pyarrow's readers and writers. The operations are in `exchange_functions` and
+`exchange_dml`, one handler each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -31,18 +31,18 @@ from lakeport.errors import (
 
 __all__ = ["Exchange", "OperationHandler", "run_exchange"]
 
-# Inserted rows are often kept, and Arrow's default pool is several times slower for memory that
-# is never given back; see docs/performance.md.
-_POOL = pa.system_memory_pool()
+# Tables often retain inserted rows. Arrow's default pool is several times slower for memory that
+# is not released; see docs/performance.md.
+_SYSTEM_POOL = pa.system_memory_pool()
 
-# Each batch that waits is some Python objects, however few its rows.
-_MAX_WAITING = 1024
+# Bounds the Python objects of batches with few rows that wait to be concatenated.
+_MAX_PENDING_BATCHES = 1024
 
 _DAY = {"us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
 class Exchange:
-    """One exchange: what the client sends, and how it is answered."""
+    """One exchange: the batches that the client sends, and the replies to it."""
 
     def __init__(
         self,
@@ -61,17 +61,15 @@ class Exchange:
         self._reader = reader
         self._writer = writer
         self._bounds: BatchBounds | None = None
-        self._refused = False
-        # Only the end of its connection wakes a handler that waits for a client.
-        self._waiting = host.idle.stream(
-            "the exchange", lambda: host.connections.cut(context.peer())
-        )
+        self._rejected = False
+        # A handler that waits for its client returns only when the connection is closed.
+        self._idle = host.idle.stream("the exchange", lambda: host.connections.cut(context.peer()))
 
     @contextmanager
-    def refusing(self) -> Iterator[None]:
-        """Raise what the block raises after the columns have come, and before any row is read.
+    def after_columns(self) -> Iterator[None]:
+        """Delay an error of the block until the client has sent its columns.
 
-        A client that meets an error while it still writes its columns loses the error's type.
+        A client that receives an error while it still writes its columns loses the error's type.
         """
         try:
             yield
@@ -90,99 +88,92 @@ class Exchange:
         return self._bounds
 
     def input_schema(self) -> pa.Schema:
-        """The columns that the client sends. Discards metadata that comes before them."""
-        with self._waiting:
+        """Return the columns that the client sends. Discards metadata that comes before them."""
+        with self._idle:
             schema = self._reader.schema
         limits = self.host.limits
         limits.check(len(schema), limits.columns, "the number of columns")
         return schema
 
     def read_metadata(self) -> bytes:
-        """The metadata-only message that opens an in-out call."""
+        """Return the metadata of the first message of an in-out call, which has no rows."""
         try:
             chunk = self._read_chunk()
         except StopIteration:
-            raise InvalidArgumentError("the exchange ended before its parameters came") from None
+            raise InvalidArgumentError(
+                "the exchange ended before its parameters were sent"
+            ) from None
         if chunk.data is not None or chunk.app_metadata is None:
             raise InvalidArgumentError("the exchange must begin with its parameters")
         return chunk.app_metadata.to_pybytes()  # type: ignore[no-any-return]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches that the client sends, until it has sent all."""
+        """Yield the batches that the client sends, checked."""
         check = ContentCheck(self.input_schema())
-        for batch, _ in self._received():
+        for batch, _ in self._validated_chunks():
             check(batch)
             yield batch
 
-    def large_batches(self) -> Iterator[pa.RecordBatch]:
-        """The same rows in fewer batches: the client's hold 2048 rows, too few for a call each."""
+    def coalesced_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the same rows in fewer batches; DuckDB sends only 2048 rows in each."""
         check = ContentCheck(self.input_schema())
-        waiting: list[pa.RecordBatch] = []
+        pending: list[pa.RecordBatch] = []
         rows = size = 0
-        joining: Future[pa.RecordBatch] | None = None
-        with ThreadPoolExecutor(1, "lakeport-join") as joiner:
-            for batch, batch_size in self._received():
+        result: Future[pa.RecordBatch] | None = None
+        with ThreadPoolExecutor(1, "lakeport-concat") as executor:
+            for batch, batch_size in self._validated_chunks():
                 if not batch.num_rows:
                     continue
-                waiting.append(batch)
+                pending.append(batch)
                 rows += batch.num_rows
                 size += batch_size
                 if (
                     rows >= self.host.batch_rows
                     or size >= self.host.max_message_size
-                    or len(waiting) >= _MAX_WAITING
+                    or len(pending) >= _MAX_PENDING_BATCHES
                 ):
-                    # Batches are checked and joined while the next ones arrive.
-                    done, joining = joining, joiner.submit(_joined, waiting, check)
-                    if done is not None:
-                        yield done.result()
-                    waiting, rows, size = [], 0, 0
-            if joining is not None:
-                yield joining.result()
-        if waiting:
-            yield _joined(waiting, check)
+                    # Batches are checked and concatenated while the next ones arrive.
+                    previous, result = result, executor.submit(_concat, pending, check)
+                    if previous is not None:
+                        yield previous.result()
+                    pending, rows, size = [], 0, 0
+            if result is not None:
+                yield result.result()
+        if pending:
+            yield _concat(pending, check)
 
-    def begin(self, schema: pa.Schema) -> None:
-        """Announce the columns of the answer; the client waits for it before it sends rows."""
+    def send_schema(self, schema: pa.Schema) -> None:
+        """Send the columns of the reply; the client waits for them before it sends rows."""
         self._writer.begin(schema, options=self.host.write_options)
 
     def write(self, batch: pa.RecordBatch, metadata: bytes | None = None) -> None:
-        """Answer with rows."""
+        """Send rows."""
         self.call.notes.rows_sent += batch.num_rows
         self.call.notes.bytes_sent += batch.nbytes
-        with self._waiting:
+        with self._idle:
             if metadata is None:
                 self._writer.write_batch(batch)
             else:
                 self._writer.write_with_metadata(batch, metadata)
 
     def write_metadata(self, metadata: bytes) -> None:
-        """Answer without rows."""
+        """Send metadata without rows."""
         self._writer.write_metadata(metadata)
 
     def drain(self) -> None:
-        """Read and drop what the client still sends, unless it sent a batch that was refused."""
-        while not self._refused and not self.host.stopping.is_set():
+        """Read and discard the rest of the input, unless a batch of it was rejected."""
+        while not self._rejected and not self.host.stopping.is_set():
             try:
                 self._read_chunk()
             except StopIteration:
                 return
 
     def close(self) -> None:
-        """The exchange is over."""
-        self._waiting.close()
+        """Stop the idle timeout of the exchange."""
+        self._idle.close()
 
-    def routed(self) -> CatalogRoute:
-        """The catalog of the object."""
-        return self.host.route(self.call, self.address.catalog)
-
-    def statement(self) -> AbstractContextManager[None]:
-        """Commit what happens inside when it succeeds, roll it back when it fails."""
-        routed = self.routed()
-        return self.host.transactions.statement(routed.catalog, routed.served_as)
-
-    def _received(self) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the batches as they come, with their sizes; their contents are unchecked."""
+    def _validated_chunks(self) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the batches with their sizes, layout checked; their values are unchecked."""
         bounds = self.bounds()
         times = [i for i, field in enumerate(self.input_schema()) if pt.is_time64(field.type)]
         while True:
@@ -200,43 +191,43 @@ class Exchange:
                 yield chunk.data, size
 
     def _read_chunk(self) -> Any:
-        with self._waiting:
+        with self._idle:
             return self._reader.read_chunk()
 
     def _check_complete(self) -> None:
-        """Tell the end of the input from a client that was cancelled, killed or cut off."""
+        """Raise `CancelledError` if the input ended because the client disconnected."""
         if self._context.is_cancelled():
-            raise CancelledError("the client went away before it had sent everything")
+            raise CancelledError("the client disconnected before it had sent all rows")
 
     def _checked_size(self, batch: pa.RecordBatch, bounds: BatchBounds) -> int:
         try:
             check_layout(batch)
             return bounds.size(batch)
         except InvalidArgumentError:
-            self._refused = True
+            self._rejected = True
             raise
 
 
-def _joined(batches: list[pa.RecordBatch], check: ContentCheck) -> pa.RecordBatch:
+def _concat(batches: list[pa.RecordBatch], check: ContentCheck) -> pa.RecordBatch:
     for batch in batches:
         check(batch)
-    return pa.concat_batches(batches, memory_pool=_POOL)
+    return pa.concat_batches(batches, memory_pool=_SYSTEM_POOL)
 
 
 def _check_times(batch: pa.RecordBatch, positions: list[int]) -> None:
-    """Refuse times beyond a day, which crash the client when it reads them back."""
+    """Raise `InvalidInputError` for times after 24:00, which crash DuckDB when it reads them."""
     for position in positions:
         column = batch.column(position)
         if len(column):
             latest = pc.max(column.cast(pa.int64())).as_py()
             if latest is not None and latest > _DAY[column.type.unit]:
                 raise InvalidInputError(
-                    "a time lies beyond 24:00: DuckDB sends TIME WITH TIME ZONE in a usable form "
+                    "a time is later than 24:00: DuckDB sends TIME WITH TIME ZONE in a usable form "
                     "only after SET arrow_lossless_conversion = true"
                 )
 
 
-OperationHandler: TypeAlias = Callable[[Exchange], None]
+OperationHandler: TypeAlias = Callable[[Exchange, CatalogRoute], None]
 
 
 def run_exchange(
@@ -248,7 +239,7 @@ def run_exchange(
     writer: Any,
     operations: dict[str, OperationHandler],
 ) -> None:
-    """Run the operation that the headers name."""
+    """Run the operation that the headers name, on the catalog of the descriptor."""
     name = call.header("airport-operation")
     if name is None:
         raise InvalidArgumentError("the exchange has no airport-operation header")
@@ -259,6 +250,8 @@ def run_exchange(
     address = parse_descriptor(descriptor, limits=host.limits)
     exchange = Exchange(host, call, address, context, reader, writer)
     try:
-        operation(exchange)
+        with exchange.after_columns():
+            route = host.route(call, address.catalog)
+        operation(exchange, route)
     finally:
         exchange.close()

@@ -1,7 +1,8 @@
 """DoGet: the rows of a scan as a stream of batches that the client can read by position.
 
-Every batch has exactly the columns the client has bound, in their order and physical layout, and
-no more rows and bytes than the server allows. Columns that nobody asked for are nulls.
+Every batch has exactly the columns that the client has bound, in their order and physical layout.
+It has no more rows and bytes than the server allows. Columns that the client did not request are
+null.
 """
 
 from __future__ import annotations
@@ -26,16 +27,14 @@ __all__ = ["open_stream"]
 
 
 def open_stream(host: ServerState, call: Call, raw_ticket: bytes) -> flight.FlightDataStream:
-    """Answer a ticket."""
+    """Return the stream of the rows that a ticket describes."""
     ticket = ScanTicket.from_bytes(raw_ticket, limits=host.limits)
     scan = resolve_scan(host, call, ticket)
     options = scan_options(host, ticket)
-    # No filter means that the size of the scan is known, and with it the progress.
-    total_rows = None if options.filter else scan.size(options).rows
-    reader = scan.open(options)
-    align = Alignment(scan.schema, reader.schema, ticket.columns, scan.what)
-    batches = _batches(host, scan, reader, align, total_rows)
-    # pyarrow enters Python anew for every batch, without the context of the request.
+    size, reader = scan.open(options)
+    align = Alignment(scan.schema, reader.schema, ticket.columns, scan.subject)
+    batches = _batches(host, scan, reader, align, size.rows)
+    # pyarrow calls Python for every batch without the context of the request.
     context = contextvars.copy_context()
     if _has_dictionaries(scan.schema):
         batches = _as_tables(batches)
@@ -57,8 +56,8 @@ def _batches(
     notes = current_request().notes
     notes.is_sending = True
     observer.scan_started()
-    waiting = host.idle.stream(f"the scan of {scan.what}", reader.close)
-    with translate_errors(f"the scan of {scan.what}", typed=True, stopping=host.stopping.is_set):
+    waiting = host.idle.stream(f"the scan of {scan.subject}", reader.close)
+    with translate_errors(f"the scan of {scan.subject}", typed=True, stopping=host.stopping.is_set):
         try:
             for batch in reader:
                 for piece in split(align(batch), rows=host.batch_rows, size=host.max_message_size):

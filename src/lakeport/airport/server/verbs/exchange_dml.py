@@ -1,10 +1,10 @@
 """INSERT, UPDATE and DELETE over DoExchange.
 
-A table sees one reader of batches in its own types, and never the protocol: answers to RETURNING
-are sent when it asks for the next batch, the statement is committed before the client hears of its
-success, and an error is told after the rest of the input was read, because the client would meet
-it while writing and lose its type. For the same reason nothing is refused before the client has
-sent its columns.
+A table receives one reader of batches in its own types, and needs to know nothing of the protocol.
+Rows for RETURNING are sent when the table reads the next batch. The statement is committed before
+the client receives the number of rows. On an error the rest of the input is read first: otherwise
+the client fails while writing and loses the error's type. For the same reason no error is raised
+before the client has sent its columns.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 from lakeport._wording import counted
 from lakeport.airport.protocol.batch_bounds import row_width
 from lakeport.airport.protocol.codec import encode
+from lakeport.airport.server.routing import CatalogRoute
 from lakeport.airport.server.verbs.do_exchange import Exchange
 from lakeport.airport.server.verbs.scans import check_schema_tag
 from lakeport.arrow import SchemaAdapter, no_rows
@@ -42,26 +43,26 @@ _ROWID = "rowid"
 _MAX_REPLY_ROWS = 2048
 
 
-def insert(exchange: Exchange) -> None:
-    """INSERT: all columns but the rowid come in."""
+def insert(exchange: Exchange, route: CatalogRoute) -> None:
+    """Insert the rows of an exchange, which has all columns but the rowid."""
     received = exchange.input_schema()
-    table = _table(exchange)
+    table, schema = _table(exchange, route)
     if not isinstance(table, InsertableTable):
-        raise UnsupportedError(f"table {exchange.address} does not take new rows")
-    columns = without_rowid(table.arrow_schema()).remove_metadata()
+        raise UnsupportedError(f"table {exchange.address} does not accept new rows")
+    columns = without_rowid(schema).remove_metadata()
     _check_columns(received, columns, exchange)
-    statement = _Statement(exchange, received, into=columns, reply=columns)
+    statement = _Statement(exchange, route, received, into=columns, reply=columns)
     statement.run(table.insert)
 
 
-def update(exchange: Exchange) -> None:
-    """UPDATE: changed columns and the rowid come in; RETURNING echoes what came."""
+def update(exchange: Exchange, route: CatalogRoute) -> None:
+    """Update rows: an exchange has the changed columns and the rowid, RETURNING the same ones."""
     received = exchange.input_schema()
-    table = _table(exchange)
+    table, schema = _table(exchange, route)
     if not isinstance(table, UpdatableTable | UpdatableBatchTable):
         raise UnsupportedError(f"the rows of table {exchange.address} cannot be updated")
     statement = _Statement(
-        exchange, received, into=_with_rowid(table, received, exchange), reply=received
+        exchange, route, received, into=_with_rowid(schema, received, exchange), reply=received
     )
     if isinstance(table, UpdatableBatchTable):
         statement.run(table.update_rows)
@@ -69,17 +70,18 @@ def update(exchange: Exchange) -> None:
         statement.run(_each_batch(table.update))
 
 
-def delete(exchange: Exchange) -> None:
-    """DELETE: the rowid comes in; RETURNING gives the deleted rows."""
+def delete(exchange: Exchange, route: CatalogRoute) -> None:
+    """Delete rows: an exchange has the rowid, RETURNING the deleted rows."""
     received = exchange.input_schema()
-    table = _table(exchange)
+    table, schema = _table(exchange, route)
     if not isinstance(table, DeletableTable | DeletableBatchTable):
         raise UnsupportedError(f"the rows of table {exchange.address} cannot be deleted")
     statement = _Statement(
         exchange,
+        route,
         received,
-        into=_with_rowid(table, received, exchange),
-        reply=without_rowid(table.arrow_schema()).remove_metadata(),
+        into=_with_rowid(schema, received, exchange),
+        reply=without_rowid(schema).remove_metadata(),
     )
     if isinstance(table, DeletableBatchTable):
         statement.run(table.delete_rows)
@@ -89,29 +91,38 @@ def delete(exchange: Exchange) -> None:
 
 
 class _Statement:
-    """One statement: its input as a reader, its RETURNING rows as answers, its end as a commit."""
+    """One statement: reads the input, sends the RETURNING rows, and commits."""
 
     def __init__(
-        self, exchange: Exchange, received: pa.Schema, *, into: pa.Schema, reply: pa.Schema
+        self,
+        exchange: Exchange,
+        route: CatalogRoute,
+        received: pa.Schema,
+        *,
+        into: pa.Schema,
+        reply: pa.Schema,
     ) -> None:
         self._exchange = exchange
+        self._route = route
         self._into = into
         self._reply = reply
         self._width = row_width(into)
         self._cast = SchemaAdapter(received, into, f"table {exchange.address}")
-        # Every batch of a statement with RETURNING has to be answered before the next one comes.
-        self._batches = exchange.batches() if exchange.returns_rows else exchange.large_batches()
+        # With RETURNING, the client sends a batch only after the reply to the previous one.
+        self._batches = (
+            exchange.batches() if exchange.returns_rows else exchange.coalesced_batches()
+        )
         self._rowid = [index for index, field in enumerate(into) if field_is_rowid(field)]
         self._unanswered: pa.RecordBatch | None = None
         self._emitted: list[pa.RecordBatch] = []
         self._returned_rows = 0
 
     def run(self, change: Callable[[pa.RecordBatchReader, DMLOptions], DMLResult]) -> None:
-        """Run the change in a transaction and tell the client how many rows it touched."""
-        exchange = self._exchange
-        exchange.begin(self._reply)
+        """Run the change in a transaction and send the number of changed rows."""
+        exchange, route = self._exchange, self._route
+        exchange.send_schema(self._reply)
         try:
-            with exchange.statement():
+            with exchange.host.transactions.statement(route.catalog, route.registered_name):
                 reader = pa.RecordBatchReader.from_batches(self._into, self._rows())
                 result = change(reader, self._options())
                 for _ in reader:
@@ -119,7 +130,7 @@ class _Statement:
                 self._check_all_sent()
                 self._check_returned(result)
         except Exception:
-            # With RETURNING the client waits for an answer and sends nothing more.
+            # With RETURNING, the client waits for a reply and sends nothing more.
             if not exchange.returns_rows:
                 with suppress(Exception):
                     exchange.drain()
@@ -148,11 +159,11 @@ class _Statement:
     def _check_all_sent(self) -> None:
         if self._emitted:
             raise InternalError(
-                f"table {self._exchange.address} returned rows of a batch after asking for the next"
+                f"table {self._exchange.address} returned rows of a batch after reading the next"
             )
 
     def _check_returned(self, result: DMLResult) -> None:
-        """Refuse a RETURNING that would show no rows although there are some."""
+        """Raise `UnsupportedError` if rows were changed but none were returned for RETURNING."""
         if self._exchange.returns_rows and result.affected_rows > 0 and not self._returned_rows:
             raise UnsupportedError(
                 f"table {self._exchange.address} does not support RETURNING: it changed "
@@ -160,7 +171,7 @@ class _Statement:
             )
 
     def _answer(self) -> None:
-        """Send what the table emitted for the last batch: exactly one batch, possibly empty."""
+        """Send the rows that the table emitted for the last batch, as exactly one batch."""
         batch, self._unanswered = self._unanswered, None
         if not self._exchange.returns_rows or batch is None:
             return
@@ -191,7 +202,7 @@ class _Statement:
 def _each_batch(
     change: Callable[[pa.Array, pa.RecordBatch, DMLOptions], DMLResult],
 ) -> Callable[[pa.RecordBatchReader, DMLOptions], DMLResult]:
-    """A change that wants row ids apart from the rows, batch by batch."""
+    """Return a change of all rows that calls `change` with the row ids and rows of each batch."""
 
     def run(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         affected = 0
@@ -204,15 +215,16 @@ def _each_batch(
     return run
 
 
-def _table(exchange: Exchange) -> Table:
-    table = exchange.routed().table(exchange.address, Operation.WRITE)
-    check_schema_tag(exchange.address, table.arrow_schema())
-    return table
+def _table(exchange: Exchange, route: CatalogRoute) -> tuple[Table, pa.Schema]:
+    """Return the table that the caller may write, and its columns."""
+    table = route.table(exchange.address, Operation.WRITE)
+    schema = table.arrow_schema()
+    check_schema_tag(exchange.address, schema)
+    return table, schema
 
 
-def _with_rowid(table: Table, received: pa.Schema, exchange: Exchange) -> pa.Schema:
-    """The received columns in the table's types, with the rowid marked."""
-    columns = table.arrow_schema()
+def _with_rowid(columns: pa.Schema, received: pa.Schema, exchange: Exchange) -> pa.Schema:
+    """Return the received columns in the types of the table's columns, with the rowid marked."""
     marked = next((field for field in columns if field_is_rowid(field)), None)
     if marked is None or received.get_field_index(_ROWID) < 0:
         raise UnsupportedError(f"table {exchange.address} has no row identifier")

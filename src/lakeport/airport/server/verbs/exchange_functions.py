@@ -15,6 +15,7 @@ from lakeport.airport.protocol.signatures import (
     output_schema,
     result_schema,
 )
+from lakeport.airport.server.routing import CatalogRoute
 from lakeport.airport.server.verbs.do_exchange import Exchange
 from lakeport.arrow import Alignment, no_rows, split
 from lakeport.catalog import AnyType, ScalarFunction, ScanOptions, TableFunctionInOut
@@ -28,46 +29,46 @@ _CONTINUES = b"chunk_continues"
 _FINISHED = b"chunk_finished"
 
 
-def call_scalar_function(exchange: Exchange) -> None:
-    """One batch of arguments in, one batch of as many results out, until the client is done."""
+def call_scalar_function(exchange: Exchange, route: CatalogRoute) -> None:
+    """Send a batch of results for each batch of arguments, with as many rows."""
     received = exchange.input_schema()
-    function = exchange.routed().scalar_function(exchange.address)
+    function = route.scalar_function(exchange.address)
     if len(received) != len(function.signature.parameters):
         raise InvalidArgumentError(
             f"function {exchange.address} takes {len(function.signature.parameters)} arguments, "
             f"not {len(received)}"
         )
     schema = output_schema(function)
-    exchange.begin(schema)
+    exchange.send_schema(schema)
     for batch in exchange.batches():
         result = _execute(function, batch, schema.field(0).type)
         exchange.write(pa.RecordBatch.from_arrays([result], schema=schema))
 
 
-def call_in_out_function(exchange: Exchange) -> None:
-    """Rows in, rows out: what the function yields is sent while its input still arrives."""
+def call_in_out_function(exchange: Exchange, route: CatalogRoute) -> None:
+    """Call a function with the rows of an exchange; send its rows while the input still arrives."""
     limits = exchange.host.limits
-    # The first message may be anything, also rows: only callers of the function make us read it.
-    with exchange.refusing():
-        function = _in_out_function(exchange)
-    # Touching the schema first would lose the parameters.
+    # The first message may contain anything, also rows. It is read only for permitted callers.
+    with exchange.after_columns():
+        function = _in_out_function(exchange, route)
+    # Reading the schema first would discard the parameters.
     parameters = exchange.read_metadata()
     received = exchange.input_schema()
     request = decode_struct(parameters, "parameters", limits=limits)
     arguments = decode_arguments(function, request.blob("parameters"), limits=limits)
-    what = f"function {exchange.address}"
-    schema = result_schema(function.schema_for_input(arguments, received), what)
-    exchange.begin(schema)
+    subject = f"function {exchange.address}"
+    schema = result_schema(function.schema_for_input(arguments, received), subject)
+    exchange.send_schema(schema)
 
     rows = _InputRows(exchange, schema)
     options = ScanOptions(
-        filter=_hint(request.text("json_filters", ""), limits),
+        filter=_filter_hint(request.text("json_filters", ""), limits),
         batch_size=exchange.host.batch_rows,
     )
     output = function.execute_in_out(
         arguments, pa.RecordBatchReader.from_batches(received, rows), options
     )
-    align = Alignment(schema, output.schema, None, what)
+    align = Alignment(schema, output.schema, None, subject)
     for batch in output:
         for piece in split(
             align(batch),
@@ -75,23 +76,23 @@ def call_in_out_function(exchange: Exchange) -> None:
             size=exchange.host.max_message_size,
         ):
             exchange.write(piece, _CONTINUES)
-    # A function may stop before its input does; the client still waits for its answers.
+    # A function may return before it has read its input; the client still waits for the replies.
     for _ in rows:
         pass
     exchange.write(rows.no_rows, _FINISHED)
 
 
-def _in_out_function(exchange: Exchange) -> TableFunctionInOut:
-    function = exchange.routed().table_function(exchange.address)
+def _in_out_function(exchange: Exchange, route: CatalogRoute) -> TableFunctionInOut:
+    function = route.table_function(exchange.address)
     if not isinstance(function, TableFunctionInOut):
         raise InvalidArgumentError(f"function {exchange.address} does not take a table")
     return function
 
 
 class _InputRows(Iterator[pa.RecordBatch]):
-    """The input of an in-out call. Asking for the next batch ends the answer to the last one.
+    """The input of an in-out call. Reading the next batch ends the reply to the previous one.
 
-    That answer is always empty: the client would wait forever after one of 2048 rows.
+    The batch that ends a reply is always empty: DuckDB would wait forever after one of 2048 rows.
     """
 
     def __init__(self, exchange: Exchange, output: pa.Schema) -> None:
@@ -109,8 +110,8 @@ class _InputRows(Iterator[pa.RecordBatch]):
         return batch
 
 
-def _hint(filters: str, limits: Limits) -> Filter:
-    """What the client would keep of the result; beyond the bounds, everything."""
+def _filter_hint(filters: str, limits: Limits) -> Filter:
+    """Return the client's filter of the result; one that exceeds a limit keeps every row."""
     try:
         return parse_filter(filters, max_bytes=limits.json_bytes, max_depth=limits.json_depth)
     except MessageTooLargeError:
@@ -120,7 +121,7 @@ def _hint(filters: str, limits: Limits) -> Filter:
 def _execute(function: ScalarFunction, batch: pa.RecordBatch, returns: pa.DataType) -> pa.Array:
     declared = function.signature.parameters
     if not any(isinstance(parameter.type, AnyType) for parameter in declared):
-        # The client labels the buffers with our own types, whatever their names.
+        # The client sends the declared types, but may send other column names.
         batch = (
             pa.RecordBatch.from_arrays(batch.columns, schema=input_schema(function.signature))
             if batch.num_columns

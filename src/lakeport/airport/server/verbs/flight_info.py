@@ -1,4 +1,4 @@
-"""GetFlightInfo, GetSchema, ListFlights: what a plain Flight client can list, describe and read."""
+"""GetFlightInfo, GetSchema and ListFlights, for plain Flight clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ from lakeport.airport.server.listing import (
 )
 from lakeport.airport.server.routing import AnyFunction, CatalogRoute
 from lakeport.airport.server.state import ServerState
-from lakeport.airport.server.verbs.scans import resolve_scan, scan_endpoints, scan_options
+from lakeport.airport.server.verbs.scans import (
+    TableScan,
+    resolve_scan,
+    scan_endpoints,
+    scan_options,
+)
 from lakeport.auth import Operation
 from lakeport.catalog import ParameterKind, ScalarFunction, Schema, Table
 
@@ -40,24 +45,29 @@ def flight_info(
 
 
 def scan_info(
-    host: ServerState, call: Call, ticket: ScanTicket, descriptor: flight.FlightDescriptor
+    host: ServerState,
+    call: Call,
+    ticket: ScanTicket,
+    descriptor: flight.FlightDescriptor,
+    *,
+    route: CatalogRoute | None = None,
 ) -> flight.FlightInfo:
-    """The FlightInfo of a table or function call, with endpoints."""
-    scan = resolve_scan(host, call, ticket)
+    """Return the FlightInfo of a table or function call, with endpoints; `route` if it is known."""
+    scan = resolve_scan(host, call, ticket, route=route)
     options = scan_options(host, ticket)
     size = scan.size(options)
     rows = -1 if size.rows is None else size.rows
     size_bytes = -1 if size.bytes is None else size.bytes
     if scan.is_empty:
-        # Only the JSON itself says that there is nothing to read.
+        # Only the JSON descriptor itself expresses that there is nothing to read.
         endpoints = [flight.FlightEndpoint(bytes(descriptor.command), [host.public_location()])]
     else:
-        pinned = ticket.pinned(scan.routed.name)
+        pinned = ticket.pinned(scan.route.name)
         endpoints = scan_endpoints(host, scan, pinned, location=host.public_location())
-    if scan.table is None or ticket.address.name == DATABASES:
+    if not isinstance(scan, TableScan) or ticket.address.name == DATABASES:
         return flight.FlightInfo(scan.schema, descriptor, endpoints, rows, size_bytes)
     return table_info(
-        scan.routed,
+        scan.route,
         ticket.address.schema,
         scan.table,
         schema=scan.schema,
@@ -71,54 +81,56 @@ def scan_info(
 def flight_schema(
     host: ServerState, call: Call, descriptor: flight.FlightDescriptor
 ) -> flight.SchemaResult:
-    """The columns of a table."""
+    """Return the columns of a table or of the result of a function."""
     scan = resolve_scan(host, call, ScanTicket(parse_descriptor(descriptor, limits=host.limits)))
-    return flight.SchemaResult(wire_schema(scan.table, scan.schema) if scan.table else scan.schema)
+    if isinstance(scan, TableScan):
+        return flight.SchemaResult(wire_schema(scan.table, scan.schema))
+    return flight.SchemaResult(scan.schema)
 
 
 def list_flights(host: ServerState, call: Call) -> Iterator[flight.FlightInfo]:
-    """Everything of a catalog, or of one schema where the client's headers ask for it."""
+    """Yield the FlightInfos of a catalog, or of the schema that the client's headers name."""
     catalog = call.header("airport-list-flights-filter-catalog")
     schema_name = call.header("airport-list-flights-filter-schema")
-    for routed in [host.route(call, catalog)] if catalog else host.catalogs(call):
-        routed.require(Operation.LIST)
-        is_fixed = catalog_version(routed).is_fixed
+    for route in [host.route(call, catalog)] if catalog else host.catalogs(call):
+        route.require(Operation.LIST)
+        is_fixed = catalog_version(route).is_fixed
         if schema_name is not None:
-            schema = routed.visible_schema(schema_name)
-            yield from schema_infos(routed, schema, is_fixed=is_fixed)
+            schema = route.visible_schema(schema_name)
+            yield from schema_infos(route, schema, is_fixed=is_fixed)
             continue
-        for schema in routed.schemas():
-            yield from _readable_infos(host, routed, schema, is_fixed=is_fixed)
+        for schema in route.schemas():
+            yield from _readable_infos(host, route, schema, is_fixed=is_fixed)
 
 
 def _readable_infos(
-    host: ServerState, routed: CatalogRoute, schema: Schema, *, is_fixed: bool
+    host: ServerState, route: CatalogRoute, schema: Schema, *, is_fixed: bool
 ) -> Iterator[flight.FlightInfo]:
-    """Like the client's own listing, with endpoints that a plain client can read."""
+    """Yield the FlightInfos of a schema, with endpoints that a plain client can read."""
     for table in schema.tables():
-        if routed.allows(Operation.LIST, schema.name, table.name):
-            address = Address(schema.name, table.name, catalog=routed.name)
+        if route.allows(Operation.LIST, schema.name, table.name):
+            address = Address(schema.name, table.name, catalog=route.name)
             ticket = ScanTicket(address).to_bytes()
             yield table_info(
-                routed,
+                route,
                 schema.name,
                 table,
                 endpoints=[flight.FlightEndpoint(ticket, [host.public_location()])],
                 is_fixed=is_fixed,
             )
-    yield from function_infos(routed, schema)
+    yield from function_infos(route, schema)
 
 
-def _catalog_info(routed: CatalogRoute, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-    routed.require(Operation.LIST)
-    content = {"schemas": [_schema_entry(routed, schema) for schema in routed.schemas()]}
+def _catalog_info(route: CatalogRoute, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+    route.require(Operation.LIST)
+    content = {"schemas": [_schema_entry(route, schema) for schema in route.schemas()]}
     packed = pa.compress(encode(content), codec="zstd", asbytes=True)
     return flight.FlightInfo(pa.schema([]), descriptor, [], -1, -1, app_metadata=packed)
 
 
-def _schema_entry(routed: CatalogRoute, schema: Schema) -> dict[str, Any]:
+def _schema_entry(route: CatalogRoute, schema: Schema) -> dict[str, Any]:
     def visible(name: str) -> bool:
-        return routed.allows(Operation.LIST, schema.name, name)
+        return route.allows(Operation.LIST, schema.name, name)
 
     entry: dict[str, Any] = {
         "name": schema.name,

@@ -1,12 +1,13 @@
-"""From a request to something that can be read: a table, a table at a time, or a function call.
+"""From a request to a scan: of a table, of a table at an earlier time, or of a function call.
 
-Used by `endpoints` (to make tickets), by DoGet (to answer them) and by GetFlightInfo.
+Used by `endpoints` (to make tickets), by DoGet (to read them) and by GetFlightInfo.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,11 +25,13 @@ from lakeport.airport.server.state import REUSE_CONNECTION, ServerState
 from lakeport.arrow import write_batch
 from lakeport.auth import Operation
 from lakeport.catalog import (
+    Arguments,
     ArrowTable,
     Endpoint,
     EndpointTable,
     FileReference,
     FunctionReference,
+    OpenScanTable,
     Partition,
     ScanOptions,
     SizedTable,
@@ -51,6 +54,8 @@ from lakeport.filters.json import parse_filter
 
 __all__ = [
     "CatalogScan",
+    "FunctionScan",
+    "TableScan",
     "check_schema_tag",
     "column_names",
     "resolve_scan",
@@ -62,41 +67,92 @@ _ROWID_COLUMN = 2**64 - 1
 _NO_COLUMN = 2**64 - 2
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogScan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogScan(ABC):
     """Something that can be read, with the schema that the client has bound."""
 
-    what: str
-    """Its name, for errors."""
-    routed: CatalogRoute
+    subject: str
+    """The name of what is read, for error messages."""
+    route: CatalogRoute
     schema: pa.Schema
-    open: Callable[[ScanOptions], pa.RecordBatchReader]
-    endpoints: Callable[[ScanOptions], Sequence[Endpoint]]
-    size: Callable[[ScanOptions], TableSize]
-    table: Table | None = None
-    """The table behind it; None for a function call."""
     is_empty: bool = False
-    """Whether there is nothing to read: a time to come, or one before the table existed."""
+    """Whether there is nothing to read: a future time, or one before the table existed."""
+
+    @abstractmethod
+    def open(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
+        """Return the size of a scan, empty if it is not known exactly, and a reader of its rows."""
+
+    def size(self, options: ScanOptions) -> TableSize:  # noqa: ARG002
+        """Return the estimated size of a scan; an empty one if it is unknown."""
+        return TableSize()
+
+    def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:  # noqa: ARG002
+        """Return the parts in which the rows can be read."""
+        return [Partition(b"")]
 
 
-def resolve_scan(host: ServerState, call: Call, ticket: ScanTicket) -> CatalogScan:
-    """Find what a ticket asks for, as far as the caller may read it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableScan(CatalogScan):
+    """A scan of a table, at the present or at an earlier time."""
+
+    table: Table
+
+    def open(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
+        """Return the size of a scan, empty if it is not known exactly, and a reader of its rows."""
+        if isinstance(self.table, OpenScanTable):
+            size, reader = self.table.open_scan(options)
+            return (TableSize() if options.filter else size), reader
+        # With a filter, the size is an upper bound, and computing it may be expensive.
+        size = TableSize() if options.filter else self.size(options)
+        return size, self.table.scan(options)
+
+    def size(self, options: ScanOptions) -> TableSize:
+        """Return the estimated size of a scan; an empty one if the table does not report it."""
+        return self.table.size(options) if isinstance(self.table, SizedTable) else TableSize()
+
+    def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
+        """Return the parts in which the rows can be read."""
+        if isinstance(self.table, EndpointTable):
+            return self.table.endpoints(options)
+        return [Partition(b"")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionScan(CatalogScan):
+    """A call of a table function."""
+
+    function: TableFunction
+    arguments: Arguments
+
+    def open(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
+        """Return an unknown size, and a reader of the rows that the function returns."""
+        return TableSize(), self.function.execute_table(self.arguments, options)
+
+
+def resolve_scan(
+    host: ServerState, call: Call, ticket: ScanTicket, *, route: CatalogRoute | None = None
+) -> CatalogScan:
+    """Return the scan that a ticket describes, if the caller may read it.
+
+    `route` is the catalog of the ticket, if the caller of this function has route the call.
+    """
     address = ticket.address
     if not address.schema and address.name == DATABASES:
         return _scan_of_databases(host)
-    routed = host.route(call, address.catalog)
+    if route is None:
+        route = host.route(call, address.catalog)
     if ticket.arguments is not None:
-        return _scan_of_function(host, routed, address, ticket.arguments)
-    table = routed.table(address, Operation.READ)
+        return _scan_of_function(host, route, address, ticket.arguments)
+    table = route.table(address, Operation.READ)
     if ticket.time_point is not None:
-        return _scan_of_history(routed, table, address, ticket.time_point)
+        return _scan_of_history(route, table, address, ticket.time_point)
     schema = table.arrow_schema()
     check_schema_tag(address, schema)
-    return _scan_of_table(routed, table, schema, address)
+    return _scan_of_table(route, table, schema, address)
 
 
 def scan_options(host: ServerState, ticket: ScanTicket) -> ScanOptions:
-    """The options that a table is scanned with."""
+    """Return the options with which a table is scanned."""
     return ScanOptions(
         columns=ticket.columns,
         filter=parse_filter(
@@ -112,7 +168,7 @@ def scan_options(host: ServerState, ticket: ScanTicket) -> ScanOptions:
 
 
 def column_names(schema: pa.Schema, ids: Sequence[int]) -> tuple[str, ...]:
-    """The names behind DuckDB's column numbers, which count as if the rowid were not there."""
+    """Return the column names for DuckDB's column numbers, which do not count the rowid."""
     visible = [field.name for field in schema if not field_is_rowid(field)]
     rowid = next((field.name for field in schema if field_is_rowid(field)), None)
     names: dict[str, None] = {}
@@ -128,9 +184,9 @@ def column_names(schema: pa.Schema, ids: Sequence[int]) -> tuple[str, ...]:
 
 
 def check_schema_tag(address: Address, schema: pa.Schema) -> None:
-    """Refuse a client that has bound other columns than the table now has."""
+    """Raise `InvalidInputError` if the client has bound other columns than the table now has."""
     if address.tag and address.tag != table_tag(schema):
-        # Not UNAVAILABLE: the client would try for three seconds, and no trying helps.
+        # Not UNAVAILABLE: the client would retry for three seconds without success.
         raise InvalidInputError(
             f"the columns of table {address} have changed since this database was attached; "
             "DETACH it and ATTACH it again"
@@ -138,24 +194,16 @@ def check_schema_tag(address: Address, schema: pa.Schema) -> None:
 
 
 def _scan_of_table(
-    routed: CatalogRoute, table: Table, schema: pa.Schema, address: Address
-) -> CatalogScan:
-    return CatalogScan(
-        what=f"table {address}",
-        routed=routed,
-        schema=schema,
-        open=table.scan,
-        endpoints=table.endpoints if isinstance(table, EndpointTable) else _one_endpoint,
-        size=table.size if isinstance(table, SizedTable) else _unknown_size,
-        table=table,
-    )
+    route: CatalogRoute, table: Table, schema: pa.Schema, address: Address
+) -> TableScan:
+    return TableScan(subject=f"table {address}", route=route, schema=schema, table=table)
 
 
 def _scan_of_history(
-    routed: CatalogRoute, table: Table, address: Address, time_point: TimePoint
-) -> CatalogScan:
+    route: CatalogRoute, table: Table, address: Address, time_point: TimePoint
+) -> TableScan:
     if address.in_future:
-        return _empty_scan(routed, table, address)
+        return _empty_scan(route, table, address)
     if not isinstance(table, TimeTravelTable):
         raise UnsupportedError(f"table {address} has no history: AT ({time_point}) is not possible")
     try:
@@ -163,56 +211,49 @@ def _scan_of_history(
     except NotFoundError:
         if address.time_point is None:
             raise
-        # The JSON contract answers a time before the table existed with no rows.
-        return _empty_scan(routed, table, address)
-    return _scan_of_table(routed, table, schema, address)
+        # The JSON contract requires no rows for a time before the table existed.
+        return _empty_scan(route, table, address)
+    return _scan_of_table(route, table, schema, address)
 
 
 def _scan_of_function(
-    host: ServerState, routed: CatalogRoute, address: Address, arguments: bytes
-) -> CatalogScan:
-    function = routed.table_function(address)
+    host: ServerState, route: CatalogRoute, address: Address, row: bytes
+) -> FunctionScan:
+    function = route.table_function(address)
     if not isinstance(function, TableFunction):
-        raise InvalidArgumentError(f"function {address} takes a table and is called by an exchange")
-    values = decode_arguments(function, arguments, limits=host.limits)
-    what = f"function {address}"
-    return CatalogScan(
-        what=what,
-        routed=routed,
-        schema=result_schema(function.schema_for(values), what),
-        open=lambda options: function.execute_table(values, options),
-        endpoints=_one_endpoint,
-        size=_unknown_size,
+        raise InvalidArgumentError(
+            f"function {address} takes a table: call it with DoExchange instead of a scan"
+        )
+    arguments = decode_arguments(function, row, limits=host.limits)
+    subject = f"function {address}"
+    return FunctionScan(
+        subject=subject,
+        route=route,
+        schema=result_schema(function.schema_for(arguments), subject),
+        function=function,
+        arguments=arguments,
     )
 
 
-def _scan_of_databases(host: ServerState) -> CatalogScan:
-    catalogs = host.registry.items()
+def _scan_of_databases(host: ServerState) -> TableScan:
+    routes = host.registry.items()
     data = pa.table(
         {
-            "name": pa.array([routed.name for routed in catalogs], pa.string()),
+            "name": pa.array([route.name for route in routes], pa.string()),
             "comment": pa.array(
-                [str(getattr(routed.catalog, "comment", "")) for routed in catalogs], pa.string()
+                [str(getattr(route.catalog, "comment", "")) for route in routes], pa.string()
             ),
-            "location": pa.array([host.public_location()] * len(catalogs), pa.string()),
+            "location": pa.array([host.public_location()] * len(routes), pa.string()),
         }
     )
     table = ArrowTable(DATABASES, data)
     return _scan_of_table(CatalogRoute("", NO_CATALOG), table, data.schema, Address("", DATABASES))
 
 
-def _empty_scan(routed: CatalogRoute, table: Table, address: Address) -> CatalogScan:
+def _empty_scan(route: CatalogRoute, table: Table, address: Address) -> TableScan:
     rows = pa.Table.from_batches([], table.arrow_schema())
     empty = ArrowTable(table.name, rows, comment=table.comment)
-    return replace(_scan_of_table(routed, empty, empty.arrow_schema(), address), is_empty=True)
-
-
-def _one_endpoint(options: ScanOptions) -> Sequence[Endpoint]:  # noqa: ARG001
-    return [Partition(b"")]
-
-
-def _unknown_size(options: ScanOptions) -> TableSize:  # noqa: ARG001
-    return TableSize()
+    return replace(_scan_of_table(route, empty, empty.arrow_schema(), address), is_empty=True)
 
 
 _FUNCTION_CALL = "application/x-msgpack-duckdb-function-call"
@@ -222,10 +263,11 @@ _FILE = "application/msgpack"
 def scan_endpoints(
     host: ServerState, scan: CatalogScan, ticket: ScanTicket, *, location: str = REUSE_CONNECTION
 ) -> list[flight.FlightEndpoint]:
-    """The endpoints of a scan; `location` is where the tickets are to be presented.
+    """Return the endpoints of a scan; `location` is the server that reads their tickets.
 
-    A filter is a hint, which the client applies again: one that is beyond the bounds, or that makes
-    a ticket too large, is left out. Then the limit is left out, too: it counts rows that pass.
+    A filter is a hint, and the client applies it again. So a filter that exceeds a limit, or that
+    makes a ticket too large, is left out. The row limit is then left out too, because it counts the
+    rows that pass the filter.
     """
     try:
         return _endpoints(host, scan, ticket, location)
@@ -248,10 +290,10 @@ def _endpoint(
     endpoint: Endpoint, ticket: ScanTicket, location: str, limits: Limits
 ) -> flight.FlightEndpoint:
     match endpoint:
-        case Partition(token, elsewhere):
+        case Partition(token, other_location):
             part = replace(ticket, partition=token or None).to_bytes()
             limits.check(len(part), limits.ticket_bytes, "the ticket")
-            return flight.FlightEndpoint(part, [elsewhere or location])
+            return flight.FlightEndpoint(part, [other_location or location])
         case FunctionReference():
             return flight.FlightEndpoint(b"", [_function_uri(endpoint)])
         case FileReference(uri, format):
