@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from lakeport.ducklake.model import PartitionField, PartitionSpec
 from lakeport.ducklake.planning.partitioning import bucket_of
 from lakeport.filters import ComparisonOp
-from lakeport.types import Column, LogicalType, duckdb_type
+from lakeport.types import BY_ID, Column, LogicalType, duckdb_type, find_type
 
 __all__ = [
     "ComparedColumn",
@@ -29,9 +29,6 @@ __all__ = [
 
 Op = ComparisonOp
 _MANY_ITEMS: Final = 200
-_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-_FLOATS = ("float32", "float64")
-_ZONELESS = ("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class StatisticsRules:
         self.used.add(column.id)
         low, high = (self._bound(target, name) for name in ("min_value", "max_value"))
         known = f"s{column.id}_value_count"
-        is_float = column.type in _FLOATS
+        is_float = _is_floating(column)
         nan = f"coalesce(s{column.id}_contains_nan <> 0, TRUE)" if is_float else "FALSE"
         if op is Op.EQUAL and len(literals) > _MANY_ITEMS:
             least, greatest = f"least({', '.join(literals)})", f"greatest({', '.join(literals)})"
@@ -85,21 +82,18 @@ class StatisticsRules:
     def null(self, target: ComparedColumn, *, negated: bool) -> str | None:
         """May some row be NULL, or not NULL?"""
         column = target.column
-        if (
-            target.cast
-            or column.children
-            or column.type in ("timetz", "interval", "variant", "geometry")
-        ):
+        row = find_type(column.type)
+        if target.cast or column.children or (row is not None and not row.counted):
             return None
         self.used.add(column.id)
         return f"coalesce(s{column.id}_{'value' if negated else 'null'}_count > 0, TRUE)"
 
     def _trusted(self, column: Column) -> bool:
-        if family(column.type) is None:
+        row = find_type(column.type)
+        if row is None or row.bounds == "none":
             return False
         # The text of old bounds is exact in the old type only.
-        inexact = (*_FLOATS, "timestamptz", "timestamptz_ns")
-        return not (column.id in self._retyped and column.type in inexact)
+        return row.bounds == "exact" or column.id not in self._retyped
 
     def _bound(self, target: ComparedColumn, name: str) -> str:
         sql = f"TRY_CAST(s{target.column.id}_{name} AS {duckdb_type(target.column)})"
@@ -161,7 +155,7 @@ class PartitionRules:
             return self._bucket(op, key, column, literals, int(bucket.group(1)))
         part = _TRANSFORMS.get(field.transform)
         if part is None or (
-            column.type not in _ZONELESS and not field.transform.startswith("epoch_")
+            family(column.type) != "moment" and not field.transform.startswith("epoch_")
         ):
             return None
         value = f"TRY_CAST({key} AS BIGINT)"
@@ -178,7 +172,7 @@ class PartitionRules:
     def _identity(
         self, op: ComparisonOp, key: str, column: Column, literals: Sequence[str]
     ) -> str | None:
-        if column.type in _FLOATS or column.type.startswith("timestamptz"):
+        if _is_floating(column) or family(column.type) == "instant":
             return None
         value = f"TRY_CAST({key} AS {duckdb_type(column)})"
         return any_of([f"({value} {op.value} {literal})" for literal in literals])
@@ -208,36 +202,20 @@ _MONOTONE: Final = frozenset({"year", "epoch_year", "epoch_month", "epoch_day", 
 
 
 def family(type: str) -> str | None:
-    """Types whose values compare with each other by value; None where bounds cannot be trusted."""
-    if type in _INTEGERS or type in _FLOATS or type.startswith("decimal("):
-        return "number"
-    if type in _ZONELESS:
-        return "moment"
-    if type in ("timestamptz", "timestamptz_ns"):
-        return "instant"
-    return {"boolean": "boolean", "varchar": "text", "uuid": "uuid", "time": "time"}.get(type)
+    """Return the family of a type whose bounds in data files can be trusted, else None."""
+    row = find_type(type)
+    return None if row is None or row.bounds == "none" else row.family
 
 
 def family_of(type: LogicalType) -> str | None:
-    """The same for the type of a constant."""
-    if type.alias:
-        return None
-    numbers = (
-        "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
-        "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL",
-    )  # fmt: skip
-    if type.id in numbers:
-        return "number"
-    if type.id in ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"):
-        return "moment"
-    return {
-        "TIMESTAMP WITH TIME ZONE": "instant",
-        "TIMESTAMPTZ_NS": "instant",
-        "BOOLEAN": "boolean",
-        "VARCHAR": "text",
-        "UUID": "uuid",
-        "TIME": "time",
-    }.get(type.id)
+    """Return the family of a constant's type."""
+    row = None if type.alias else BY_ID.get(type.id)
+    return None if row is None else row.family
+
+
+def _is_floating(column: Column) -> bool:
+    row = find_type(column.type)
+    return row is not None and row.is_floating
 
 
 def all_of(parts: Iterable[str]) -> str:
