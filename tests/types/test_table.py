@@ -39,8 +39,8 @@ Test = Callable[[DuckLakeType], object]
 
 LISTS: dict[str, tuple[Test, set[str]]] = {
     "numbers": (lambda t: t.family == "number", INTEGERS | HUGE | FLOATS),
-    "moments": (lambda t: t.family == "moment", ZONELESS),
-    "instants": (lambda t: t.family == "instant", ZONED),
+    "moments": (lambda t: t.family == "timestamp", ZONELESS),
+    "instants": (lambda t: t.family == "timestamptz", ZONED),
     "families of one type": (
         lambda t: t.family in ("boolean", "text", "uuid", "time"),
         {"boolean", "varchar", "uuid", "time"},

@@ -30,7 +30,7 @@ TIMESTAMP_UNITS: Final[Mapping[str, int]] = {
 }
 """How many units of each timestamp type make a second."""
 
-ZONED_TIMESTAMPS: Final = frozenset(id for id, row in BY_ID.items() if row.family == "instant")
+ZONED_TIMESTAMPS: Final = frozenset(id for id, row in BY_ID.items() if row.family == "timestamptz")
 """Timestamps that are instants. DuckDB has TIMESTAMPTZ_NS since 2.0."""
 
 _EPOCH: Final = dt.date(1970, 1, 1).toordinal()

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from lakeport.ducklake.model import PartitionField, PartitionSpec
 from lakeport.ducklake.planning.partitioning import bucket_of
 from lakeport.filters import ComparisonOp
-from lakeport.types import Column, LogicalType, duckdb_type
+from lakeport.types import BY_ID, Column, LogicalType, duckdb_type, find_type
 
 __all__ = [
     "ComparedColumn",
@@ -29,9 +29,6 @@ __all__ = [
 
 Op = ComparisonOp
 _MANY_ITEMS: Final = 200
-_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-_FLOATS = ("float32", "float64")
-_TYPES_WITHOUT_ZONE = ("date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class StatisticsRules:
         self.used.add(column.id)
         low, high = (self._bound(target, name) for name in ("min_value", "max_value"))
         value_count = f"s{column.id}_value_count"
-        is_float = column.type in _FLOATS
+        is_float = _is_floating(column)
         nan = f"coalesce(s{column.id}_contains_nan <> 0, TRUE)" if is_float else "FALSE"
         if op is Op.EQUAL and len(literals) > _MANY_ITEMS:
             least, greatest = f"least({', '.join(literals)})", f"greatest({', '.join(literals)})"
@@ -85,21 +82,18 @@ class StatisticsRules:
     def null(self, target: ComparedColumn, *, negated: bool) -> str | None:
         """Return SQL: may a row be NULL, or if `negated`, not NULL?"""
         column = target.column
-        if (
-            target.cast
-            or column.children
-            or column.type in ("timetz", "interval", "variant", "geometry")
-        ):
+        row = find_type(column.type)
+        if target.cast or column.children or (row is not None and not row.counted):
             return None
         self.used.add(column.id)
         return f"coalesce(s{column.id}_{'value' if negated else 'null'}_count > 0, TRUE)"
 
     def _trusted(self, column: Column) -> bool:
-        if family(column.type) is None:
+        row = find_type(column.type)
+        if row is None or row.bounds == "none":
             return False
         # Bounds of an older type are exact only in that type.
-        inexact = (*_FLOATS, "timestamptz", "timestamptz_ns")
-        return not (column.id in self._columns_with_older_types and column.type in inexact)
+        return row.bounds == "exact" or column.id not in self._columns_with_older_types
 
     def _bound(self, target: ComparedColumn, name: str) -> str:
         sql = f"TRY_CAST(s{target.column.id}_{name} AS {duckdb_type(target.column)})"
@@ -163,7 +157,7 @@ class PartitionRules:
             return self._bucket(op, key, column, literals, int(bucket.group(1)))
         part = _TRANSFORMS.get(field.transform)
         if part is None or (
-            column.type not in _TYPES_WITHOUT_ZONE and not field.transform.startswith("epoch_")
+            family(column.type) != "timestamp" and not field.transform.startswith("epoch_")
         ):
             return None
         value = f"TRY_CAST({key} AS BIGINT)"
@@ -180,7 +174,7 @@ class PartitionRules:
     def _identity(
         self, op: ComparisonOp, key: str, column: Column, literals: Sequence[str]
     ) -> str | None:
-        if column.type in _FLOATS or column.type.startswith("timestamptz"):
+        if _is_floating(column) or family(column.type) == "timestamptz":
             return None
         value = f"TRY_CAST({key} AS {duckdb_type(column)})"
         return any_of([f"({value} {op.value} {literal})" for literal in literals])
@@ -212,36 +206,20 @@ _ORDER_PRESERVING: Final = frozenset(
 
 
 def family(type: str) -> str | None:
-    """Return the family of types that compare by value; None if bounds are not reliable."""
-    if type in _INTEGERS or type in _FLOATS or type.startswith("decimal("):
-        return "number"
-    if type in _TYPES_WITHOUT_ZONE:
-        return "timestamp"
-    if type in ("timestamptz", "timestamptz_ns"):
-        return "timestamptz"
-    return {"boolean": "boolean", "varchar": "text", "uuid": "uuid", "time": "time"}.get(type)
+    """Return the family of a type whose bounds in data files can be trusted, else None."""
+    row = find_type(type)
+    return None if row is None or row.bounds == "none" else row.family
 
 
 def family_of(type: LogicalType) -> str | None:
-    """Return the family of the type of a constant."""
-    if type.alias:
-        return None
-    numbers = (
-        "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
-        "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL",
-    )  # fmt: skip
-    if type.id in numbers:
-        return "number"
-    if type.id in ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"):
-        return "timestamp"
-    return {
-        "TIMESTAMP WITH TIME ZONE": "timestamptz",
-        "TIMESTAMPTZ_NS": "timestamptz",
-        "BOOLEAN": "boolean",
-        "VARCHAR": "text",
-        "UUID": "uuid",
-        "TIME": "time",
-    }.get(type.id)
+    """Return the family of a constant's type."""
+    row = None if type.alias else BY_ID.get(type.id)
+    return None if row is None else row.family
+
+
+def _is_floating(column: Column) -> bool:
+    row = find_type(column.type)
+    return row is not None and row.is_floating
 
 
 def all_of(parts: Iterable[str]) -> str:

@@ -108,7 +108,7 @@ def _logical_unit(type: LogicalType) -> tuple[str, Fraction] | None:
     if type.id == "DECIMAL" or type.id in INTEGER_RANGES:
         return "number", Fraction(10 ** (type.scale or 0) if type.id == "DECIMAL" else 1)
     if type.id in TIMESTAMP_UNITS:
-        dimension = "instant" if type.id in ZONED_TIMESTAMPS else "moment"
+        dimension = "timestamptz" if type.id in ZONED_TIMESTAMPS else "timestamp"
         return dimension, Fraction(TIMESTAMP_UNITS[type.id])
     return _UNITS.get(type.id)
 
@@ -123,15 +123,15 @@ def _arrow_scale(type: pa.DataType) -> _Scale | None:
         high = 10**type.precision - 1
         return _Scale("number", Fraction(10) ** type.scale, -high, high)
     if pa.types.is_timestamp(type):
-        dimension = "moment" if type.tz is None else "instant"
+        dimension = "timestamp" if type.tz is None else "timestamptz"
         return _Scale(dimension, Fraction(_PER_SECOND[type.unit]), -(2**63), 2**63 - 1)
     if pa.types.is_time(type):
         per_second = _PER_SECOND[type.unit]
         return _Scale("time", Fraction(per_second), 0, 86_400 * per_second)
     if pa.types.is_date32(type):
-        return _Scale("moment", Fraction(1, 86_400), -(2**31), 2**31 - 1)
+        return _Scale("timestamp", Fraction(1, 86_400), -(2**31), 2**31 - 1)
     if pa.types.is_date64(type):
-        return _Scale("moment", Fraction(1000), -(2**63), 2**63 - 1)
+        return _Scale("timestamp", Fraction(1000), -(2**63), 2**63 - 1)
     return None
 
 
@@ -146,7 +146,7 @@ def _scalar(raw: int, type: pa.DataType) -> pa.Scalar:
 _WIDE: Final = Context(prec=80)
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _UNITS: Final = {
-    "DATE": ("moment", Fraction(1, 86_400)),
+    "DATE": ("timestamp", Fraction(1, 86_400)),
     "TIME": ("time", Fraction(10**6)),
     "TIME_NS": ("time", Fraction(10**9)),
 }
