@@ -188,13 +188,13 @@ def test_a_wrong_function_is_refused(declare: Declare, fault: str) -> None:
 @pytest.mark.parametrize(
     "name", ["auth_token", "secret", "headers", "ticket", "at_unit", "at_value", "SECRET"]
 )
-def test_a_named_parameter_cannot_take_a_name_that_the_client_keeps(name: str) -> None:
+def test_a_named_parameter_cannot_take_a_name_that_the_client_reserves(name: str) -> None:
     schema = CatalogBuilder().schema("s")
     spelled = [Parameter(name, pa.string(), ParameterKind.NAMED, default="")]
     schema.table_function("f", lambda **_: DATA, parameters=spelled, schema=COLUMNS)
 
     with pytest.raises(
-        DefinitionError, match=f"parameter '{name}' has a name that the client keeps"
+        DefinitionError, match=f"parameter '{name}' has a name that is reserved by the client"
     ):
         schema.build()
 
