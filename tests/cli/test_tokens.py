@@ -84,10 +84,10 @@ def test_a_token_reads_the_lakes_that_are_named_for_it(
     assert catalogs == {ADA: ["red"], BOB: ["red", "blue"], EVE: ["red", "blue"], carl: []}
     assert schemas == ["s"]
     assert isinstance(denied, PermissionDeniedError)
-    assert str(denied) == "you may not see blue"
+    assert str(denied) == "you may not list blue"
     # What a token may not read is not told from what does not exist.
     assert type(missing) is type(denied)
-    assert str(missing) == "you may not see nowhere"
+    assert str(missing) == "you may not list nowhere"
     assert isinstance(stranger, UnauthenticatedError)
     assert not any(secret in log for secret in (ADA, BOB, EVE, carl))
 
@@ -123,7 +123,7 @@ def test_sighup_reads_the_tokens_again_and_a_wrong_one_changes_nothing(
 
         configured(LAKES + token("bob", f'token = "{BOB}"', "red"))
         server.send(signal.SIGHUP)
-        server.log.wait_for(lambda _: sum("reloaded" in line for line in server.log.all) == 2)
+        server.log.wait_for(lambda _: sum("reloaded the catalogs" in line for line in server.log.all) == 2)
         assert isinstance(refusal(location, ADA, "blue"), UnauthenticatedError)
         assert seen(location, BOB) == ["red"]
         log = "\n".join(server.log.all)
