@@ -125,7 +125,9 @@ def test_sighup_reads_the_tokens_again_and_a_wrong_one_changes_nothing(
 
         configured(LAKES + token("bob", f'token = "{BOB}"', "red"))
         server.send(signal.SIGHUP)
-        server.log.wait_for(lambda _: sum("reloaded" in line for line in server.log.all) == 2)
+        server.log.wait_for(
+            lambda _: sum("reloaded the catalogs" in line for line in server.log.all) == 2
+        )
         assert isinstance(refusal(location, ADA, "blue"), UnauthenticatedError)
         assert seen(location, BOB) == ["red"]
         log = "\n".join(server.log.all)

@@ -219,7 +219,7 @@ class Server:
             closing.start()
             closing.join(grace)
             if closing.is_alive():
-                _log.warning("a client still holds a stream; it ends when that client goes away")
+                _log.warning("stream still open; it is closed when the client disconnects")
                 return False
         return True
 
