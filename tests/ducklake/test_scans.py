@@ -44,7 +44,7 @@ def test_plans_and_tasks_are_small_and_run_in_another_process(
     (tmp_path / "plan").write_bytes(pickle.dumps(plan))
     code = (
         "import pickle, sys; plan = pickle.load(open(sys.argv[1], 'rb'))\n"
-        "print(sum(task.to_arrow().num_rows for task in plan.tasks))"
+        "print(sum(task.to_table().num_rows for task in plan.tasks))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "plan")],

@@ -234,7 +234,7 @@ def test_a_task_that_cannot_reach_the_memory_uses_flight(
     def unreachable(name: str, batch: pa.RecordBatch) -> int:
         raise FileNotFoundError(name)
 
-    monkeypatch.setattr(sender, "write_segment", unreachable)
+    monkeypatch.setattr(sender, "write_batch", unreachable)
     inlet = driver.scan("scan")
 
     driver.push("scan", inlet, Words("word", LARGE, LARGE))
