@@ -21,18 +21,14 @@ import sqlalchemy as sa
 from lakeport.arrow import combine, relabel, thread_connection
 from lakeport.catalog import ColumnStats, statistics_of
 from lakeport.ducklake.metadata import Row, TableSummary
-from lakeport.ducklake.planning import InlinedRows, Planner, family
+from lakeport.ducklake.planning import InlinedRows, Planner
 from lakeport.errors import NotFoundError
 from lakeport.filters import Filter
 from lakeport.lakehouse.resources import LakeResources
-from lakeport.types import Column, arrow_type, fold_name, sql_type
+from lakeport.types import Column, arrow_type, find_type, fold_name, sql_type
 
 __all__ = ["column_statistics"]
 
-_FLOATS = ("float32", "float64")
-_INSTANTS = ("timestamptz", "timestamptz_ns")
-# Their counts are written as zero, whatever the file holds.
-_UNCOUNTED = ("timetz", "interval", "variant", "geometry")
 # Writers cut longer texts, not all of them upwards.
 _MAX_TEXT = 250
 _UNKNOWN = ColumnStats()
@@ -109,8 +105,13 @@ def _columns_of_one_meaning(planner: Planner) -> list[Column]:
         for column in state.columns
         if meanings[fold_name(column.name)] == {(state.id, column.id)}
         and not column.children
-        and column.type not in _UNCOUNTED
+        and _is_counted(column)
     ]
+
+
+def _is_counted(column: Column) -> bool:
+    row = find_type(column.type)
+    return row is None or row.counted
 
 
 def _statistics(planner: Planner, columns: Sequence[Column]) -> dict[int, ColumnStats]:
@@ -155,10 +156,10 @@ def _column_statistics(
 
 def _has_bounds(planner: Planner, column: Column) -> bool:
     """Whether the text of the files' bounds means the same in the column's present type."""
-    if family(column.type) is None:
+    row = find_type(column.type)
+    if row is None or row.bounds == "none":
         return False
-    is_inexact = column.type in _FLOATS or column.type in _INSTANTS
-    return not (is_inexact and column.id in planner.state.retyped)
+    return row.bounds == "exact" or column.id not in planner.state.retyped
 
 
 def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
@@ -174,7 +175,8 @@ def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
     type = sql_type(column)
     low, high = f"TRY_CAST(low AS {type})", f"TRY_CAST(high AS {type})"
     high_is_known = "true"
-    if column.type in _FLOATS:  # NaN is the greatest value, and outside of the bounds
+    row = find_type(column.type)
+    if row is not None and row.is_floating:  # NaN is the greatest value, and outside of the bounds
         low, high = (f"CASE WHEN NOT isnan({bound}) THEN {bound} END" for bound in (low, high))
         high_is_known = "nan = 0"
     elif column.type == "varchar":
