@@ -6,6 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from lakeport.ducklake.planning.pruning import pruning_rules
 from lakeport.ducklake.reading.row_filter import row_filter
 from lakeport.errors import InvalidArgumentError, UnsupportedError
 from lakeport.filters import Cast, Comparison, LogicalType, bind, walk
@@ -195,3 +196,26 @@ def test_numbers_of_different_types_compare_as_in_duckdb(text: str) -> None:
 
     assert kept == sorted(n for (n,) in expected)
     assert set(kept) <= set(widened)
+
+
+@pytest.mark.parametrize(
+    ("text", "may_match"),
+    [
+        ("c = 9007199254740992::DOUBLE", True),
+        ("c IN (9007199254740992, 1.5::DOUBLE)", True),
+        ("c = 9007199254740992", False),
+        ("c = 5e0", False),
+    ],
+)
+def test_a_file_is_read_if_its_bounds_match_as_duckdb_compares_them(
+    text: str, may_match: bool
+) -> None:
+    columns = [Column(id=1, name="c", type="int64")]
+    filter = bind(parse_sql_filter(text, columns), arrow_schema(columns))
+    bounds = {"s1_min_value": "9007199254740993", "s1_max_value": "9007199254740993"}
+    counts = {"s1_value_count": 1, "s1_null_count": 0, "s1_contains_nan": None}
+    file = bounds | counts | {"partition_id": None, "mapping_id": None}
+
+    _, by_statistics = pruning_rules(filter, columns, {}, frozenset()).keep([file])
+
+    assert by_statistics.tolist() == [may_match]

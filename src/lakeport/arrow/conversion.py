@@ -31,9 +31,9 @@ _FAULTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.A
 class SchemaAdapter:
     """Fits batches to a schema by name; columns that are missing become nulls."""
 
-    def __init__(self, source: pa.Schema, target: pa.Schema, what: str) -> None:
+    def __init__(self, source: pa.Schema, target: pa.Schema, label: str) -> None:
         self._target = target
-        self._what = what
+        self._label = label
         self._sources = [source.get_field_index(field.name) for field in target]
         self._is_identity = source.equals(target, check_metadata=True)
 
@@ -44,21 +44,22 @@ class SchemaAdapter:
         arrays = [
             pa.nulls(batch.num_rows, field.type)
             if position < 0
-            else convert(batch.column(position), field.type, f"{self._what}: column {field.name!r}")
+            else convert(
+                batch.column(position), field.type, f"{self._label}: column {field.name!r}"
+            )
             for field, position in zip(self._target, self._sources, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._target)
 
 
-def convert(values: pa.Array, type: pa.DataType, what: str) -> pa.Array:
-    """Return the same values in another layout; `what` names their column in errors."""
+def convert(values: pa.Array, type: pa.DataType, label: str) -> pa.Array:
+    """Return the same values in another layout; `label` names their column in errors."""
     if values.type == type:
         return values
     try:
         return _converter(values.type, type)(values)
     except _FAULTS as error:
-        reason = first_line(error)
-        raise InvalidInputError(f"{what} cannot take these values: {reason}") from None
+        raise InvalidInputError(f"{label} cannot take these values: {first_line(error)}") from None
 
 
 @lru_cache(maxsize=1024)
@@ -261,17 +262,17 @@ class Alignment:
     """Fits the batches of a reader to the schema that the client has bound."""
 
     def __init__(
-        self, target: pa.Schema, source: pa.Schema, columns: tuple[str, ...] | None, what: str
+        self, target: pa.Schema, source: pa.Schema, columns: tuple[str, ...] | None, label: str
     ) -> None:
         self._target = target
-        self._what = what
+        self._label = label
         self._nulls: dict[pa.DataType, pa.Array] = {}
         requested = set(target.names if columns is None else columns)
         self._sources: list[int | None] = []
         for field in target:
             position = source.get_field_index(field.name)
             if position < 0 and field.name in requested:
-                raise InternalError(f"the scan of {what} has no column {field.name!r}")
+                raise InternalError(f"the scan of {label} has no column {field.name!r}")
             self._sources.append(position if field.name in requested else None)
         self._is_identity = source.equals(target) and None not in self._sources
 
@@ -290,16 +291,16 @@ class Alignment:
         return pa.RecordBatch.from_arrays(arrays, schema=self._target)
 
     def _null_array(self, type: pa.DataType, rows: int) -> pa.Array:
-        known = self._nulls.get(type)
-        if known is None or len(known) < rows:
-            known = self._nulls[type] = pa.nulls(rows, type)
-        return known.slice(0, rows)
+        nulls = self._nulls.get(type)
+        if nulls is None or len(nulls) < rows:
+            nulls = self._nulls[type] = pa.nulls(rows, type)
+        return nulls.slice(0, rows)
 
     def _cast(self, array: pa.Array, field: pa.Field) -> pa.Array:
         try:
             return convert(array, field.type, f"column {field.name!r}")
         except InvalidInputError as error:
             raise InternalError(
-                f"the scan of {self._what} gives {array.type} for column {field.name!r}, "
+                f"the scan of {self._label} gives {array.type} for column {field.name!r}, "
                 f"which is declared {field.type}: {error}"
             ) from None

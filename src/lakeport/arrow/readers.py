@@ -21,8 +21,8 @@ or anything with `__arrow_c_stream__`."""
 _EXPECTED = "a reader, a table, a data frame or record batches"
 
 
-def as_reader(rows: RowsLike, schema: pa.Schema, what: str) -> pa.RecordBatchReader:
-    """Return rows of any accepted kind as a reader; `what` names their origin in errors."""
+def as_reader(rows: RowsLike, schema: pa.Schema, label: str) -> pa.RecordBatchReader:
+    """Return rows of any accepted kind as a reader; `label` names their origin in errors."""
     if isinstance(rows, pa.RecordBatchReader):
         return rows
     table = arrow_table(rows)
@@ -31,8 +31,8 @@ def as_reader(rows: RowsLike, schema: pa.Schema, what: str) -> pa.RecordBatchRea
     if hasattr(rows, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(rows)
     if isinstance(rows, Iterable):
-        return _reader_of_batches(rows, schema, what)
-    raise InternalError(f"{what} returned a {type(rows).__name__}, expected {_EXPECTED}")
+        return _reader_of_batches(rows, schema, label)
+    raise InternalError(f"{label} returned a {type(rows).__name__}, expected {_EXPECTED}")
 
 
 def arrow_table(data: Any) -> pa.Table | None:
@@ -51,46 +51,46 @@ def arrow_table(data: Any) -> pa.Table | None:
 
 
 def _reader_of_batches(
-    rows: Iterable[pa.RecordBatch], schema: pa.Schema, what: str
+    rows: Iterable[pa.RecordBatch], schema: pa.Schema, label: str
 ) -> pa.RecordBatchReader:
-    batches = _checked(rows, what)
+    batches = _checked(rows, label)
     first = next(batches, None)
     if first is None:
         return pa.RecordBatchReader.from_batches(schema, [])
     # The columns are those of the first batch, their types those of the declaration.
     declared = {field.name: field for field in schema}
     target = pa.schema([declared.get(field.name, field) for field in first.schema])
-    fitted = (_fit(batch, target, what) for batch in chain([first], batches))
+    fitted = (_fit(batch, target, label) for batch in chain([first], batches))
     return pa.RecordBatchReader.from_batches(target, fitted)
 
 
-def _checked(rows: Iterable[pa.RecordBatch], what: str) -> Iterator[pa.RecordBatch]:
+def _checked(rows: Iterable[pa.RecordBatch], label: str) -> Iterator[pa.RecordBatch]:
     for batch in rows:
         if not isinstance(batch, pa.RecordBatch):
             kind = f"{type(rows).__name__} of {type(batch).__name__}"
-            raise InternalError(f"{what} returned a {kind}, expected {_EXPECTED}")
+            raise InternalError(f"{label} returned a {kind}, expected {_EXPECTED}")
         yield batch
 
 
-def _fit(batch: pa.RecordBatch, target: pa.Schema, what: str) -> pa.RecordBatch:
+def _fit(batch: pa.RecordBatch, target: pa.Schema, label: str) -> pa.RecordBatch:
     """Return the batch with the columns of the first batch; readers use columns by position."""
     if batch.schema.equals(target):
         return batch
     missing = set(target.names) - set(batch.schema.names)
     if missing:
-        raise InternalError(f"{what} yielded a batch without the column {min(missing)!r}")
+        raise InternalError(f"{label} yielded a batch without the column {min(missing)!r}")
     if not target.names:
         return batch.select([])
-    arrays = [_cast(batch.column(field.name), field, what) for field in target]
+    arrays = [_cast(batch.column(field.name), field, label) for field in target]
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
-def _cast(array: pa.Array, field: pa.Field, what: str) -> pa.Array:
+def _cast(array: pa.Array, field: pa.Field, label: str) -> pa.Array:
     try:
         return convert(array, field.type, f"column {field.name!r}")
     except InvalidInputError as error:
         raise InternalError(
-            f"{what} gives {array.type} for column {field.name!r}, which is declared "
+            f"{label} gives {array.type} for column {field.name!r}, which is declared "
             f"{field.type}: {error}"
         ) from None
 

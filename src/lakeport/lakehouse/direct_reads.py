@@ -9,24 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
 from lakeport.catalog import FunctionReference
 from lakeport.ducklake import LakeTable, ScanPlan
 from lakeport.ducklake.reading import FileTask, ScanTask
 from lakeport.ducklake.storage import is_local, local_path
 from lakeport.lakehouse.resources import LakeResources
-from lakeport.types import Column
+from lakeport.types import NESTED, Column, find_type
 
 __all__ = ["direct_reads"]
 
-_EXACT_IN_PARQUET: Final = frozenset(
-    {
-        "boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-        "float32", "float64", "date", "time", "timestamp", "timestamp_ns", "timestamptz",
-        "varchar", "blob", "uuid", "struct", "list", "map",
-    }
-)  # fmt: skip
 _GLOB = re.compile(r"[*?\[\]{}]")
 
 
@@ -49,7 +41,10 @@ def direct_reads(
 
 
 def _is_exact(node: Column) -> bool:
-    return node.type in _EXACT_IN_PARQUET or node.type.startswith("decimal(")
+    if node.type in NESTED:
+        return True
+    row = find_type(node.type)
+    return row is not None and row.exact_in_parquet
 
 
 def _readable_path(task: ScanTask) -> str | None:

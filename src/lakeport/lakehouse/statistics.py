@@ -20,18 +20,14 @@ import sqlalchemy as sa
 from lakeport.arrow import combine, relabel, thread_connection
 from lakeport.catalog import ColumnStats, statistics_of
 from lakeport.ducklake.metadata import Row, TableSummary
-from lakeport.ducklake.planning import InlinedRows, Planner, family
+from lakeport.ducklake.planning import InlinedRows, Planner
 from lakeport.errors import NotFoundError
 from lakeport.filters import Filter
 from lakeport.lakehouse.resources import LakeResources
-from lakeport.types import Column, arrow_type, fold_name, sql_type
+from lakeport.types import Column, arrow_type, find_type, fold_name, sql_type
 
 __all__ = ["column_statistics"]
 
-_FLOATS = ("float32", "float64")
-_INSTANTS = ("timestamptz", "timestamptz_ns")
-# Writers record their counts as zero.
-_TYPES_WITHOUT_COUNTS = ("timetz", "interval", "variant", "geometry")
 # Writers truncate longer texts. Some truncated maxima are smaller than the real one.
 _MAX_TEXT = 250
 _UNKNOWN = ColumnStats()
@@ -108,8 +104,13 @@ def _unambiguous_columns(planner: Planner) -> list[Column]:
         for column in state.columns
         if meanings[fold_name(column.name)] == {(state.id, column.id)}
         and not column.children
-        and column.type not in _TYPES_WITHOUT_COUNTS
+        and _is_counted(column)
     ]
+
+
+def _is_counted(column: Column) -> bool:
+    row = find_type(column.type)
+    return row is None or row.counted
 
 
 def _statistics(planner: Planner, columns: Sequence[Column]) -> dict[int, ColumnStats]:
@@ -154,10 +155,10 @@ def _column_statistics(
 
 def _has_bounds(planner: Planner, column: Column) -> bool:
     """Return whether the files' bounds have the same meaning in the column's present type."""
-    if family(column.type) is None:
+    row = find_type(column.type)
+    if row is None or row.bounds == "none":
         return False
-    is_inexact = column.type in _FLOATS or column.type in _INSTANTS
-    return not (is_inexact and column.id in planner.state.columns_with_older_types)
+    return row.bounds == "exact" or column.id not in planner.state.columns_with_older_types
 
 
 def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
@@ -173,7 +174,8 @@ def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
     type = sql_type(column)
     low, high = f"TRY_CAST(low AS {type})", f"TRY_CAST(high AS {type})"
     high_is_known = "true"
-    if column.type in _FLOATS:  # NaN is the greatest value, and bounds do not include it
+    row = find_type(column.type)
+    if row is not None and row.is_floating:  # NaN is the greatest value, and bounds exclude it
         low, high = (f"CASE WHEN NOT isnan({bound}) THEN {bound} END" for bound in (low, high))
         high_is_known = "nan = 0"
     elif column.type == "varchar":

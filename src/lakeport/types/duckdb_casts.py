@@ -82,10 +82,10 @@ def select_expression(name: str, type: Any, target: Target | None = None) -> str
     column = duckdb_identifier(name)
     if target is None and "variant" not in str(type).lower():
         return column
-    return _shown(column, duckdb.sqltype(type) if isinstance(type, str) else type, target, 0)
+    return _project(column, duckdb.sqltype(type) if isinstance(type, str) else type, target, 0)
 
 
-def _shown(sql: str, type: Any, target: Target | None, depth: int) -> str:
+def _project(sql: str, type: Any, target: Target | None, depth: int) -> str:
     if isinstance(target, Column):
         return _cast_sql(sql, target)
     if target is None and "VARIANT" not in str(type):
@@ -95,25 +95,25 @@ def _shown(sql: str, type: Any, target: Target | None, depth: int) -> str:
 
     def inside(sql: str, position: int) -> str:
         child = type.children[position][1]
-        return _shown(sql, child, target.get(position) if target else None, depth + 1)
+        return _project(sql, child, target.get(position) if target else None, depth + 1)
 
     def each(sql: str, position: int) -> str:
         item = f"x{depth}"
-        made = inside(item, position)
-        return sql if made == item else f"list_transform({sql}, lambda {item}: {made})"
+        projected = inside(item, position)
+        return sql if projected == item else f"list_transform({sql}, lambda {item}: {projected})"
 
     match type.id:
         case "struct":
             names = [duckdb_identifier(name) for name, _ in type.children]
             fields = [f"{name} := {inside(f'({sql}).{name}', i)}" for i, name in enumerate(names)]
-            made = f"struct_pack({', '.join(fields)})"
+            projected = f"struct_pack({', '.join(fields)})"
         case "list":
-            made = each(sql, 0)
+            projected = each(sql, 0)
         case "map":
-            made = f"map({each(f'map_keys({sql})', 0)}, {each(f'map_values({sql})', 1)})"
+            projected = f"map({each(f'map_keys({sql})', 0)}, {each(f'map_values({sql})', 1)})"
         case _:
             return sql
-    return f"CASE WHEN {sql} IS NOT NULL THEN {made} END"
+    return f"CASE WHEN {sql} IS NOT NULL THEN {projected} END"
 
 
 def parse_value(text: str | None, column: Column) -> pa.Array:

@@ -181,8 +181,8 @@ def _map(entries: Sequence[tuple[Any, Any]], type: LogicalType) -> str | None:
 
 def _joined(values: Any, types: Sequence[Any], wrap: Any) -> str | None:
     parts = [duckdb_literal(value, type) for value, type in zip(values, types, strict=True)]
-    known = [part for part in parts if part is not None]
-    return wrap(known) if len(known) == len(parts) else None
+    written = [part for part in parts if part is not None]
+    return wrap(written) if len(written) == len(parts) else None
 
 
 # TIMESTAMP alone depends on the setting spark.sql.timestampType.

@@ -132,8 +132,8 @@ class LogicalType:
                 return f"MAP({', '.join(field.type.sql() for field in self.child.fields)})"
             case "ENUM":
                 return f"ENUM({', '.join(duckdb_string(value) for value in self.values)})"
-            case known if known in _SIMPLE_IDS:
-                return known
+            case id if id in _SIMPLE_IDS:
+                return id
             case other:
                 return duckdb_identifier(other)
 

@@ -102,17 +102,19 @@ def with_field_ids(column: Column) -> pa.Field:
     return pa.field(column.name, type, metadata={b"PARQUET:field_id": str(column.id).encode()})
 
 
-def _with_ids(field: pa.Field, given: pa.DataType) -> pa.Field:
+def _with_ids(field: pa.Field, delivered: pa.DataType) -> pa.Field:
     """Return the type that DuckDB delivers, with the names and field ids of the file."""
-    type = given
-    if pa.types.is_struct(given) and pa.types.is_struct(field.type):
-        children = range(given.num_fields)
-        type = pa.struct([_with_ids(field.type.field(i), given.field(i).type) for i in children])
-    elif pa.types.is_map(given) and pa.types.is_map(field.type):
-        type = pa.map_(
-            _with_ids(field.type.key_field, given.key_type).with_nullable(nullable=False),
-            _with_ids(field.type.item_field, given.item_type),
+    type = delivered
+    if pa.types.is_struct(delivered) and pa.types.is_struct(field.type):
+        children = range(delivered.num_fields)
+        type = pa.struct(
+            [_with_ids(field.type.field(i), delivered.field(i).type) for i in children]
         )
-    elif pa.types.is_list(given) and pa.types.is_list(field.type):
-        type = pa.list_(_with_ids(field.type.value_field, given.value_type))
+    elif pa.types.is_map(delivered) and pa.types.is_map(field.type):
+        type = pa.map_(
+            _with_ids(field.type.key_field, delivered.key_type).with_nullable(nullable=False),
+            _with_ids(field.type.item_field, delivered.item_type),
+        )
+    elif pa.types.is_list(delivered) and pa.types.is_list(field.type):
+        type = pa.list_(_with_ids(field.type.value_field, delivered.value_type))
     return pa.field(field.name, type, metadata=field.metadata)

@@ -1,6 +1,5 @@
 from .changes import ChangePlan
 from .inlined_rows import InlinedRows
 from .plan import FilterLike, Planner, ScanPlan
-from .pruning_rules import family
 
-__all__ = ["ChangePlan", "FilterLike", "InlinedRows", "Planner", "ScanPlan", "family"]
+__all__ = ["ChangePlan", "FilterLike", "InlinedRows", "Planner", "ScanPlan"]

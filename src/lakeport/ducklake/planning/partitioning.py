@@ -8,18 +8,9 @@ import struct
 import pyarrow as pa
 
 from lakeport.arrow import combine, thread_connection
-from lakeport.types import Column, duckdb_type
+from lakeport.types import Column, duckdb_type, find_type
 
 __all__ = ["bucket_of", "murmur3"]
-
-_AS_INT64 = frozenset(
-    {
-        "boolean", "int8", "int16", "int32", "int64", "date", "time",
-        "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz",
-    }
-)  # fmt: skip
-_FLOATS = frozenset({"float32", "float64"})
-_AS_TEXT = frozenset({"uint8", "uint16", "uint32", "uint64", "int128", "uint128", "uuid"})
 
 
 def bucket_of(literal: str, column: Column, buckets: int) -> int | None:
@@ -56,27 +47,33 @@ def murmur3(data: bytes) -> int:
 
 def _bytes(literal: str, column: Column) -> bytes | None:
     """Return the hashed bytes of a literal: of an integer in the type's unit, or of its text."""
-    if column.type not in _FLOATS and _value(f"typeof({literal})").as_py() in ("FLOAT", "DOUBLE"):
+    row = find_type(column.type)
+    if row is None or row.bucket_input is None:
+        return None
+    if not row.is_floating and _value(f"typeof({literal})").as_py() in ("FLOAT", "DOUBLE"):
         return None  # compared as floats: several values of the column may equal the literal
-    if column.type in _AS_INT64:
-        typed = f"CAST({literal} AS {duckdb_type(column)})"
-        number = _ticks(typed) if column.type.startswith(("date", "time")) else _integer(typed)
-        return None if number is None else struct.pack("<q", number)
-    if column.type in _AS_TEXT:
-        return _encoded(_value(f"CAST(CAST({literal} AS {duckdb_type(column)}) AS VARCHAR)"))
-    if column.type in _FLOATS:
-        number = _value(f"CAST({literal} AS {duckdb_type(column)})").as_py()
-        # Zero has two bit patterns that are equal, and NaN many.
-        return struct.pack("<d", number) if number and not math.isnan(number) else None
-    if column.type.startswith("decimal("):
-        precision, scale = map(int, column.type[8:-1].split(","))
-        text = _value(f"CAST(CAST({literal} AS {duckdb_type(column)}) AS VARCHAR)").as_py()
-        if text is None or precision > 18:
-            return None if text is None else str(text).encode()
-        return struct.pack("<q", int(text.replace(".", "")) if scale else int(text))
-    if column.type == "varchar":
-        return _encoded(_value(f"CAST({literal} AS VARCHAR)"))
-    return None
+    typed = f"CAST({literal} AS {duckdb_type(column)})"
+    match row.bucket_input:
+        case "int64":
+            number = _ticks(typed) if column.type.startswith(("date", "time")) else _integer(typed)
+            return None if number is None else struct.pack("<q", number)
+        case "text":
+            return _encoded(_value(f"CAST({typed} AS VARCHAR)"))
+        case "utf8":
+            return _encoded(_value(typed))
+        case "float64":
+            value = _value(typed).as_py()
+            # Zero has two bit patterns that are equal, and NaN many.
+            return struct.pack("<d", value) if value and not math.isnan(value) else None
+        case "decimal":
+            return _decimal(_value(f"CAST({typed} AS VARCHAR)").as_py(), column)
+
+
+def _decimal(text: str | None, column: Column) -> bytes | None:
+    precision, scale = map(int, column.type[8:-1].split(","))
+    if text is None or precision > 18:
+        return None if text is None else text.encode()
+    return struct.pack("<q", int(text.replace(".", "")) if scale else int(text))
 
 
 def _array(sql: str) -> pa.Array:

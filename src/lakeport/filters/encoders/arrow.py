@@ -219,12 +219,12 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
     def visit_case(self, expression: Case) -> ArrowOperand | None:
         """Encode a CASE with results of one type."""
         conditions = [self._visit_boolean(branch.when) for branch in expression.branches]
-        known = [condition.expression for condition in conditions if condition is not None]
+        encoded = [condition.expression for condition in conditions if condition is not None]
         values = self._unified([*(b.then for b in expression.branches), expression.otherwise])
-        if values is None or not known or len(known) < len(conditions):
+        if values is None or not encoded or len(encoded) < len(conditions):
             return None
-        chosen = pc.case_when(pc.make_struct(*known), *(value.expression for value in values))
-        return ArrowOperand(chosen, values[0].type, values[0].logical)
+        value = pc.case_when(pc.make_struct(*encoded), *(value.expression for value in values))
+        return ArrowOperand(value, values[0].type, values[0].logical)
 
     def visit_function_call(self, expression: FunctionCall) -> ArrowOperand | None:
         """Encode a match of text, the length of a text, or a member of a struct."""
@@ -273,15 +273,15 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
             return None
         if self._hides_nan(operand) and any(_is_nan(constant) for constant in present):
             return None
-        found = is_in(operand, present)
-        if found is None:
+        matches = is_in(operand, present)
+        if matches is None:
             return None
-        result = ~found if expression.negated else found
+        result = ~matches if expression.negated else matches
         if not exact and not expression.negated:
-            return _boolean(found)
+            return _boolean(matches)
         if not exact and not has_null:
             return _boolean(operand.expression.is_valid() & result)
-        decided = found if has_null else operand.expression.is_valid()
+        decided = matches if has_null else operand.expression.is_valid()
         return _boolean(pc.if_else(decided, result, null_boolean()))
 
     def _unified(self, expressions: Sequence[Expression]) -> list[ArrowOperand] | None:
@@ -292,10 +292,14 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
         values = [
             _fitted(e, model) if isinstance(e, Constant) else operands[e] for e in expressions
         ]
-        known = [value for value in values if value is not None]
-        if model is None or len(known) < len(values) or any(v.type != model.type for v in known):
+        encoded = [value for value in values if value is not None]
+        if (
+            model is None
+            or len(encoded) < len(values)
+            or any(v.type != model.type for v in encoded)
+        ):
             return None
-        return known if not pa.types.is_nested(model.type) else None
+        return encoded if not pa.types.is_nested(model.type) else None
 
 
 def _boolean(expression: pc.Expression) -> ArrowOperand:

@@ -166,10 +166,10 @@ def is_in(operand: ArrowOperand, constants: Sequence[Constant]) -> pc.Expression
             return None
     # Arrow looks up floating point numbers by their bits, and NaN has several.
     numbers = [value for value in values if not _is_nan(value)]
-    found = operand.expression.isin(_array(numbers, operand.type))
+    matches = operand.expression.isin(_array(numbers, operand.type))
     if len(numbers) == len(values):
-        return found
-    return found | (operand.expression.is_valid() & pc.is_nan(operand.expression))
+        return matches
+    return matches | (operand.expression.is_valid() & pc.is_nan(operand.expression))
 
 
 def match_text(match: TextMatch, operand: ArrowOperand) -> pc.Expression | None:

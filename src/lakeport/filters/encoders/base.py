@@ -56,8 +56,8 @@ class WideningEncoder(Visitor[T | None], Generic[T]):
                 return self._all_of(children)
             case Conjunction(ConjunctionOp.OR, children):
                 parts = [self.widened(child) for child in children]
-                known = [part for part in parts if part is not None]
-                return self._join(ConjunctionOp.OR, known) if len(known) == len(parts) else None
+                encoded = [part for part in parts if part is not None]
+                return self._join(ConjunctionOp.OR, encoded) if len(encoded) == len(parts) else None
             case Between():
                 exact = self.predicate(expression)
                 return exact if exact is not None else self._all_of(expression.as_comparisons())

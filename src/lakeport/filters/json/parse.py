@@ -312,5 +312,5 @@ def _function_name(document: dict[str, Any]) -> str:
     return name
 
 
-def _unsupported(what: str, name: str) -> Unsupported:
-    return Unsupported(f"{what} {name[:80]} is not supported.")
+def _unsupported(kind: str, name: str) -> Unsupported:
+    return Unsupported(f"{kind} {name[:80]} is not supported")

@@ -18,7 +18,7 @@ from lakeport.ducklake.reading import stored_value
 from lakeport.errors import CorruptLakeError, UnsupportedError
 from lakeport.filters import Constant, lit
 from lakeport.spark.frames.values import spark_data_type
-from lakeport.types import Column, ParquetField, spark_literal
+from lakeport.types import TYPES, Column, ParquetField, spark_literal
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -33,22 +33,10 @@ __all__ = [
 ]
 
 # Types whose values in files are the values of the lake; the others are encoded somehow.
-_PLAIN: Final = frozenset(
-    {"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "int128"}
-    | {"float32", "float64", "date", "timestamp", "timestamptz", "varchar", "json", "blob"}
-)
+_PLAIN: Final = frozenset(row.name for row in TYPES if row.spark_reads_parquet)
 _INTEGER: Final = re.compile(r"(u?)int(\d+)")
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
-_DIGITS: Final = {
-    "int8": 3,
-    "int16": 5,
-    "int32": 10,
-    "int64": 19,
-    "uint8": 3,
-    "uint16": 5,
-    "uint32": 10,
-    "uint64": 20,
-}
+_DIGITS: Final = {row.name: row.digits for row in TYPES if row.digits is not None}
 
 
 @dataclass(frozen=True, slots=True)

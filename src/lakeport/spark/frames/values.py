@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakeport.arrow import rebuild_list, rebuild_map, rebuild_struct, relabel
 from lakeport.ducklake.reading import VIRTUAL_COLUMNS
 from lakeport.errors import InvalidArgumentError, LakeportError
-from lakeport.types import Column, duckdb_cast, spark_type
+from lakeport.types import Column, duckdb_cast, find_type, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["not_held", "spark_arrow_schema", "spark_data_type", "spark_schema", "to_spark_batch"]
 
 _INTERVAL: Final = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("micros", pa.int64())])
-_AS_TEXT: Final = frozenset({"uuid", "time", "timetz", "uint128"})
-_AS_NUMBER: Final = frozenset({"time_ns", "timestamp_ns", "timestamptz_ns"})
-_COARSE: Final = frozenset({"timestamp_s", "timestamp_ms"})
 
 # Spark's types by their SQL names: what Spark calls them in Python, and what Arrow calls them.
 _SCALARS: Final[dict[str, tuple[str, pa.DataType]]] = {
@@ -143,18 +140,21 @@ def _convert(array: pa.Array, column: Column) -> pa.Array:
         key, value = column.children
         keys, items = _convert(array.keys, key), _convert(array.items, value)
         return rebuild_map(array, target, keys, items)
-    if column.type == "int128":
-        return _hugeint_to_decimal(array, column, target)
-    if column.type == "interval":
-        return _interval(array, target)
-    if column.type in _AS_TEXT:
-        return duckdb_cast(array, _as(column, "varchar"))
-    if column.type in _AS_NUMBER:
-        return array.view(target)
-    if column.type in _COARSE:
-        # DuckDB keeps infinity where a multiplication would overflow.
-        return duckdb_cast(array, _as(column, "timestamp"))
-    return relabel(array, target)
+    row = find_type(column.type)
+    match row.spark_form if row is not None else "same":
+        case "decimal":
+            return _hugeint_to_decimal(array, column, target)
+        case "struct":
+            return _interval(array, target)
+        case "text":
+            return duckdb_cast(array, _as(column, "varchar"))
+        case "number":
+            return array.view(target)
+        case "microseconds":
+            # DuckDB keeps infinity where a multiplication would overflow.
+            return duckdb_cast(array, _as(column, "timestamp"))
+        case _:
+            return relabel(array, target)
 
 
 def _as(column: Column, type: str) -> Column:

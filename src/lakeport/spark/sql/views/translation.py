@@ -13,7 +13,7 @@ from lakeport.ducklake import View
 from lakeport.errors import UnsupportedError, first_line
 from lakeport.spark.sql.views.rules import check, in_spark
 from lakeport.spark.sql.views.syntax import CATALOG, parse_view
-from lakeport.types import Column, fold_name
+from lakeport.types import TYPES, Column, fold_name
 
 __all__ = ["DEFAULT_SCHEMA", "TableKey", "referenced_tables", "table_key", "translate"]
 
@@ -23,12 +23,7 @@ TableKey = tuple[str, str]
 DEFAULT_SCHEMA: Final = "main"
 
 # Spark holds them as text, numbers or structs that do not compare and compute as in DuckDB.
-_OPAQUE: Final = frozenset(
-    {
-        "blob", "geometry", "interval", "json", "time", "time_ns", "timestamp_ns",
-        "timestamptz_ns", "timetz", "uint128", "uuid", "variant",
-    }
-)  # fmt: skip
+_OPAQUE: Final = frozenset(row.name for row in TYPES if not row.computable_in_spark)
 _SQL_TYPES: Final = {
     "boolean": "boolean",
     "float32": "float",
