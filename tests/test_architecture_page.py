@@ -52,3 +52,21 @@ def test_every_file_to_edit_exists() -> None:
 
     assert folder
     assert missing == []
+
+
+def test_documents_name_only_files_that_exist() -> None:
+    folders = ("src", "tests", "benchmarks", "examples")
+    files = {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    documents = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    # Names in shell commands and examples of users are not ours.
+    named = re.compile(r"`((?:[\w]+/)*[\w]+\.py)`")
+
+    missing = [
+        f"{document.relative_to(ROOT)}: {name}"
+        for document in documents
+        for name in named.findall(document.read_text())
+        if name.rpartition("/")[2] not in files
+        or (name.startswith(folders) and not (ROOT / name).exists())
+    ]
+
+    assert missing == []

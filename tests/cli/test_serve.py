@@ -222,7 +222,7 @@ def test_a_password_on_the_command_line_is_warned_about_and_never_shown(
     result = lakeport_command("inspect", lake)
 
     assert result.exit_code == 1
-    assert "can be read by everybody" in result.stderr
+    assert "can read a password on the command line" in result.stderr
     assert "hush" not in result.stderr
 
 
@@ -230,7 +230,7 @@ def test_a_wrong_call_of_the_real_command_has_no_traceback() -> None:
     result = run("serve", "nowhere")
 
     assert result.returncode == 1
-    assert result.stderr.startswith("lakeport: 'nowhere'")
+    assert result.stderr.startswith("lakeport: cannot serve 'nowhere'")
     assert "Traceback" not in result.stderr
 
 

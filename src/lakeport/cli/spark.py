@@ -21,7 +21,7 @@ from lakeport.spark import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["is_active", "quiet_errors", "spark_session", "start_session"]
+__all__ = ["is_active", "silence_pyspark_loggers", "spark_session", "start_session"]
 
 _log = logging.getLogger("lakeport.jvm")
 
@@ -37,19 +37,19 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Yield the active session, or one that is started here and stopped at the end."""
     if is_active():
-        with quiet_errors():
+        with silence_pyspark_loggers():
             yield session(master, **(conf or {}))
         return
     spark = start_session(master, conf or {})
     try:
-        with quiet_errors():
+        with silence_pyspark_loggers():
             yield spark
     finally:
         spark.stop()
 
 
 @contextmanager
-def quiet_errors() -> Iterator[None]:
+def silence_pyspark_loggers() -> Iterator[None]:
     """Disable the loggers with which PySpark and Py4J print errors that they also raise."""
     from pyspark.logger import PySparkLogger
 

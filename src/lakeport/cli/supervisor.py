@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.catalog import current_request
 from lakeport.cli.config import SparkSettings
-from lakeport.cli.spark import is_active, quiet_errors, start_session
+from lakeport.cli.spark import is_active, silence_pyspark_loggers, start_session
 from lakeport.errors import UnavailableError, first_line
 from lakeport.observability import Metrics
 from lakeport.spark import is_connect, is_running, session
@@ -74,7 +74,7 @@ class SparkSupervisor:
         self._is_own = not is_active()
         begin = start_session if self._is_own else _reuse
         self._spark = begin(settings.master, settings.conf)
-        self._quiet.enter_context(quiet_errors())
+        self._quiet.enter_context(silence_pyspark_loggers())
         self._thread = threading.Thread(target=self._watch, name="lakeport-spark", daemon=True)
         self._thread.start()
 
