@@ -32,29 +32,29 @@ RESULT: Final = "result"
 
 
 def input_schema(signature: FunctionSignature) -> pa.Schema:
-    """The parameters as the client reads them: one field each, kinds in the metadata."""
+    """Return the parameters as the client reads them: one field each, kinds in the metadata."""
     return pa.schema([_field(parameter) for parameter in signature.parameters])
 
 
 def output_schema(function: ScalarFunction) -> pa.Schema:
-    """The one column that a scalar function returns."""
+    """Return the schema of the one column that a scalar function returns."""
     return _decoded(pa.schema([pa.field(RESULT, function.signature.returns)]))
 
 
 def tag_of(function: ScalarFunction | TableFunction | TableFunctionInOut) -> str:
-    """The digest that tells a function from its overloads."""
+    """Return the digest that identifies a function among its overloads."""
     kind = "scalar" if isinstance(function, ScalarFunction) else "table"
     return function_tag(kind, input_schema(function.signature))
 
 
 def result_schema(columns: pa.Schema, what: str) -> pa.Schema:
-    """The columns of a table function's result on the wire; `what` names it in errors."""
+    """Return the columns of a table function's result on the wire; `what` names it in errors."""
     check_columns(columns, what)
     return _decoded(columns)
 
 
 def _decoded(columns: pa.Schema) -> pa.Schema:
-    """The columns without dictionaries, which the client misreads in the results of functions."""
+    """Return the columns without dictionaries, which DuckDB misreads in results of functions."""
     return pa.schema([_decoded_field(field) for field in columns], metadata=columns.metadata)
 
 
@@ -79,7 +79,7 @@ def _decoded_field(field: pa.Field) -> pa.Field:
 def decode_arguments(
     function: TableFunction | TableFunctionInOut, row: bytes, *, limits: Limits = DEFAULT_LIMITS
 ) -> Arguments:
-    """The arguments of a call: one row of Arrow, with the defaults of what was left out."""
+    """Decode the arguments of a call from one row of Arrow; missing ones get their defaults."""
     what = f"arguments of {function.name}"
     batch = read_one_row(row, what, limits=limits)
     return Arguments(
