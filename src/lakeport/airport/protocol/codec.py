@@ -47,9 +47,9 @@ class Struct:
 
     __slots__ = ("_fields", "_what")
 
-    def __init__(self, fields: Mapping[str, Any], what: str) -> None:
+    def __init__(self, fields: Mapping[str, Any], subject: str) -> None:
         self._fields = fields
-        self._what = what
+        self._what = subject
 
     def __contains__(self, name: str) -> bool:
         return self._fields.get(name) is not None
@@ -109,13 +109,13 @@ class Struct:
         return value
 
 
-def decode_struct(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> Struct:
+def decode_struct(body: bytes, subject: str, *, limits: Limits = DEFAULT_LIMITS) -> Struct:
     """Decode the msgpack map of a request; an empty body is an empty map."""
-    limits.check(len(body), limits.action_bytes, what)
+    limits.check(len(body), limits.action_bytes, subject)
     if not body:
-        return Struct({}, what)
+        return Struct({}, subject)
     try:
-        check_elements(body, limits.elements, what)
+        check_elements(body, limits.elements, subject)
         unpacker = msgpack.Unpacker(
             raw=True,
             strict_map_key=False,
@@ -125,25 +125,25 @@ def decode_struct(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) ->
         unpacker.feed(body)
         value = unpacker.unpack()
     except (ValueError, msgpack.UnpackException, TypeError, RecursionError, MemoryError):
-        raise InvalidArgumentError(f"{what}: the body is not valid msgpack") from None
+        raise InvalidArgumentError(f"{subject}: the body is not valid msgpack") from None
     if not isinstance(value, dict):
-        raise InvalidArgumentError(f"{what}: the body is not a msgpack map")
-    return Struct(_text_keys(value, what), what)
+        raise InvalidArgumentError(f"{subject}: the body is not a msgpack map")
+    return Struct(_text_keys(value, subject), subject)
 
 
-def decode_json(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
+def decode_json(body: bytes, subject: str, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
     """Decode the JSON object of a discovery request; an empty text is an empty object."""
-    limits.check(len(body), limits.json_bytes, what)
+    limits.check(len(body), limits.json_bytes, subject)
     if not body.strip():
         return {}
-    _check_depth(body, what, limits)
-    _check_count(body, what, limits)
+    _check_depth(body, subject, limits)
+    _check_count(body, subject, limits)
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        raise InvalidArgumentError(f"{what}: not valid JSON") from None
+        raise InvalidArgumentError(f"{subject}: not valid JSON") from None
     if not isinstance(value, dict):
-        raise InvalidArgumentError(f"{what}: expected a JSON object")
+        raise InvalidArgumentError(f"{subject}: expected a JSON object")
     return value
 
 
@@ -173,48 +173,48 @@ def write_schema(schema: pa.Schema) -> bytes:
     return schema.serialize().to_pybytes()  # type: ignore[no-any-return]
 
 
-def read_schema(blob: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> pa.Schema:
+def read_schema(blob: bytes, subject: str, *, limits: Limits = DEFAULT_LIMITS) -> pa.Schema:
     """Return the schema of one IPC message."""
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(blob))
     except (pa.ArrowException, OSError, ValueError):
-        raise InvalidArgumentError(f"{what} is not an Arrow schema") from None
-    limits.check(len(schema), limits.columns, f"the number of columns of {what}")
+        raise InvalidArgumentError(f"{subject} is not an Arrow schema") from None
+    limits.check(len(schema), limits.columns, f"the number of columns of {subject}")
     return schema
 
 
-def read_one_row(blob: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> pa.RecordBatch:
+def read_one_row(blob: bytes, subject: str, *, limits: Limits = DEFAULT_LIMITS) -> pa.RecordBatch:
     """Return the batch of an IPC stream with the arguments of a call, at most one row."""
     source = pa.py_buffer(blob)
     try:
         # An uncompressed batch is no larger than the blob, whose size is limited.
         if is_compressed(source):
-            raise InvalidArgumentError(f"{what}: a compressed Arrow stream is not accepted")
+            raise InvalidArgumentError(f"{subject}: a compressed Arrow stream is not accepted")
         with pa.ipc.open_stream(source) as stream:
-            limits.check(len(stream.schema), limits.columns, f"the number of {what}")
+            limits.check(len(stream.schema), limits.columns, f"the number of {subject}")
             batch = stream.read_next_batch()
             check_layout(batch)
             ContentCheck(batch.schema)(batch)
     except StopIteration:
-        raise InvalidArgumentError(f"{what}: no row") from None
+        raise InvalidArgumentError(f"{subject}: no row") from None
     except (pa.ArrowException, OSError, ValueError, struct.error):
-        raise InvalidArgumentError(f"{what}: not an Arrow stream") from None
+        raise InvalidArgumentError(f"{subject}: not an Arrow stream") from None
     if batch.num_columns and batch.num_rows != 1:
-        raise InvalidArgumentError(f"{what}: expected one row, not {batch.num_rows}")
+        raise InvalidArgumentError(f"{subject}: expected one row, not {batch.num_rows}")
     return batch
 
 
-def _text_keys(fields: Mapping[Any, Any], what: str) -> dict[str, Any]:
+def _text_keys(fields: Mapping[Any, Any], subject: str) -> dict[str, Any]:
     try:
         return {key.decode(): value for key, value in fields.items()}
     except (AttributeError, UnicodeDecodeError):
-        raise InvalidArgumentError(f"{what}: the keys of a map must be text") from None
+        raise InvalidArgumentError(f"{subject}: the keys of a map must be text") from None
 
 
 _JSON_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
-def _check_depth(raw: bytes, what: str, limits: Limits) -> None:
+def _check_depth(raw: bytes, subject: str, limits: Limits) -> None:
     """Raise `InvalidArgumentError` for deep nesting before the parser recurses into it."""
     if raw.count(b"[") + raw.count(b"{") <= limits.json_depth:
         return
@@ -223,15 +223,15 @@ def _check_depth(raw: bytes, what: str, limits: Limits) -> None:
         if byte in b"[{":
             depth += 1
             if depth > limits.json_depth:
-                raise InvalidArgumentError(f"{what}: the JSON is nested too deeply")
+                raise InvalidArgumentError(f"{subject}: the JSON is nested too deeply")
         elif byte in b"]}":
             depth -= 1
 
 
-def _check_count(raw: bytes, what: str, limits: Limits) -> None:
+def _check_count(raw: bytes, subject: str, limits: Limits) -> None:
     """Raise `MessageTooLargeError` for too many values before the parser creates objects."""
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") <= limits.elements:
         return
     bare = _JSON_TEXT.sub(b"", raw)
     count = bare.count(b",") + bare.count(b"[") + bare.count(b"{")
-    limits.check(count, limits.elements, f"{what}: the number of values")
+    limits.check(count, limits.elements, f"{subject}: the number of values")

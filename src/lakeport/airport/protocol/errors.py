@@ -137,7 +137,7 @@ _INTERRUPTIONS: Final = (
 
 @contextmanager
 def translate_errors(
-    what: str,
+    subject: str,
     *,
     typed: bool,
     flight_errors: bool = True,
@@ -146,7 +146,7 @@ def translate_errors(
     """Convert every exception of the block to a status.
 
     Args:
-        what: The name of what the block does, for messages.
+        subject: The name of subject the block does, for messages.
         typed: Whether the client reads the DuckDB type of an error.
         flight_errors: False in a verb in which pyarrow cannot send Flight errors.
         stopping: Whether the server is stopping: failures then become UNAVAILABLE.
@@ -162,7 +162,7 @@ def translate_errors(
         elif isinstance(error, flight.FlightError):
             status = error
         else:
-            status = to_status(as_lakeport_error(error, what), typed=typed)
+            status = to_status(as_lakeport_error(error, subject), typed=typed)
         raise (status if flight_errors else _without_flight(status)) from None
 
 
@@ -171,17 +171,17 @@ def _is_interruption(error: Exception) -> bool:
     return not is_expected or isinstance(error, _INTERRUPTIONS)
 
 
-def as_lakeport_error(error: Exception, what: str) -> LakeportError:
+def as_lakeport_error(error: Exception, subject: str) -> LakeportError:
     """Return the error itself, or one for an unexpected exception, which is logged."""
     if isinstance(error, LakeportError):
         return error
     if isinstance(error, NotImplementedError):
-        return UnsupportedError(_first_line(error, what))
+        return UnsupportedError(_first_line(error, subject))
     # One with an errno comes from the operating system: the server may not open a file.
     if isinstance(error, PermissionError) and error.errno is None:
-        return PermissionDeniedError(_first_line(error, what))
-    _log.error("%s failed", what, exc_info=error)
-    return InternalError(_first_line(error, what))
+        return PermissionDeniedError(_first_line(error, subject))
+    _log.error("%s failed", subject, exc_info=error)
+    return InternalError(_first_line(error, subject))
 
 
 def to_status(error: LakeportError, *, typed: bool) -> Exception:
@@ -229,15 +229,15 @@ def _truncate(message: str) -> str:
     return raw.decode(errors="ignore")
 
 
-def _first_line(error: Exception, what: str) -> str:
+def _first_line(error: Exception, subject: str) -> str:
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     first_line = text.strip().partition("\n")[0]
     if isinstance(error, pa.ArrowException):
-        return f"{what} failed: {first_line}"
+        return f"{subject} failed: {first_line}"
     return (
-        f"{what} failed: {type(error).__name__}: {first_line}"
+        f"{subject} failed: {type(error).__name__}: {first_line}"
         if first_line
-        else (f"{what} failed: {type(error).__name__}")
+        else (f"{subject} failed: {type(error).__name__}")
     )
 
 
@@ -274,22 +274,22 @@ _PREFIX = re.compile(r"^Flight [a-z ]+, with message: ")
 
 
 @contextmanager
-def translating_errors(what: str) -> Iterator[None]:
+def translating_errors(subject: str) -> Iterator[None]:
     """Convert exceptions of pyarrow in the block to a `LakeportError`."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        raise from_flight(error, what) from None
+        raise from_flight(error, subject) from None
 
 
-def from_flight(error: Exception, what: str) -> LakeportError:
+def from_flight(error: Exception, subject: str) -> LakeportError:
     """Return the `LakeportError` for an exception of pyarrow."""
     typed = _client_error(getattr(error, "extra_info", None))
     if typed is not None:
         return typed
-    message = _server_message(error) or f"{what} failed without a message"
+    message = _server_message(error) or f"{subject} failed without a message"
     if _DISCONNECTED in message:
-        return InternalError(f"the server ended the {what} too early")
+        return InternalError(f"the server ended the {subject} too early")
     for kind, error_type in _KINDS:
         if isinstance(error, kind):
             return error_type(message)

@@ -32,10 +32,10 @@ class Limits:
     decompressed_bytes: int = 1024 * MIB
     """The decompressed listing of a catalog, for clients. A server accepts no compressed data."""
 
-    def check(self, size: int, limit: int, what: str) -> None:
-        """Raise `MessageTooLargeError` if a size exceeds its limit; `what` is for the message."""
+    def check(self, size: int, limit: int, subject: str) -> None:
+        """Raise `MessageTooLargeError` if a size exceeds its limit; `subject` names what it is."""
         if size > limit:
-            raise MessageTooLargeError(f"{what} is too large: {size} of at most {limit} allowed")
+            raise MessageTooLargeError(f"{subject} is too large: {size} of at most {limit} allowed")
 
 
 DEFAULT_LIMITS = Limits()

@@ -27,7 +27,7 @@ _ARRAYS: Final = {0xDC: 2, 0xDD: 4}
 _MAPS: Final = {0xDE: 2, 0xDF: 4}
 
 
-def check_elements(body: bytes, limit: int, what: str) -> None:
+def check_elements(body: bytes, limit: int, subject: str) -> None:
     """Raise if the first value of a message contains more values than `limit`, or is incomplete.
 
     Raises:
@@ -39,7 +39,7 @@ def check_elements(body: bytes, limit: int, what: str) -> None:
     while pending:
         if seen + pending > limit:
             raise MessageTooLargeError(
-                f"{what} has too many values: {seen + pending} of at most {limit} allowed"
+                f"{subject} has too many values: {seen + pending} of at most {limit} allowed"
             )
         if position >= end:
             raise ValueError("the message ends early")

@@ -47,9 +47,9 @@ def tag_of(function: ScalarFunction | TableFunction | TableFunctionInOut) -> str
     return function_tag(kind, input_schema(function.signature))
 
 
-def result_schema(columns: pa.Schema, what: str) -> pa.Schema:
-    """Return the columns of a table function's result on the wire; `what` names it in errors."""
-    check_columns(columns, what)
+def result_schema(columns: pa.Schema, subject: str) -> pa.Schema:
+    """Return the columns of a table function's result on the wire; `subject` names it in errors."""
+    check_columns(columns, subject)
     return _decoded(columns)
 
 
@@ -80,11 +80,11 @@ def decode_arguments(
     function: TableFunction | TableFunctionInOut, row: bytes, *, limits: Limits = DEFAULT_LIMITS
 ) -> Arguments:
     """Decode the arguments of a call from one row of Arrow; missing ones get their defaults."""
-    what = f"arguments of {function.name}"
-    batch = read_one_row(row, what, limits=limits)
+    subject = f"arguments of {function.name}"
+    batch = read_one_row(row, subject, limits=limits)
     return Arguments(
         {
-            parameter.name: _argument(parameter, batch, position, what)
+            parameter.name: _argument(parameter, batch, position, subject)
             for position, parameter in enumerate(function.signature.parameters)
             if parameter.kind is not ParameterKind.TABLE
         }
@@ -104,7 +104,9 @@ def _field(parameter: Parameter) -> pa.Field:
     return pa.field(parameter.name, parameter.type, metadata=metadata or None)
 
 
-def _argument(parameter: Parameter, batch: pa.RecordBatch, position: int, what: str) -> pa.Scalar:
+def _argument(
+    parameter: Parameter, batch: pa.RecordBatch, position: int, subject: str
+) -> pa.Scalar:
     index = batch.schema.get_field_index(parameter.name)
     if index < 0 and position < batch.num_columns and parameter.kind is ParameterKind.POSITIONAL:
         index = position
@@ -113,15 +115,15 @@ def _argument(parameter: Parameter, batch: pa.RecordBatch, position: int, what: 
         if not parameter.is_required:
             return default_scalar(parameter)
         if value is None and parameter.kind is ParameterKind.POSITIONAL:
-            raise InvalidArgumentError(f"{what}: {parameter.name!r} is missing")
+            raise InvalidArgumentError(f"{subject}: {parameter.name!r} is missing")
         if isinstance(parameter.type, AnyType):
             return pa.scalar(None) if value is None else value
         return pa.scalar(None, type=parameter.type)
     if isinstance(parameter.type, AnyType):
         return value
     try:
-        return convert(batch.column(index), parameter.type, what)[0]
+        return convert(batch.column(index), parameter.type, subject)[0]
     except InvalidInputError:
         raise InvalidInputError(
-            f"{what}: {parameter.name!r} must be {parameter.type}, not {value.type}"
+            f"{subject}: {parameter.name!r} must be {parameter.type}, not {value.type}"
         ) from None

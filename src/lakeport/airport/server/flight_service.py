@@ -146,7 +146,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 
     @contextmanager
     def _answer(
-        self, context: Any, what: str, *, typed: bool, flight_errors: bool = True
+        self, context: Any, subject: str, *, typed: bool, flight_errors: bool = True
     ) -> Iterator[Call]:
         call = current_call(context)
         stopping = self._host.stopping.is_set
@@ -156,7 +156,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         # Until the call is routed, permissions are those of objects outside of any catalog.
         may = self._host.registry.permissions(call.identity)
         request = call.request(peer=peer, may=may, stopping=stopping)
-        errors = translate_errors(what, typed=typed, flight_errors=flight_errors, stopping=stopping)
+        errors = translate_errors(
+            subject, typed=typed, flight_errors=flight_errors, stopping=stopping
+        )
         with errors, request_scope(request):
             self._host.check_running()
             yield call

@@ -36,9 +36,9 @@ class IdleStreams:
         self._closing = threading.Event()
         self._is_watched = False
 
-    def stream(self, what: str, end: Callable[[], None]) -> Waiting:
+    def stream(self, subject: str, end: Callable[[], None]) -> Waiting:
         """Return a new stream. `end` is called if its client does nothing for too long."""
-        stream = Waiting(self, what, end)
+        stream = Waiting(self, subject, end)
         with self._lock:
             self._streams.add(stream)
             if not self._is_watched:
@@ -66,9 +66,9 @@ class IdleStreams:
 class Waiting:
     """One stream. Its handler waits for the client inside a `with` block of this object."""
 
-    def __init__(self, streams: IdleStreams, what: str, end: Callable[[], None]) -> None:
+    def __init__(self, streams: IdleStreams, subject: str, end: Callable[[], None]) -> None:
         self._streams = streams
-        self._what = what
+        self._subject = subject
         self._end = end
         self._lock = threading.Lock()
         self._since: float | None = None
@@ -101,7 +101,7 @@ class Waiting:
             if time.monotonic() - self._since < seconds:
                 return
             self._error = UnavailableError(
-                f"{self._what} was ended because its client did nothing for {seconds:g} seconds"
+                f"{self._subject} was ended because its client did nothing for {seconds:g} seconds"
             )
             _log.warning("%s", self._error)
             self._end()

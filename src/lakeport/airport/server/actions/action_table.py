@@ -24,9 +24,9 @@ Handler: TypeAlias = Callable[[ServerState, Call, R], bytes | None]
 
 
 class Decoder(Protocol[R_co]):
-    """Decodes the body of a request within limits; `what` names the action in errors."""
+    """Decodes the body of a request within limits; `subject` names the action in errors."""
 
-    def __call__(self, body: bytes, what: str, *, limits: Limits) -> R_co:
+    def __call__(self, body: bytes, subject: str, *, limits: Limits) -> R_co:
         """Return the decoded request."""
         ...
 

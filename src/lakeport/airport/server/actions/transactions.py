@@ -16,12 +16,12 @@ from lakeport.errors import InvalidArgumentError
 __all__ = ["TRANSACTION_ACTIONS"]
 
 
-def _decode(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> Struct:
+def _decode(body: bytes, subject: str, *, limits: Limits = DEFAULT_LIMITS) -> Struct:
     """Decode a msgpack map, or the plain text of `airport_action`: the name of a catalog."""
     is_map = body[:1] and (body[0] & 0xF0 == 0x80 or body[0] in (0xDE, 0xDF))
     if is_map or not body:
-        return decode_struct(body, what, limits=limits)
-    return Struct({"catalog_name": body}, what)
+        return decode_struct(body, subject, limits=limits)
+    return Struct({"catalog_name": body}, subject)
 
 
 TRANSACTION_ACTIONS: Final = ActionTable(_decode)
