@@ -239,5 +239,5 @@ def test_a_client_that_leaves_is_recorded_with_what_it_got(
 
     call = recorder.one(lambda c: c.verb == "DoGet")
     assert (call.status, call.table) == ("CANCELLED", "s.t")
-    assert call.reason == "the client went away before the last row was sent"
+    assert call.reason == "the client disconnected before the last row was sent"
     assert call.rows_sent < 10_000_000

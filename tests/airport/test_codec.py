@@ -78,7 +78,7 @@ def test_a_struct_is_read_by_field_and_type() -> None:
         (lambda s: s.blob("number"), "field 'number' has the wrong type"),
         (lambda s: s.flag("number"), "field 'number' has the wrong type"),
         (lambda s: s.texts("texts"), "field 'texts' is not UTF-8 text"),
-        (lambda s: s.integers("booleans"), "field 'booleans' must hold integers"),
+        (lambda s: s.integers("booleans"), "field 'booleans' must contain integers"),
         (lambda s: s.struct("number"), "field 'number' has the wrong type"),
         (lambda s: s.text_map("number"), "field 'number' has the wrong type"),
     ],
@@ -246,7 +246,7 @@ def test_a_compressed_row_is_refused_before_it_unfolds(
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
 
-    with pytest.raises(InvalidArgumentError, match="x: a compressed Arrow stream is not taken"):
+    with pytest.raises(InvalidArgumentError, match="x: a compressed Arrow stream is not accepted"):
         read_one_row(sink.getvalue().to_pybytes(), "x")
     assert read_one_row(write_batch(batch), "x").equals(batch)
 
@@ -279,7 +279,7 @@ def test_a_ticket_of_another_version_says_so() -> None:
     fields = msgpack.unpackb(TICKETS[0].to_bytes())
     fields["v"] = 2
 
-    with pytest.raises(InvalidArgumentError, match="of another version; run the query again"):
+    with pytest.raises(InvalidArgumentError, match="another version; run the query again"):
         ScanTicket.from_bytes(msgpack.packb(fields))
 
 

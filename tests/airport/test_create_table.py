@@ -128,7 +128,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "control characters": ({"table_name": "a\x00"}, "control characters"),
     "conflict": ({"on_conflict": "explode"}, "must be error, ignore or replace"),
     "position": ({"not_null_constraints": [9]}, "there is no column number 9"),
-    "position type": ({"unique_constraints": ["a"]}, "must hold integers"),
+    "position type": ({"unique_constraints": ["a"]}, "must contain integers"),
     "constraint": ({"extra_constraints": ["UNIQUE(a b)"]}, "cannot be read"),
 }
 

@@ -66,7 +66,7 @@ def test_a_schema_that_duckdb_cannot_use_is_created_with_a_warning(
     wire.action(action, bodies[action])
 
     assert catalog.schema("Main") is not None
-    assert "which DuckDB's client lists but cannot use" in caplog.text
+    assert "DuckDB's client lists it but cannot use it" in caplog.text
 
 
 def test_a_schema_that_exists_is_refused_unless_it_may_exist(wire: Wire) -> None:

@@ -259,7 +259,7 @@ def test_a_batch_beyond_the_limit_is_refused(serving: Serving, table: MutableTab
     catalog.with_table(table)
     wire = serving(catalog, max_message_size=1000)
 
-    with pytest.raises(pa.ArrowInvalid, match="this server takes 1000"):
+    with pytest.raises(pa.ArrowInvalid, match="this server accepts at most 1000"):
         wire.change("insert", HERE, rows("x" * 2000))
     assert stored(table) == []
 

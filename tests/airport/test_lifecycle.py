@@ -48,7 +48,7 @@ def test_start_returns_the_server(catalog: StaticCatalog) -> None:
 
 def test_a_server_cannot_be_started_twice(catalog: StaticCatalog) -> None:
     with Server(catalog) as server:
-        with pytest.raises(DefinitionError, match="the server is running already"):
+        with pytest.raises(DefinitionError, match="the server is already running"):
             server.start()
         assert rows(server) == 1
 
@@ -263,7 +263,7 @@ def test_a_client_that_holds_a_stream_cannot_hold_up_the_stop(
         with caplog.at_level(logging.WARNING, "lakeport"):
             assert not server.stop(grace=0.1)
 
-        assert "stream still open" in caplog.text
+        assert "a stream is still open" in caplog.text
         with pytest.raises(UnavailableError):
             _ = server.port
         writer.done_writing()

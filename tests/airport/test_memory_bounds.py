@@ -153,12 +153,12 @@ def _one_long_run() -> pa.RecordBatch:
     [
         ("t", lambda: _nulls(2**30), "number of rows of a batch"),
         ("wide", _wide_nulls, "in the types of its table"),
-        ("t", _view_of_one_text, "this server takes"),
-        ("t", _dictionary_of_one_text, "this server takes"),
-        ("t", _overlapping_lists, "share their values"),
-        ("t", _dense_union_of_one_text, "share their values"),
+        ("t", _view_of_one_text, "this server accepts at most"),
+        ("t", _dictionary_of_one_text, "this server accepts at most"),
+        ("t", _overlapping_lists, "share values"),
+        ("t", _dense_union_of_one_text, "share values"),
         ("t", _one_long_run, "run-end encoded"),
-        ("t", lambda: pa.record_batch({"name": ["a" * (70 << 20)]}), "this server takes"),
+        ("t", lambda: pa.record_batch({"name": ["a" * (70 << 20)]}), "this server accepts at most"),
     ],
 )
 @pytest.mark.parametrize("returning", [False, True])

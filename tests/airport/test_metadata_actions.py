@@ -195,7 +195,7 @@ def test_a_path_of_another_length_is_refused(wire: Wire, parts: tuple[str, ...])
         (
             "endpoints",
             {"descriptor": "D", "parameters": {"column_ids": ["a"]}},
-            "endpoints.parameters: field 'column_ids' must hold integers",
+            "endpoints.parameters: field 'column_ids' must contain integers",
         ),
         (
             "endpoints",

@@ -238,7 +238,7 @@ def test_an_unknown_operation_is_not_supported(wire: Wire) -> None:
 def test_the_rows_of_an_exchange_are_bounded(serving: Serving, catalog: StaticCatalog) -> None:
     wire = serving(catalog, max_message_size=1000)
 
-    with pytest.raises(pa.ArrowInvalid, match="this server takes 1000"):
+    with pytest.raises(pa.ArrowInvalid, match="this server accepts at most 1000"):
         wire.scalar(path("s", "chunked"), [numbers(x=[1] * 1000)])
 
 

@@ -1,4 +1,4 @@
-"""Transactions that nobody uses any more are rolled back; the clock is ours."""
+"""Idle transactions are rolled back; the tests set the clock."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_transaction_is_not_idle_while_a_statement_of_it_runs(
     assert catalog.transaction_status(identifier) is TransactionState.ABORTED
 
 
-def test_a_rollback_that_fails_is_the_affair_of_nobody_else(
+def test_an_error_of_a_rollback_is_logged_and_not_raised(
     transactions: Transactions, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(StagingCatalog):
@@ -118,7 +118,7 @@ def test_a_rollback_that_fails_is_the_affair_of_nobody_else(
     assert current(transactions, None, "sound", None) is None
 
     assert sound.transaction_status(identifier) is TransactionState.ABORTED
-    assert "a transaction of catalog 'broken'" in caplog.text
+    assert "an idle transaction of catalog 'broken'" in caplog.text
 
 
 def test_the_statements_of_an_expired_transaction_are_not_committed_one_by_one(
@@ -141,7 +141,7 @@ def test_the_statements_of_an_expired_transaction_are_not_committed_one_by_one(
 
 
 def test_only_so_many_transactions_are_known(clock: Clock, catalog: StagingCatalog) -> None:
-    transactions = Transactions(idle_seconds=100, keep=2, clock=clock)
+    transactions = Transactions(idle_seconds=100, max_entries=2, clock=clock)
     explicit = transactions.begin(catalog, "lake", explicit=True)
     running = transactions.begin(catalog, "lake")
     with (

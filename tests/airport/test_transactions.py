@@ -248,9 +248,9 @@ def test_a_transaction_is_not_joined_by_somebody_else(
     ada, grace = (wire.with_headers(authorization=f"Bearer {token}") for token in "ag")
     identifier = begin(ada, explicit=True)
 
-    with pytest.raises(flight.FlightUnauthorizedError, match="belongs to somebody else"):
+    with pytest.raises(flight.FlightUnauthorizedError, match="belongs to another user"):
         grace.with_headers(airport_transaction_id=identifier).scan(HERE)
-    with pytest.raises(flight.FlightUnauthorizedError, match="belongs to somebody else"):
+    with pytest.raises(flight.FlightUnauthorizedError, match="belongs to another user"):
         grace.call("commit_transaction", transaction_id=identifier)
     ada.call("commit_transaction", transaction_id=identifier)
 
@@ -274,7 +274,7 @@ def test_leaving_out_the_catalog_is_no_way_into_somebody_else_s_transaction(
             "get_transaction_status", catalog_name="lake", transaction_id=identifier
         ),
     ):
-        with pytest.raises(flight.FlightUnauthorizedError, match="belongs to somebody else"):
+        with pytest.raises(flight.FlightUnauthorizedError, match="belongs to another user"):
             intrude()
     ada.call("commit_transaction", transaction_id=identifier)
     assert catalog.committed == [1]

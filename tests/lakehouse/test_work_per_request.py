@@ -12,8 +12,7 @@ from pyarrow import flight
 
 from lakeport import Server
 from lakeport.ducklake import Snapshot
-from lakeport.lakehouse import LakeCatalog, table
-from lakeport.lakehouse.names import published_schema
+from lakeport.lakehouse import LakeCatalog, names
 from lakeport.lakehouse.tickets import ScanPartToken
 from tests.lakehouse.conftest import Serve
 
@@ -65,14 +64,14 @@ def test_a_listing_builds_the_schema_of_each_table_once(
     lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[list[str]] = []
-    build = published_schema
+    build = names.published_schema
 
     def counting(columns: Any, **options: Any) -> pa.Schema:
         schema = build(columns, **options)
         built.append(schema.names)
         return schema
 
-    monkeypatch.setattr(table, "published_schema", counting)
+    monkeypatch.setattr("lakeport.lakehouse.table.published_schema", counting)
     with (
         LakeCatalog(lake.uri) as catalog,
         Server(catalog) as server,
@@ -80,7 +79,7 @@ def test_a_listing_builds_the_schema_of_each_table_once(
     ):
         list_schemas(client)
 
-    assert sorted(names[0] for names in built) == ["a", "id"]
+    assert sorted(columns[0] for columns in built) == ["a", "id"]
 
 
 def test_a_ticket_resolves_its_part_once(

@@ -1,14 +1,15 @@
-"""Where an object is: flight descriptors to addresses and back.
+"""Addresses of tables and functions: flight descriptors to addresses and back.
 
-The client echoes descriptors verbatim, so ours carry everything needed to find the object again:
+The client sends descriptors back unchanged, so they contain everything needed to find the object:
 
-    [schema, name]                     what a person writes
+    [schema, name]                     written by a user
     [catalog, schema, name]            with the catalog, for servers with several
-    [catalog, schema, name, tag]       what our listings publish
+    [catalog, schema, name, tag]       published in listings
 
-The tag is a digest. For a function it tells overloads apart; for a table it fixes the columns that
-the client has in mind, so that a table altered by somebody else is an error, not a misread batch.
-A command descriptor holds JSON: `{"schema_name": …, "table_name": …, "ts": …}`.
+The tag is a digest. For a function it identifies the overload. For a table it identifies the
+columns that the client has bound: if another client has altered the table, the call fails instead
+of returning batches that the client would misread. A command descriptor is JSON:
+`{"schema_name": …, "table_name": …, "ts": …}`.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ __all__ = [
     "Address",
     "address_from_json",
     "check_not_flight_sql",
+    "flight_sql_error",
     "function_tag",
     "json_text",
     "parse_descriptor",
-    "refusal",
     "table_tag",
 ]
 
@@ -50,24 +51,24 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The place of a table or function on a server."""
+    """The address of a table or function on a server."""
 
     schema: str
     name: str
     catalog: str = ""
-    """Empty when the descriptor does not say."""
+    """Empty if the descriptor does not name it."""
     tag: str = ""
-    """Empty when the descriptor was written by a person."""
+    """Empty if the descriptor was written by a user."""
     time_point: TimePoint | None = None
     """Set by the `ts` or `ts_ns` of a JSON descriptor."""
     in_future: bool = False
-    """Whether that time has not come yet: then there are no rows."""
+    """Whether that time is in the future: then there are no rows."""
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
 
     def descriptor(self) -> flight.FlightDescriptor:
-        """The descriptor to publish for this address."""
+        """Return the descriptor to publish for this address."""
         if self.tag:
             return flight.FlightDescriptor.for_path(self.catalog, self.schema, self.name, self.tag)
         if self.catalog:
@@ -75,14 +76,14 @@ class Address:
         return flight.FlightDescriptor.for_path(self.schema, self.name)
 
     def with_tag(self, tag: str) -> Address:
-        """The same place with another tag."""
+        """Return the same address with another tag."""
         return replace(self, tag=tag)
 
 
 def parse_descriptor(
     descriptor: flight.FlightDescriptor, *, limits: Limits = DEFAULT_LIMITS
 ) -> Address:
-    """The address that a descriptor names."""
+    """Return the address that a descriptor names."""
     if descriptor.descriptor_type == flight.DescriptorType.CMD:
         return address_from_json(bytes(descriptor.command), limits=limits)
     parts = _texts(descriptor.path)
@@ -102,7 +103,7 @@ def parse_descriptor(
 
 
 def address_from_json(text: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Address:
-    """The address in a JSON command descriptor or ticket."""
+    """Return the address in a JSON command descriptor or ticket."""
     check_not_flight_sql(text)
     limits.check(len(text), limits.ticket_bytes, "the descriptor")
     request = decode_json(text, "descriptor", limits=limits)
@@ -117,7 +118,7 @@ def address_from_json(text: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Addres
 
 
 def json_text(request: dict[str, Any], name: str, *, default: str | None = None) -> str:
-    """A text field of a JSON request."""
+    """Return a text field of a JSON request."""
     value = request.get(name)
     if value is None:
         if default is None:
@@ -129,17 +130,17 @@ def json_text(request: dict[str, Any], name: str, *, default: str | None = None)
 
 
 def table_tag(schema: pa.Schema) -> str:
-    """A digest of the columns that a client has bound."""
+    """Return a digest of the columns that a client has bound."""
     return _digest(*(f"{field.name}\0{field.type}" for field in schema))
 
 
 def function_tag(kind: str, input_schema: pa.Schema) -> str:
-    """A digest of the parameters that tells overloads apart."""
+    """Return a digest of the parameters, which identifies an overload."""
     return _digest(kind, *(_parameter(field) for field in input_schema))
 
 
 def _parameter(field: pa.Field) -> str:
-    # What is marked there, such as a parameter of any type, is no part of the Arrow type.
+    # The metadata marks, for example, a parameter of any type, which has no Arrow type.
     marks = sorted(key.decode() for key in field.metadata or ())
     return "\0".join([field.name, str(field.type), *marks])
 
@@ -169,8 +170,8 @@ def _time_point(request: dict[str, Any]) -> tuple[TimePoint | None, bool]:
     instant = value * unit
     if instant > time.time_ns():
         return TimePoint(TimeUnit.TIMESTAMP, ""), True
-    moment = _EPOCH + timedelta(microseconds=instant // 1000)
-    return TimePoint(TimeUnit.TIMESTAMP, moment.strftime("%Y-%m-%d %H:%M:%S.%f+00")), False
+    timestamp = _EPOCH + timedelta(microseconds=instant // 1000)
+    return TimePoint(TimeUnit.TIMESTAMP, timestamp.strftime("%Y-%m-%d %H:%M:%S.%f+00")), False
 
 
 ACTIONS: Final = frozenset(
@@ -185,20 +186,20 @@ ACTIONS: Final = frozenset(
         "EndTransaction",
     }
 )
-"""The actions of Flight SQL. The names of our own are in lower case."""
+"""The actions of Flight SQL. Names of this server's msgpack actions are in lower case."""
 
 _TYPE: Final = b"type.googleapis.com/arrow.flight.protocol.sql."
 _HEAD: Final = 16
-"""The tag and the length of the first field come before the type."""
+"""The tag and the length of the first protobuf field come before the type."""
 
 
 def check_not_flight_sql(message: bytes) -> None:
-    """Refuse the command or ticket of a Flight SQL client."""
+    """Raise `UnsupportedError` for the command or ticket of a Flight SQL client."""
     if _TYPE in message[: _HEAD + len(_TYPE)]:
-        raise refusal()
+        raise flight_sql_error()
 
 
-def refusal() -> UnsupportedError:
+def flight_sql_error() -> UnsupportedError:
     """Return the error for a Flight SQL client."""
     return UnsupportedError(
         "Flight SQL is not supported, this server implements the Airport protocol: use DuckDB's "

@@ -1,12 +1,12 @@
-"""How much memory a received batch may take, whatever its client sends.
+"""Bounds on the memory of received batches.
 
-A batch can be small on the wire and large in a table: nulls have no bytes, the entries of a
-dictionary and the texts of a view are sent once and used often. Its size is computed before any
-value is copied.
+A batch can be small on the wire and large in a table: nulls have no bytes, and the entries of a
+dictionary or the texts of a view are sent once and used often. The size of a batch is computed
+before any value is copied.
 
-Arrow unfolds compressed batches while it decodes them, before this code runs, and pyarrow 26 has no
-option against it. So a compressed batch is refused as soon as it is seen, and no other one of its
-call is read.
+Arrow decompresses batches while it decodes them, before this code runs, and pyarrow 26 has no
+option to prevent it. So a compressed batch is rejected as soon as it is received, and no other
+batch of the call is read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from lakeport.errors import InvalidArgumentError, MessageTooLargeError
 
 __all__ = ["BatchBounds", "row_width"]
 
-# The memory of a column beside its buffers, so that many tiny batches count for something.
+# The memory of a column besides its buffers; it bounds the number of tiny batches.
 _COLUMN_OVERHEAD = 256
-# A batch may take more in the types of its table than in those of its client: 4 bytes become 16.
+# A batch may need more memory in the types of its table: 4 bytes can become 16.
 _GROWTH = 4
 
 
 class BatchBounds:
-    """Measures received batches, and refuses what would take more memory than a server allows."""
+    """Measures received batches, and rejects those that need more memory than a server allows."""
 
     def __init__(self, schema: pa.Schema, *, limits: Limits, max_bytes: int) -> None:
         self._limits = limits
@@ -39,15 +39,15 @@ class BatchBounds:
         for field in schema:
             if _contains(field.type, pt.is_run_end_encoded):
                 raise InvalidArgumentError(
-                    f"column {field.name!r} is run-end encoded, which is not accepted here"
+                    f"column {field.name!r} is run-end encoded, which is not accepted"
                 )
 
     def size(self, batch: pa.RecordBatch) -> int:
-        """Return the bytes that a batch holds or unfolds to; raise if they are too many."""
+        """Return the decoded size of a batch in bytes; raise if it is too large."""
         self._limits.check(batch.num_rows, self._limits.batch_rows, "the number of rows of a batch")
         size = int(batch.get_total_buffer_size())
         self._check(size)
-        # Buffers are parts of the message that they came in, which lives as long as they do.
+        # Buffers are slices of their message, whose memory is released after all of them.
         message = max((_message_size(b) for b in _received_buffers(batch)), default=0)
         self._check(message)
         unfolded = sum(_unfolded_size(batch.column(i)) for i in self._folded)
@@ -55,28 +55,28 @@ class BatchBounds:
         return int(max(size, message) + unfolded + _COLUMN_OVERHEAD * batch.num_columns)
 
     def check_rows(self, rows: int, width: int) -> None:
-        """Refuse rows that take too much memory once they have a table's types."""
+        """Raise `MessageTooLargeError` for rows that need too much memory in a table's types."""
         limit, size = _GROWTH * self._max_bytes, rows * width // 8
         if size > limit:
             raise MessageTooLargeError(
                 f"a batch of {rows} rows takes {size} bytes in the types of its table; "
-                f"this server takes {limit}"
+                f"this server accepts at most {limit}"
             )
 
     def _check(self, size: int) -> None:
         if size > self._max_bytes:
             raise MessageTooLargeError(
-                f"a batch has {size} bytes; this server takes {self._max_bytes}"
+                f"a batch has {size} bytes; this server accepts at most {self._max_bytes}"
             )
 
 
 def row_width(schema: pa.Schema) -> int:
-    """Return the bits that a row takes at least, in an array of each column's type."""
+    """Return the minimum number of bits of a row in arrays of the columns' types."""
     return sum(_width(field.type) for field in schema)
 
 
 def _width(type: pa.DataType) -> int:
-    """Return the bits of one value that is null, and of the bit that marks it."""
+    """Return the number of bits of a null value, including its validity bit."""
     if isinstance(type, pa.BaseExtensionType):
         return _width(type.storage_type)
     if pt.is_dictionary(type):
@@ -97,7 +97,7 @@ def _has_width(type: pa.DataType) -> bool:
 
 
 def _received_buffers(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
-    """Yield the buffers of a batch with a value in them; raise if its message was compressed."""
+    """Yield the buffers of a batch that are not empty; raise if its message was compressed."""
     for column in batch.columns:
         for buffer in column.buffers():
             if buffer is not None and buffer.size:
@@ -106,10 +106,10 @@ def _received_buffers(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
 
 
 def _check_received(buffer: pa.Buffer) -> None:
-    # What was unfolded, or joined out of several dictionaries, is no part of a message.
+    # A buffer that was decompressed, or merged from several dictionaries, has no parent.
     if buffer.parent is None:
         raise InvalidArgumentError(
-            "a compressed batch is not accepted here: send batches without compression"
+            "a compressed batch is not accepted: send batches without compression"
         )
 
 
@@ -120,7 +120,7 @@ def _message_size(buffer: pa.Buffer) -> int:
 
 
 def _is_folded(type: pa.DataType) -> bool:
-    """Whether several rows can share the same bytes."""
+    """Return whether several rows of a type can share the same bytes."""
     return _contains(
         type,
         lambda part: (
@@ -177,7 +177,7 @@ def _decoded_size(values: pa.DictionaryArray) -> int:
         used = pc.sum(_taken(lengths, values.indices)).as_py() or 0
         return int(used) + 8 * len(values)
     if entries.type.num_fields or _is_folded(entries.type):
-        raise InvalidArgumentError(f"a dictionary of {entries.type} is not accepted here")
+        raise InvalidArgumentError(f"a dictionary of {entries.type} is not accepted")
     return _width(entries.type) * len(values) // 8
 
 
@@ -190,12 +190,15 @@ def _taken(lengths: pa.Array, indices: pa.Array) -> pa.Array:
         return lengths.take(indices)
     except pa.ArrowException:
         raise InvalidArgumentError(
-            "a batch is damaged: an index lies beyond its dictionary"
+            "a batch is damaged: an index is outside of its dictionary"
         ) from None
 
 
 def _viewed_bytes(values: pa.Array) -> int:
-    """Return the length of all texts of a view; each has it in its first four bytes."""
+    """Return the total length of all texts of a view array.
+
+    Each view has the length of its text in the first four bytes.
+    """
     if not len(values):
         return 0
     views = np.frombuffer(values.buffers()[1], np.int32).reshape(-1, 4)
@@ -211,6 +214,4 @@ def _check_dense_union(values: pa.UnionArray) -> None:
 
 def _check_distinct(used: int, present: int) -> None:
     if used > present:
-        raise InvalidArgumentError(
-            "a batch whose lists or unions share their values is not accepted here"
-        )
+        raise InvalidArgumentError("a batch whose lists or unions share values is not accepted")

@@ -1,7 +1,7 @@
 """The encodings of the wire: msgpack structs, compressed containers, Arrow blobs, JSON.
 
-The client packs every string, raw bytes included, as msgpack `str`; so requests are decoded to
-bytes, and each field is decoded to text where it is text. Nothing is decoded beyond a bound.
+The client packs every string, raw bytes included, as msgpack `str`. So requests are decoded to
+bytes, and text fields are decoded from UTF-8 when they are read. Sizes are checked before decoding.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _CONTAINER_ELEMENTS = 3
 
 
 def encode(value: Any) -> bytes:
-    """Pack a value with str keys, as the client reads it."""
+    """Pack a value with str keys, as the client expects it."""
     packed: bytes = msgpack.packb(value)
     return packed
 
 
 class Struct:
-    """A decoded msgpack map, with typed access that fails with a clear sentence."""
+    """A decoded msgpack map. Typed access raises `InvalidArgumentError` with the field's name."""
 
     __slots__ = ("_fields", "_what")
 
-    def __init__(self, fields: Mapping[str, Any], what: str) -> None:
+    def __init__(self, fields: Mapping[str, Any], subject: str) -> None:
         self._fields = fields
-        self._what = what
+        self._what = subject
 
     def __contains__(self, name: str) -> bool:
         return self._fields.get(name) is not None
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A field of text."""
+        """Return a text field."""
         value = self._get(name, bytes, default)
         if not isinstance(value, bytes):
             return value  # type: ignore[no-any-return]
@@ -65,17 +65,17 @@ class Struct:
             raise InvalidArgumentError(f"{self._what}: field {name!r} is not UTF-8 text") from None
 
     def blob(self, name: str, default: bytes | None = None) -> bytes:
-        """A field of raw bytes."""
+        """Return a field of raw bytes."""
         value: bytes = self._get(name, bytes, default)
         return value
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
-        """A boolean field."""
+        """Return a boolean field."""
         value: bool = self._get(name, bool, default)
         return value
 
     def texts(self, name: str, default: list[str] | None = None) -> list[str]:
-        """A field that is an array of texts."""
+        """Return a field that is an array of texts."""
         values = self._get(name, list, default)
         try:
             return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
@@ -83,19 +83,19 @@ class Struct:
             raise InvalidArgumentError(f"{self._what}: field {name!r} is not UTF-8 text") from None
 
     def integers(self, name: str, default: list[int] | None = None) -> list[int]:
-        """A field that is an array of integers."""
+        """Return a field that is an array of integers."""
         values: list[int] = self._get(name, list, default)
         if not all(type(value) is int for value in values):
-            raise InvalidArgumentError(f"{self._what}: field {name!r} must hold integers")
+            raise InvalidArgumentError(f"{self._what}: field {name!r} must contain integers")
         return values
 
     def text_map(self, name: str) -> dict[str, str]:
-        """A field that maps texts to texts; empty when it is missing."""
+        """Return a field that maps texts to texts; an empty map if it is missing."""
         fields = _text_keys(self._get(name, dict, {}), self._what)
         return {key: Struct(fields, self._what).text(key) for key in fields}
 
     def struct(self, name: str) -> Struct:
-        """A field that is itself a map."""
+        """Return a field that is a map."""
         return Struct(_text_keys(self._get(name, dict, None), self._what), f"{self._what}.{name}")
 
     def _get(self, name: str, kind: type, default: Any) -> Any:
@@ -109,13 +109,13 @@ class Struct:
         return value
 
 
-def decode_struct(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> Struct:
-    """The msgpack map of a request; an empty body is an empty map."""
-    limits.check(len(body), limits.action_bytes, what)
+def decode_struct(body: bytes, subject: str, *, limits: Limits = DEFAULT_LIMITS) -> Struct:
+    """Decode the msgpack map of a request; an empty body is an empty map."""
+    limits.check(len(body), limits.action_bytes, subject)
     if not body:
-        return Struct({}, what)
+        return Struct({}, subject)
     try:
-        check_elements(body, limits.elements, what)
+        check_elements(body, limits.elements, subject)
         unpacker = msgpack.Unpacker(
             raw=True,
             strict_map_key=False,
@@ -125,35 +125,35 @@ def decode_struct(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) ->
         unpacker.feed(body)
         value = unpacker.unpack()
     except (ValueError, msgpack.UnpackException, TypeError, RecursionError, MemoryError):
-        raise InvalidArgumentError(f"{what}: the body is not valid msgpack") from None
+        raise InvalidArgumentError(f"{subject}: the body is not valid msgpack") from None
     if not isinstance(value, dict):
-        raise InvalidArgumentError(f"{what}: the body is not a msgpack map")
-    return Struct(_text_keys(value, what), what)
+        raise InvalidArgumentError(f"{subject}: the body is not a msgpack map")
+    return Struct(_text_keys(value, subject), subject)
 
 
-def decode_json(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
-    """The JSON object of a discovery request; an empty text is an empty object."""
-    limits.check(len(body), limits.json_bytes, what)
+def decode_json(body: bytes, subject: str, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
+    """Decode the JSON object of a discovery request; an empty text is an empty object."""
+    limits.check(len(body), limits.json_bytes, subject)
     if not body.strip():
         return {}
-    _check_depth(body, what, limits)
-    _check_count(body, what, limits)
+    _check_depth(body, subject, limits)
+    _check_count(body, subject, limits)
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        raise InvalidArgumentError(f"{what}: not valid JSON") from None
+        raise InvalidArgumentError(f"{subject}: not valid JSON") from None
     if not isinstance(value, dict):
-        raise InvalidArgumentError(f"{what}: expected a JSON object")
+        raise InvalidArgumentError(f"{subject}: expected a JSON object")
     return value
 
 
 def compress_container(raw: bytes) -> bytes:
-    """`[length, data]` with one ZStandard frame, as the client reads catalogs."""
+    """Return `[length, data]` with one ZStandard frame, as the client reads catalogs."""
     return encode([len(raw), pa.compress(raw, codec="zstd", asbytes=True)])
 
 
 def decompress_container(blob: bytes, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """The content of a compressed container."""
+    """Return the content of a compressed container."""
     try:
         check_elements(blob, _CONTAINER_ELEMENTS, "the compressed container")
         length, data = msgpack.unpackb(blob, raw=True)
@@ -169,53 +169,53 @@ def decompress_container(blob: bytes, *, limits: Limits = DEFAULT_LIMITS) -> byt
 
 
 def write_schema(schema: pa.Schema) -> bytes:
-    """One encapsulated IPC schema message."""
+    """Return a schema as one encapsulated IPC message."""
     return schema.serialize().to_pybytes()  # type: ignore[no-any-return]
 
 
-def read_schema(blob: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> pa.Schema:
-    """The schema of one IPC message."""
+def read_schema(blob: bytes, subject: str, *, limits: Limits = DEFAULT_LIMITS) -> pa.Schema:
+    """Return the schema of one IPC message."""
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(blob))
     except (pa.ArrowException, OSError, ValueError):
-        raise InvalidArgumentError(f"{what} is not an Arrow schema") from None
-    limits.check(len(schema), limits.columns, f"the number of columns of {what}")
+        raise InvalidArgumentError(f"{subject} is not an Arrow schema") from None
+    limits.check(len(schema), limits.columns, f"the number of columns of {subject}")
     return schema
 
 
-def read_one_row(blob: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> pa.RecordBatch:
-    """The batch of an IPC stream that holds at most one row: the arguments of a call."""
+def read_one_row(blob: bytes, subject: str, *, limits: Limits = DEFAULT_LIMITS) -> pa.RecordBatch:
+    """Return the batch of an IPC stream with the arguments of a call, at most one row."""
     source = pa.py_buffer(blob)
     try:
-        # What is not compressed is no larger than the blob, which has a bound.
+        # An uncompressed batch is no larger than the blob, whose size is limited.
         if is_compressed(source):
-            raise InvalidArgumentError(f"{what}: a compressed Arrow stream is not taken")
+            raise InvalidArgumentError(f"{subject}: a compressed Arrow stream is not accepted")
         with pa.ipc.open_stream(source) as stream:
-            limits.check(len(stream.schema), limits.columns, f"the number of {what}")
+            limits.check(len(stream.schema), limits.columns, f"the number of {subject}")
             batch = stream.read_next_batch()
             check_layout(batch)
             ContentCheck(batch.schema)(batch)
     except StopIteration:
-        raise InvalidArgumentError(f"{what}: no row") from None
+        raise InvalidArgumentError(f"{subject}: no row") from None
     except (pa.ArrowException, OSError, ValueError, struct.error):
-        raise InvalidArgumentError(f"{what}: not an Arrow stream") from None
+        raise InvalidArgumentError(f"{subject}: not an Arrow stream") from None
     if batch.num_columns and batch.num_rows != 1:
-        raise InvalidArgumentError(f"{what}: expected one row, not {batch.num_rows}")
+        raise InvalidArgumentError(f"{subject}: expected one row, not {batch.num_rows}")
     return batch
 
 
-def _text_keys(fields: Mapping[Any, Any], what: str) -> dict[str, Any]:
+def _text_keys(fields: Mapping[Any, Any], subject: str) -> dict[str, Any]:
     try:
         return {key.decode(): value for key, value in fields.items()}
     except (AttributeError, UnicodeDecodeError):
-        raise InvalidArgumentError(f"{what}: the keys of a map must be text") from None
+        raise InvalidArgumentError(f"{subject}: the keys of a map must be text") from None
 
 
 _JSON_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
-def _check_depth(raw: bytes, what: str, limits: Limits) -> None:
-    """Refuse deep nesting before the parser recurses into it."""
+def _check_depth(raw: bytes, subject: str, limits: Limits) -> None:
+    """Raise `InvalidArgumentError` for deep nesting before the parser recurses into it."""
     if raw.count(b"[") + raw.count(b"{") <= limits.json_depth:
         return
     depth = 0
@@ -223,15 +223,15 @@ def _check_depth(raw: bytes, what: str, limits: Limits) -> None:
         if byte in b"[{":
             depth += 1
             if depth > limits.json_depth:
-                raise InvalidArgumentError(f"{what}: the JSON is nested too deeply")
+                raise InvalidArgumentError(f"{subject}: the JSON is nested too deeply")
         elif byte in b"]}":
             depth -= 1
 
 
-def _check_count(raw: bytes, what: str, limits: Limits) -> None:
-    """Refuse many values before the parser makes an object of each."""
+def _check_count(raw: bytes, subject: str, limits: Limits) -> None:
+    """Raise `MessageTooLargeError` for too many values before the parser creates objects."""
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") <= limits.elements:
         return
     bare = _JSON_TEXT.sub(b"", raw)
     count = bare.count(b",") + bare.count(b"[") + bare.count(b"{")
-    limits.check(count, limits.elements, f"{what}: the number of values")
+    limits.check(count, limits.elements, f"{subject}: the number of values")

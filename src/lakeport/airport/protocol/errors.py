@@ -1,12 +1,12 @@
-"""How an error travels: the one place where exceptions become Flight statuses.
+"""The only place where exceptions become Flight statuses, and statuses become exceptions.
 
-gRPC codes come from what pyarrow makes of an exception's type. `Flight*Error` covers some of them;
-the others (NOT_FOUND, INVALID_ARGUMENT, UNIMPLEMENTED) need a builtin type, whose traceback pyarrow
-would append to the message. Those of `lakeport._quiet` cannot be formatted as a traceback, so that
-pyarrow falls back to their bare name: the client sees one sentence, at once, with the right code.
+pyarrow derives the gRPC code from the type of an exception. `Flight*Error` covers some codes. The
+others (NOT_FOUND, INVALID_ARGUMENT, UNIMPLEMENTED) need a builtin type, and pyarrow appends the
+traceback of such an exception to the message. The types of `lakeport._quiet` cannot be formatted as
+a traceback, so pyarrow sends only their name: the client receives one sentence with the right code.
 See docs/decisions/0001-errors-without-tracebacks.md.
 
-| error                                    | gRPC code         | DuckDB type where it knows one |
+| error                                    | gRPC code         | DuckDB type, if there is one   |
 |------------------------------------------|-------------------|--------------------------------|
 | NotFoundError                            | NOT_FOUND         |                                |
 | InvalidArgumentError, AlreadyExistsError | INVALID_ARGUMENT  |                                |
@@ -20,10 +20,10 @@ See docs/decisions/0001-errors-without-tracebacks.md.
 | CancelledError                           | CANCELLED         |                                |
 | everything else                          | INTERNAL          |                                |
 
-¹ UNKNOWN where the DuckDB type is sent along, since only a Flight error can carry it.
+¹ UNKNOWN if the DuckDB type is sent too, because only a Flight error can contain it.
 A PermissionError of the operating system counts as "everything else".
-pyarrow has no way to say ALREADY_EXISTS. In GetSchema it has none for the codes of Flight errors
-either (PERMISSION_DENIED and those below): the code is UNKNOWN, and the detail names the right one.
+pyarrow 26 cannot send ALREADY_EXISTS. In GetSchema it cannot send the codes of Flight errors either
+(PERMISSION_DENIED and those below it): the code is UNKNOWN, and the detail names the right one.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ __all__ = [
 
 _log = logging.getLogger("lakeport.airport")
 
-# A status travels in headers of 8 KiB, up to three times, and gRPC spells a byte beyond ASCII with
-# three.
+# A status is sent up to three times in headers of 8 KiB, and gRPC encodes a byte that is not ASCII
+# with three.
 _MAX_MESSAGE_BYTES = 1000
 
 _STATUSES: tuple[tuple[type[LakeportError], type[Exception]], ...] = (
@@ -92,7 +92,7 @@ _STATUSES: tuple[tuple[type[LakeportError], type[Exception]], ...] = (
     (LakeportError, InvalidArgument),
 )
 
-# The exceptions for a verb in which pyarrow does not turn Flight errors into statuses.
+# The exceptions for a verb in which pyarrow does not convert Flight errors to statuses.
 _WITHOUT_FLIGHT: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (flight.FlightUnauthenticatedError, Unauthenticated),
     (flight.FlightUnauthorizedError, PermissionDenied),
@@ -124,8 +124,8 @@ _DUCKDB_TYPES: tuple[tuple[type[LakeportError], str], ...] = (
 
 SHUTTING_DOWN: Final = "the server is shutting down; try again"
 
-# What a call meets when its server stops below it: Spark has gone, a wait was ended.
-_CUT: Final = (
+# Errors of calls that run while their server stops: Spark has ended, a wait was interrupted.
+_INTERRUPTIONS: Final = (
     CancelledError,
     InternalError,
     UnavailableError,
@@ -137,51 +137,55 @@ _CUT: Final = (
 
 @contextmanager
 def translate_errors(
-    what: str,
+    subject: str,
     *,
     typed: bool,
     flight_errors: bool = True,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
-    """Turn whatever the block raises into a status; `typed` where the client reads DuckDB types.
+    """Convert every exception of the block to a status.
 
-    Without `flight_errors`, in a verb in which pyarrow cannot send them. What fails because the
-    server is `stopping` becomes UNAVAILABLE.
+    Args:
+        subject: The name of subject the block does, for messages.
+        typed: Whether the client reads the DuckDB type of an error.
+        flight_errors: False in a verb in which pyarrow cannot send Flight errors.
+        stopping: Whether the server is stopping: failures then become UNAVAILABLE.
+
     """
     try:
         yield
     except Quiet:
         raise
     except Exception as error:  # noqa: BLE001
-        if stopping() and _is_cut(error):
+        if stopping() and _is_interruption(error):
             status = to_status(UnavailableError(SHUTTING_DOWN), typed=typed)
         elif isinstance(error, flight.FlightError):
             status = error
         else:
-            status = to_status(as_lakeport_error(error, what), typed=typed)
+            status = to_status(as_lakeport_error(error, subject), typed=typed)
         raise (status if flight_errors else _without_flight(status)) from None
 
 
-def _is_cut(error: Exception) -> bool:
-    foreseen = isinstance(error, LakeportError | flight.FlightError)
-    return not foreseen or isinstance(error, _CUT)
+def _is_interruption(error: Exception) -> bool:
+    is_expected = isinstance(error, LakeportError | flight.FlightError)
+    return not is_expected or isinstance(error, _INTERRUPTIONS)
 
 
-def as_lakeport_error(error: Exception, what: str) -> LakeportError:
-    """The error itself, or what an unforeseen exception amounts to. The latter is logged."""
+def as_lakeport_error(error: Exception, subject: str) -> LakeportError:
+    """Return the error itself, or one for an unexpected exception, which is logged."""
     if isinstance(error, LakeportError):
         return error
     if isinstance(error, NotImplementedError):
-        return UnsupportedError(_sentence(error, what))
-    # One with a number comes from the system: the server itself may not open a file.
+        return UnsupportedError(_first_line(error, subject))
+    # One with an errno comes from the operating system: the server may not open a file.
     if isinstance(error, PermissionError) and error.errno is None:
-        return PermissionDeniedError(_sentence(error, what))
-    _log.error("%s failed", what, exc_info=error)
-    return InternalError(_sentence(error, what))
+        return PermissionDeniedError(_first_line(error, subject))
+    _log.error("%s failed", subject, exc_info=error)
+    return InternalError(_first_line(error, subject))
 
 
 def to_status(error: LakeportError, *, typed: bool) -> Exception:
-    """The exception that pyarrow turns into the right status."""
+    """Return the exception that pyarrow converts to the right status."""
     message = _truncate(str(error))
     if typed:
         for kind, duckdb_type in _DUCKDB_TYPES:
@@ -194,14 +198,14 @@ def to_status(error: LakeportError, *, typed: bool) -> Exception:
 
 
 def status_name(error: BaseException | None) -> str:
-    """The gRPC code of a call that ended with this error of pyarrow, or without any."""
+    """Return the gRPC code of a call that ended with this error of pyarrow, or without one."""
     if error is None:
         return "OK"
     return next((name for kind, name in _CODES if isinstance(error, kind)), "UNKNOWN")
 
 
 def reason_of(error: BaseException) -> str:
-    """The sentence of an error that pyarrow ended a call with, without what pyarrow adds to it."""
+    """Return the message of an error of pyarrow, without the details that pyarrow adds."""
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     return _truncate(text.partition("\n")[0].partition(". Detail: ")[0])
 
@@ -225,15 +229,15 @@ def _truncate(message: str) -> str:
     return raw.decode(errors="ignore")
 
 
-def _sentence(error: Exception, what: str) -> str:
+def _first_line(error: Exception, subject: str) -> str:
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     first_line = text.strip().partition("\n")[0]
     if isinstance(error, pa.ArrowException):
-        return f"{what} failed: {first_line}"
+        return f"{subject} failed: {first_line}"
     return (
-        f"{what} failed: {type(error).__name__}: {first_line}"
+        f"{subject} failed: {type(error).__name__}: {first_line}"
         if first_line
-        else (f"{what} failed: {type(error).__name__}")
+        else (f"{subject} failed: {type(error).__name__}")
     )
 
 
@@ -257,43 +261,43 @@ _EXCEPTION_TYPES: Final[dict[bytes, type[LakeportError]]] = {
     b"InvalidInputException": InvalidInputError,
 }
 
-# What Arrow and gRPC add to the sentence that the server wrote.
+# Text that Arrow and gRPC add to the server's message.
 _DEBUG_CONTEXT = re.compile(r"\.? ?gRPC client debug context: .*", re.DOTALL)
 _DETAIL = re.compile(
     r"\.? Detail: (?:Failed|Internal|Unavailable|TimedOut|Cancelled|Unauthenticated|Unauthorized"
     r"|Python exception: .*|flight::.*)\.?\s*$",
     re.DOTALL,
 )
-# What Arrow says of a stream whose other end left without an error.
+# Arrow's message for a stream that the server closed without an error.
 _DISCONNECTED = "(server disconnect?)"
 _PREFIX = re.compile(r"^Flight [a-z ]+, with message: ")
 
 
 @contextmanager
-def translating_errors(what: str) -> Iterator[None]:
-    """Turn whatever a call of the block raises into an error of the tree."""
+def translating_errors(subject: str) -> Iterator[None]:
+    """Convert exceptions of pyarrow in the block to a `LakeportError`."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        raise from_flight(error, what) from None
+        raise from_flight(error, subject) from None
 
 
-def from_flight(error: Exception, what: str) -> LakeportError:
-    """The error that an exception of pyarrow stands for."""
+def from_flight(error: Exception, subject: str) -> LakeportError:
+    """Return the `LakeportError` for an exception of pyarrow."""
     typed = _client_error(getattr(error, "extra_info", None))
     if typed is not None:
         return typed
-    message = _first_sentence(error) or f"{what} failed without a message"
+    message = _server_message(error) or f"{subject} failed without a message"
     if _DISCONNECTED in message:
-        return InternalError(f"the server ended the {what} too early")
-    for kind, meaning in _KINDS:
+        return InternalError(f"the server ended the {subject} too early")
+    for kind, error_type in _KINDS:
         if isinstance(error, kind):
-            return meaning(message)
+            return error_type(message)
     return InternalError(message)
 
 
 def _client_error(extra_info: object) -> LakeportError | None:
-    """The error of a DuckDB type that the server sent along."""
+    """Return the error of the DuckDB type that the server sent, or None."""
     if not isinstance(extra_info, bytes) or not extra_info:
         return None
     try:
@@ -304,7 +308,7 @@ def _client_error(extra_info: object) -> LakeportError | None:
         return None
 
 
-def _first_sentence(error: Exception) -> str:
+def _server_message(error: Exception) -> str:
     text = str(error)
     for noise in (_DEBUG_CONTEXT, _DETAIL, _PREFIX):
         text = noise.sub("", text)

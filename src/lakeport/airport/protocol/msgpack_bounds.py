@@ -1,7 +1,7 @@
-"""The number of values in a msgpack message, counted before any of them becomes an object.
+"""Count the values in a msgpack message before any of them becomes an object.
 
-msgpack makes a list of the length that its header claims, before it reads what is in it, and limits
-each container alone: a message of a few bytes or of many empty lists can take gigabytes.
+msgpack creates a list of the length in its header before it reads the items, and it limits only
+each container by itself. So a message of a few bytes, or of many empty lists, can need gigabytes.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ _FIXED: Final = {
     0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8,
     0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17,
 }  # fmt: skip
-"""The bytes after a header that says everything: nil, numbers, extensions of a fixed length."""
+"""The bytes after a header that implies the length: nil, numbers, fixed-length extensions."""
 _SIZED: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
-"""How many bytes hold the length of a text or of raw bytes."""
+"""The number of bytes of the length of a text or of raw bytes."""
 _EXTENSIONS: Final = {0xC7: 1, 0xC8: 2, 0xC9: 4}
 _ARRAYS: Final = {0xDC: 2, 0xDD: 4}
 _MAPS: Final = {0xDE: 2, 0xDF: 4}
 
 
-def check_elements(body: bytes, limit: int, what: str) -> None:
-    """Raise if the first value of a message holds more values than this, or ends too early.
+def check_elements(body: bytes, limit: int, subject: str) -> None:
+    """Raise if the first value of a message contains more values than `limit`, or is incomplete.
 
     Raises:
         MessageTooLargeError: There are more values.
-        ValueError: The message is not complete, or has a header that msgpack does not use.
+        ValueError: The message is incomplete, or has a header that msgpack does not use.
 
     """
     position, pending, seen, end = 0, 1, 0, len(body)
     while pending:
         if seen + pending > limit:
             raise MessageTooLargeError(
-                f"{what} has too many values: {seen + pending} of at most {limit} allowed"
+                f"{subject} has too many values: {seen + pending} of at most {limit} allowed"
             )
         if position >= end:
             raise ValueError("the message ends early")
@@ -50,7 +50,7 @@ def check_elements(body: bytes, limit: int, what: str) -> None:
 
 
 def _after(body: bytes, position: int, header: int) -> tuple[int, int]:
-    """Return where the next value begins, and how many values belong to this one."""
+    """Return the position of the next value, and the number of values inside this one."""
     if header <= 0x7F or header >= 0xE0:
         return position, 0
     if header <= 0x8F:

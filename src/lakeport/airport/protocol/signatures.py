@@ -32,29 +32,29 @@ RESULT: Final = "result"
 
 
 def input_schema(signature: FunctionSignature) -> pa.Schema:
-    """The parameters as the client reads them: one field each, kinds in the metadata."""
+    """Return the parameters as the client reads them: one field each, kinds in the metadata."""
     return pa.schema([_field(parameter) for parameter in signature.parameters])
 
 
 def output_schema(function: ScalarFunction) -> pa.Schema:
-    """The one column that a scalar function returns."""
+    """Return the schema of the one column that a scalar function returns."""
     return _decoded(pa.schema([pa.field(RESULT, function.signature.returns)]))
 
 
 def tag_of(function: ScalarFunction | TableFunction | TableFunctionInOut) -> str:
-    """The digest that tells a function from its overloads."""
+    """Return the digest that identifies a function among its overloads."""
     kind = "scalar" if isinstance(function, ScalarFunction) else "table"
     return function_tag(kind, input_schema(function.signature))
 
 
-def result_schema(columns: pa.Schema, what: str) -> pa.Schema:
-    """The columns of a table function's result on the wire; `what` names it in errors."""
-    check_columns(columns, what)
+def result_schema(columns: pa.Schema, subject: str) -> pa.Schema:
+    """Return the columns of a table function's result on the wire; `subject` names it in errors."""
+    check_columns(columns, subject)
     return _decoded(columns)
 
 
 def _decoded(columns: pa.Schema) -> pa.Schema:
-    """The columns without dictionaries, which the client misreads in the results of functions."""
+    """Return the columns without dictionaries, which DuckDB misreads in results of functions."""
     return pa.schema([_decoded_field(field) for field in columns], metadata=columns.metadata)
 
 
@@ -79,12 +79,12 @@ def _decoded_field(field: pa.Field) -> pa.Field:
 def decode_arguments(
     function: TableFunction | TableFunctionInOut, row: bytes, *, limits: Limits = DEFAULT_LIMITS
 ) -> Arguments:
-    """The arguments of a call: one row of Arrow, with the defaults of what was left out."""
-    what = f"arguments of {function.name}"
-    batch = read_one_row(row, what, limits=limits)
+    """Decode the arguments of a call from one row of Arrow; missing ones get their defaults."""
+    subject = f"arguments of {function.name}"
+    batch = read_one_row(row, subject, limits=limits)
     return Arguments(
         {
-            parameter.name: _argument(parameter, batch, position, what)
+            parameter.name: _argument(parameter, batch, position, subject)
             for position, parameter in enumerate(function.signature.parameters)
             if parameter.kind is not ParameterKind.TABLE
         }
@@ -104,7 +104,9 @@ def _field(parameter: Parameter) -> pa.Field:
     return pa.field(parameter.name, parameter.type, metadata=metadata or None)
 
 
-def _argument(parameter: Parameter, batch: pa.RecordBatch, position: int, what: str) -> pa.Scalar:
+def _argument(
+    parameter: Parameter, batch: pa.RecordBatch, position: int, subject: str
+) -> pa.Scalar:
     index = batch.schema.get_field_index(parameter.name)
     if index < 0 and position < batch.num_columns and parameter.kind is ParameterKind.POSITIONAL:
         index = position
@@ -113,15 +115,15 @@ def _argument(parameter: Parameter, batch: pa.RecordBatch, position: int, what: 
         if not parameter.is_required:
             return default_scalar(parameter)
         if value is None and parameter.kind is ParameterKind.POSITIONAL:
-            raise InvalidArgumentError(f"{what}: {parameter.name!r} is missing")
+            raise InvalidArgumentError(f"{subject}: {parameter.name!r} is missing")
         if isinstance(parameter.type, AnyType):
             return pa.scalar(None) if value is None else value
         return pa.scalar(None, type=parameter.type)
     if isinstance(parameter.type, AnyType):
         return value
     try:
-        return convert(batch.column(index), parameter.type, what)[0]
+        return convert(batch.column(index), parameter.type, subject)[0]
     except InvalidInputError:
         raise InvalidInputError(
-            f"{what}: {parameter.name!r} must be {parameter.type}, not {value.type}"
+            f"{subject}: {parameter.name!r} must be {parameter.type}, not {value.type}"
         ) from None

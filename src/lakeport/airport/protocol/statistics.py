@@ -18,7 +18,7 @@ _GREATEST_BLOB = b"\xff" * 8
 
 
 def encode_statistics(stats: ColumnStats, type: pa.DataType) -> bytes:
-    """The reply to `column_statistics`; what is unknown becomes something wide and true."""
+    """Return the reply to `column_statistics`; unknown values become the widest valid ones."""
     columns: dict[str, pa.Array] = {
         "min": _bound(stats.min, type, unknown=_least(type)),
         "max": _bound(stats.max, type, unknown=_greatest(type)),

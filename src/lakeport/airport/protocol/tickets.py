@@ -1,8 +1,8 @@
-"""Tickets: everything that a DoGet needs, so that any replica of a server can answer any of them.
+"""Tickets: everything that a DoGet needs, so that any replica of a server can read any of them.
 
-A ticket is a msgpack map. It holds no secret and grants nothing: whoever presents it is
-authenticated and authorised as for any other call. A JSON ticket, as of the discovery contract,
-names a table and optionally a time.
+A ticket is a msgpack map. It contains no secret and grants nothing: its caller is authenticated and
+authorised as for any other call. A JSON ticket, which the discovery contract defines, names a table
+and optionally a time.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class ScanTicket:
     """A request for rows of a table or table function."""
 
     address: Address
-    """The table or function; the time of a JSON ticket is in here."""
+    """The table or function, with the time of a JSON ticket."""
     columns: tuple[str, ...] | None = None
-    """The columns that are wanted; None means all."""
+    """The requested columns; None means all."""
     filters: str = ""
-    """The client's predicate, as it came."""
+    """The client's predicate, as it was received."""
     at_unit: str = ""
     at_value: str = ""
     arguments: bytes | None = None
@@ -39,15 +39,15 @@ class ScanTicket:
     partition: bytes | None = None
     """The part of the table."""
     limit: int | None = None
-    """The most rows that the client will look at; None means all."""
+    """The most rows that the client will read; None means all."""
 
     @property
     def time_point(self) -> TimePoint | None:
-        """The state to read."""
+        """The time to read, or None for the present."""
         return TimePoint.parse(self.at_unit, self.at_value) or self.address.time_point
 
     def pinned(self, catalog: str) -> ScanTicket:
-        """The same ticket with its catalog, and with the time of a JSON address as its own."""
+        """Return the ticket with its catalog, and with the time of a JSON address as its own."""
         address = replace(self.address, catalog=catalog)
         time_point = self.time_point
         if time_point is None:
@@ -57,7 +57,7 @@ class ScanTicket:
         )
 
     def to_bytes(self) -> bytes:
-        """The ticket on the wire."""
+        """Encode the ticket."""
         return encode(
             {
                 "v": _VERSION,
@@ -78,7 +78,7 @@ class ScanTicket:
 
     @classmethod
     def from_bytes(cls, raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> ScanTicket:
-        """Decode a ticket; anything malformed is an `InvalidArgumentError`."""
+        """Decode a ticket; raise `InvalidArgumentError` if it is malformed."""
         check_not_flight_sql(raw)
         limits.check(len(raw), limits.ticket_bytes, "the ticket")
         if raw.lstrip()[:1] == b"{":
@@ -88,7 +88,7 @@ class ScanTicket:
         except (ValueError, TypeError, KeyError, IndexError, msgpack.UnpackException):
             raise InvalidArgumentError("the ticket is not one of this server") from None
         if version != _VERSION:
-            raise InvalidArgumentError("the ticket is of another version; run the query again")
+            raise InvalidArgumentError("the ticket has another version; run the query again")
         fields = decode_struct(raw, "ticket", limits=limits)
         address, at = fields.texts("address"), fields.texts("at")
         if len(address) != 4 or len(at) != 2:

@@ -1,4 +1,4 @@
-"""DuckDB's names of types, and the Arrow types behind them. DuckDB itself is asked."""
+"""DuckDB's names of types and their Arrow types, as DuckDB itself converts them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = [
 ]
 
 MAX_TYPE_LENGTH: Final = 4096
-"""How long the name of a type may be; types are remembered by it."""
+"""The longest name of a type. Types are cached by name."""
 
 
 @lru_cache(maxsize=4096)
 def is_duckdb_type(type: pa.DataType, name: str) -> bool:
-    """Whether DuckDB calls an Arrow type by this name; no name fits every type."""
+    """Return whether DuckDB names an Arrow type like this; an empty name matches every type."""
     import duckdb
 
     if not name:
@@ -35,7 +35,7 @@ def is_duckdb_type(type: pa.DataType, name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def arrow_type_of(name: str) -> pa.DataType:
-    """The Arrow type that DuckDB reads as the type of this name: a plain one, if there is one."""
+    """Return the Arrow type that DuckDB reads as the named type; not an extension if possible."""
     import duckdb
 
     try:
@@ -51,7 +51,7 @@ def arrow_type_of(name: str) -> pa.DataType:
 def _exported(type: object, *, lossless: bool) -> pa.DataType:
     import duckdb
 
-    # The type is a value here, never a piece of SQL.
+    # The type is passed as a value and never becomes part of a SQL text.
     null = duckdb.ConstantExpression(None).cast(type)
     with duckdb.connect() as connection:
         connection.execute(f"SET arrow_lossless_conversion = {lossless}; SET TimeZone = 'UTC'")
@@ -59,7 +59,7 @@ def _exported(type: object, *, lossless: bool) -> pa.DataType:
 
 
 def schema_from_json(request: dict[str, Any]) -> pa.Schema:
-    """The columns of `{"fields": [{"name": …, "type": …, "nullable": …}]}`."""
+    """Return the columns of `{"fields": [{"name": …, "type": …, "nullable": …}]}`."""
     fields = request.get("fields")
     if not isinstance(fields, list) or not fields:
         raise InvalidArgumentError("schema.fields must be a list of columns")
@@ -67,7 +67,7 @@ def schema_from_json(request: dict[str, Any]) -> pa.Schema:
 
 
 def field_from_json(request: Any) -> pa.Field:
-    """One column."""
+    """Return one column of a JSON request."""
     if not isinstance(request, dict):
         raise InvalidArgumentError("a column must be an object with name and type")
     nullable = request.get("nullable", True)
@@ -91,7 +91,7 @@ def _type(text: str) -> pa.DataType:
         type = arrow_type_of(name)
     except InvalidArgumentError:
         raise unknown from None
-    # A GEOMETRY would become a BLOB: Arrow has no type that says what it is.
+    # Without GEOMETRY in Arrow, the column would become a BLOB.
     if "GEOMETRY" in name.upper():
         raise unknown
     return type

@@ -1,7 +1,7 @@
-"""Batches from outside, checked before anybody reads them.
+"""Checks of received batches, before any of their values is read.
 
-Arrow trusts the offsets, sizes, indices and counts inside a batch: wrong ones make it read memory
-that belongs to somebody else, or crash the process.
+Arrow trusts the offsets, sizes, indices and counts inside a batch. Wrong ones make it read memory
+outside of the batch, or crash the process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["ContentCheck", "check_layout", "is_compressed"]
 
 
 def check_layout(batch: pa.RecordBatch) -> None:
-    """Refuse a batch whose buffers are too short for its rows. Costs next to nothing."""
+    """Raise `InvalidArgumentError` if buffers are too short for the rows. Reads no values."""
     try:
         batch.validate()
     except pa.ArrowException as error:
@@ -25,7 +25,7 @@ def check_layout(batch: pa.RecordBatch) -> None:
 
 
 class ContentCheck:
-    """Refuses batches with a value that lies elsewhere, or is none of its type."""
+    """Rejects batches with an offset outside of its buffer, or a value invalid for its type."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._columns = [
@@ -34,7 +34,7 @@ class ContentCheck:
         ]
 
     def __call__(self, batch: pa.RecordBatch) -> None:
-        """Check every value of a batch whose layout is right."""
+        """Check every value of a batch that has passed `check_layout`."""
         for (name, view), column in zip(self._columns, batch.columns, strict=True):
             try:
                 (column if view is None else column.view(view)).validate(full=True)
@@ -45,7 +45,7 @@ class ContentCheck:
 
 
 def is_compressed(stream: pa.Buffer) -> bool:
-    """Whether a message of an IPC stream would unfold to something larger when it is read."""
+    """Return whether a message of an IPC stream is compressed."""
     return any(
         _has_compression(message.metadata.to_pybytes(), is_dictionary=message.type == "dictionary")
         for message in pa.ipc.MessageReader.open_stream(stream)
@@ -54,8 +54,8 @@ def is_compressed(stream: pa.Buffer) -> bool:
 
 
 def _has_compression(metadata: bytes, *, is_dictionary: bool) -> bool:
-    # Arrow has verified the flatbuffer but does not tell this field of it: Message.header[.data]
-    # .compression, by the numbers that they have in Arrow's format/Message.fbs.
+    # pyarrow 26 verifies the flatbuffer but does not expose this field: Message.header[.data]
+    # .compression, by the field numbers in Arrow's format/Message.fbs.
     table = _table(metadata, 0)
     for field in (2, 1) if is_dictionary else (2,):
         offset = _offset(metadata, table, field)
@@ -71,14 +71,14 @@ def _table(metadata: bytes, position: int) -> int:
 
 
 def _offset(metadata: bytes, table: int, field: int) -> int:
-    """How far a field is from the beginning of its table; 0 when it is absent."""
+    """Return the offset of a field from the beginning of its table; 0 if it is absent."""
     (back,) = struct.unpack_from("<i", metadata, table)
     size, slot = struct.unpack_from("<H", metadata, table - back)[0], 4 + 2 * field
     return int(struct.unpack_from("<H", metadata, table - back + slot)[0]) if slot < size else 0
 
 
 def _bare(type: pa.DataType) -> pa.DataType:
-    """The same layout without types whose values Arrow checks more narrowly than DuckDB does.
+    """Return a type with the same layout whose values Arrow checks no stricter than DuckDB does.
 
     DuckDB has a time 24:00, and sends a HUGEINT as a decimal of 38 digits that may have 39.
     """

@@ -1,7 +1,7 @@
-"""The calls that a server is answering: counted, told to its observer, refused while it drains.
+"""The running calls of a server: counted, reported to its observer, rejected while it drains.
 
-A call runs from its headers to its last byte, which is later than its handler returns: the rows of
-a scan flow after that.
+A call lasts from its headers to its last byte. That is later than its handler returns, because the
+rows of a scan are sent after that.
 """
 
 from __future__ import annotations
@@ -33,39 +33,41 @@ _VERBS: Final = {
 
 
 class Calls:
-    """How many calls are running, and whether more are taken."""
+    """The number of running calls, and whether new ones are accepted."""
 
     def __init__(self, observer: Observer | None = None) -> None:
         self.observer: Observer = NullObserver() if observer is None else observer
         self._changed = threading.Condition()
         self._running = 0
         self._draining = False
-        self._abandoned = False
+        self._stopped_waiting = False
 
     def start(self, method: flight.FlightMethod, *, trace_id: str = "") -> RunningCall:
-        """A call came in; it must be admitted, and ended in any case."""
+        """Return a new call. It must be admitted, and `end` must be called in any case."""
         return RunningCall(self, _VERBS.get(method, "Other"), trace_id)
 
     def drain(self, limit: float) -> bool:
-        """Take no more calls and wait for those that run; whether all of them ended."""
+        """Accept no more calls, wait for the running ones, and return whether all ended."""
         with self._changed:
             self._draining = True
-            self._changed.wait_for(lambda: self._abandoned or not self._running, timeout=limit)
+            self._changed.wait_for(
+                lambda: self._stopped_waiting or not self._running, timeout=limit
+            )
             return not self._running
 
     def stop_waiting(self) -> None:
-        """Take no more calls, and wait for none."""
+        """Accept no more calls, and end the wait of `drain`."""
         with self._changed:
-            self._draining = self._abandoned = True
+            self._draining = self._stopped_waiting = True
             self._changed.notify_all()
 
     @property
     def draining(self) -> bool:
-        """Whether no more calls are taken."""
+        """Whether no more calls are accepted."""
         return self._draining
 
     def admit(self) -> None:
-        """Count a call, unless the server drains."""
+        """Count a call; raise `UnavailableError` if the server drains."""
         with self._changed:
             if self._draining:
                 raise UnavailableError(SHUTTING_DOWN)
@@ -79,7 +81,7 @@ class Calls:
 
 
 class RunningCall:
-    """One call, while it runs."""
+    """One running call."""
 
     def __init__(self, calls: Calls, verb: str, trace_id: str) -> None:
         self.notes = RequestNotes()
@@ -87,27 +89,29 @@ class RunningCall:
         self.trace_id = trace_id
         self._calls = calls
         self._verb = verb
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         self._admitted = False
         calls.observer.call_started(verb)
 
     def admit(self) -> None:
-        """Let the call in, unless the server drains."""
+        """Admit the call; raise `UnavailableError` if the server drains."""
         self._calls.admit()
         self._admitted = True
 
     def end(self, error: BaseException | None) -> None:
-        """The call is over."""
+        """Report the end of the call to the observer."""
         notes = self.notes
         if error is None and notes.is_sending:
             # pyarrow 26 completes such a call without an error.
-            error = flight.FlightCancelledError("the client went away before the last row was sent")
+            error = flight.FlightCancelledError(
+                "the client disconnected before the last row was sent"
+            )
         try:
             self._calls.observer.call_ended(
                 CallEnded(
                     self._verb,
                     status_name(error),
-                    seconds=time.monotonic() - self._began,
+                    seconds=time.monotonic() - self._started,
                     reason="" if error is None else reason_of(error),
                     identity=self.identity,
                     catalog=notes.catalog,
@@ -134,17 +138,17 @@ class CallEnded:
     verb: str
     """The Flight verb in its usual spelling: `DoGet`, `DoExchange`, `DoAction` …"""
     status: str
-    """The gRPC code that the client got: `OK`, `NOT_FOUND`, `UNAVAILABLE` …"""
+    """The gRPC code that the client received: `OK`, `NOT_FOUND`, `UNAVAILABLE` …"""
     seconds: float
-    """From its headers to its end, the time of a slow reader included."""
+    """From its headers to its end, including the time that a slow client takes to read."""
     reason: str = ""
-    """The error that the client got, in one sentence; empty for `OK`."""
+    """The error message that the client received; empty for `OK`."""
     identity: str = ""
-    """Who called; empty without authentication, and for a token that was refused."""
+    """The identity of the caller; empty without authentication, and for a rejected token."""
     catalog: str = ""
-    """The name that the catalog is served by; empty if the call names none that there is."""
+    """The registered name of the catalog; empty if the call names no existing one."""
     table: str = ""
-    """The table, function or schema as `schema.name`, also one that is missing or was refused."""
+    """The table, function or schema as `schema.name`, even if it is missing or not permitted."""
     snapshot: str = ""
     """The snapshot of a lake, or the version of a table, that was read."""
     operation: str = ""
@@ -155,49 +159,52 @@ class CallEnded:
     rows_received: int = 0
     bytes_received: int = 0
     peer: str = ""
-    """The network address of the client; empty for a call that was refused before its handler."""
+    """The network address of the client; empty for a call that was rejected before its handler."""
     trace_id: str = ""
     """The trace of the header `traceparent`, or of `airport-trace-id`, or a new one."""
 
 
 class Observer(Protocol):
-    """Is told what a server does, from many threads at once. Must be quick, and must not raise."""
+    """Receives the events of a server.
+
+    The methods are called from several threads. They must return quickly and must not raise.
+    """
 
     def call_started(self, verb: str) -> None:
-        """A call came in."""
+        """Receive the start of a call."""
         ...
 
     def call_ended(self, call: CallEnded) -> None:
-        """A call is over: answered, failed, refused, or its client went away."""
+        """Receive the end of a call that succeeded, failed, was rejected or was cancelled."""
         ...
 
     def scan_started(self) -> None:
-        """The rows of a ticket are about to be read."""
+        """Receive the start of a scan, before its rows are read."""
         ...
 
     def batch_sent(self, batch: pa.RecordBatch) -> None:
-        """A batch of a scan was handed to the network."""
+        """Receive a batch of a scan that was passed to gRPC."""
         ...
 
     def scan_ended(self, *, complete: bool) -> None:
-        """A scan is over; `complete` when all of its rows were sent."""
+        """Receive the end of a scan; `complete` if all of its rows were sent."""
         ...
 
 
 class NullObserver:
-    """Looks away."""
+    """Ignores every event."""
 
     def call_started(self, verb: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def call_ended(self, call: CallEnded) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def scan_started(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def batch_sent(self, batch: pa.RecordBatch) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def scan_ended(self, *, complete: bool) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyarrow import flight
 
-from lakeport.airport.protocol.addresses import ACTIONS, check_not_flight_sql, refusal
+from lakeport.airport.protocol.addresses import ACTIONS, check_not_flight_sql, flight_sql_error
 from lakeport.airport.protocol.errors import translate_errors
 from lakeport.airport.server.actions.action_table import BoundAction
 from lakeport.airport.server.actions.ddl import DDL_ACTIONS
@@ -116,7 +116,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
                 if custom.name == action.type:
                     return _results(custom.handler(body))
             if action.type in ACTIONS:
-                raise refusal()
+                raise flight_sql_error()
             raise UnsupportedError(f"there is no action {action.type[:80]!r}")
 
     def _run(self, action: BoundAction, call: Call, body: bytes) -> list[bytes]:
@@ -146,7 +146,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 
     @contextmanager
     def _answer(
-        self, context: Any, what: str, *, typed: bool, flight_errors: bool = True
+        self, context: Any, subject: str, *, typed: bool, flight_errors: bool = True
     ) -> Iterator[Call]:
         call = current_call(context)
         stopping = self._host.stopping.is_set
@@ -156,7 +156,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         # Until the call is routed, permissions are those of objects outside of any catalog.
         may = self._host.registry.permissions(call.identity)
         request = call.request(peer=peer, may=may, stopping=stopping)
-        errors = translate_errors(what, typed=typed, flight_errors=flight_errors, stopping=stopping)
+        errors = translate_errors(
+            subject, typed=typed, flight_errors=flight_errors, stopping=stopping
+        )
         with errors, request_scope(request):
             self._host.check_running()
             yield call

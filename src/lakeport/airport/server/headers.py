@@ -1,7 +1,7 @@
-"""The headers of a call: who calls, for which catalog, in which transaction.
+"""The headers of a call: the caller, the catalog and the transaction.
 
-A Flight middleware reads them once per call, authenticates the caller, and keeps both for the
-handler. It also tells when a call begins and ends.
+A Flight middleware reads them once per call, authenticates the caller, and passes both to the
+handler. It also reports the start and the end of each call.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _PLAIN_TRACE = re.compile(r"([\w.:-]{1,128})", re.ASCII)
 
 
 class ClientConnection:
-    """Whether the client of a call has gone away."""
+    """The connection of the client of one call."""
 
     def __init__(self) -> None:
         self.context: flight.ServerCallContext | None = None
-        """Flight's own context; None once the call has ended, when nobody may touch it."""
+        """Flight's call context; None after the call ended, when using it would crash."""
         self.end: Callable[[], None] | None = None
-        """Is called when the call has ended."""
+        """The function to call when the call has ended."""
 
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Return whether the client has cancelled the call or disconnected."""
         context = self.context
         return context is not None and bool(context.is_cancelled())
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The headers of one call, and the identity behind its token."""
+    """The headers of one call, and the identity of its token."""
 
     headers: Mapping[str, Sequence[str]]
     identity: str
@@ -60,7 +60,7 @@ class Call:
     notes: RequestNotes = field(default_factory=RequestNotes, compare=False)
 
     def header(self, name: str) -> str | None:
-        """The first value of a header, or None; an empty value counts as none."""
+        """Return the first value of a header; None if it is missing or empty."""
         values = self.headers.get(name)
         return values[0] or None if values else None
 
@@ -71,7 +71,7 @@ class Call:
 
     @property
     def limit(self) -> int | None:
-        """The most rows of a scan that the client will look at; None means all."""
+        """The most rows of a scan that the client will read; None means all."""
         text = self.header(LIMIT_HEADER)
         if text is None:
             return None
@@ -81,17 +81,17 @@ class Call:
 
     @property
     def owner(self) -> str | None:
-        """Whose transactions a call may join: one DuckDB process of one identity."""
+        """The owner of transactions that a call belongs to: one DuckDB process of one identity."""
         session = self.header("airport-client-session-id")
         return f"{self.identity}\0{session}" if session else None
 
     def transaction(self, transactions: Transactions, catalog: str) -> str | None:
-        """The transaction that the call belongs to on a catalog, by the server's name of it."""
-        given = self.header("airport-transaction-id")
-        return transactions.current(self.owner, catalog, given, identity=self.identity)
+        """Return the transaction of the call on the catalog with this registered name, or None."""
+        named = self.header("airport-transaction-id")
+        return transactions.current(self.owner, catalog, named, identity=self.identity)
 
     def request(self, *, peer: str, may: MayDo, stopping: Callable[[], bool]) -> RequestContext:
-        """The context that catalog methods see; transaction and `may` depend on the catalog."""
+        """Return the context for catalog methods; routing sets its transaction and permissions."""
         self.notes.peer = peer
         return RequestContext(
             identity=self.identity,
@@ -126,7 +126,7 @@ class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[m
         self._calls = calls
 
     def start_call(self, info: Any, headers: Mapping[str, Sequence[Any]]) -> _HeaderMiddleware:
-        """Let the call in, authenticate the caller and keep the headers."""
+        """Admit the call, authenticate the caller and return both with the headers."""
         running = self._calls.start(info.method, trace_id=_trace_id(headers))
         try:
             with translate_errors("authentication", typed=False):
@@ -139,7 +139,7 @@ class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[m
                     notes=running.notes,
                 )
         except BaseException as error:
-            # Flight does not complete a call that its middleware refused.
+            # Flight does not call `call_completed` if `start_call` raises.
             running.end(error)
             raise
         return _HeaderMiddleware(call, running)
@@ -157,7 +157,7 @@ class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[m
 
 
 def current_call(context: flight.ServerCallContext) -> Call:
-    """The call that a handler is answering."""
+    """Return the call of a handler's context."""
     middleware = context.get_middleware(MIDDLEWARE)
     if middleware is None:
         return Call({}, "")
@@ -167,7 +167,7 @@ def current_call(context: flight.ServerCallContext) -> Call:
 
 
 def _trace_id(headers: Mapping[str, Sequence[Any]]) -> str:
-    """The trace that a call belongs to, as its client names it; a new one without a usable name."""
+    """Return the trace id that the client sent, or a new one if there is no valid one."""
     for name, form in (("traceparent", _TRACEPARENT), ("airport-trace-id", _PLAIN_TRACE)):
         for value in headers.get(name, ()):
             match = form.fullmatch(value) if isinstance(value, str) else None
@@ -177,12 +177,12 @@ def _trace_id(headers: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _texts(headers: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
-    kept = {
+    texts = {
         name: [value for value in values if isinstance(value, str)]
         for name, values in headers.items()
         if name != "authorization"
     }
-    for name, values in kept.items():
+    for name, values in texts.items():
         if any(len(value) > _MAX_HEADER for value in values):
             raise InvalidArgumentError(f"header {name[:80]!r} is too long")
-    return kept
+    return texts

@@ -1,7 +1,7 @@
-"""Streams whose client does nothing: they are ended after some minutes, and free what they hold.
+"""End streams whose client neither reads nor writes for some minutes, and release their resources.
 
-A handler that waits for its client waits inside gRPC, where Python cannot reach it. So a thread of
-the server looks at the clock, and ends what the stream holds from outside.
+A handler that waits for its client is blocked inside gRPC, where Python cannot interrupt it. So a
+thread of the server checks the time, and closes the reader or the connection of the stream.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _log = logging.getLogger("lakeport")
 STREAM_TIMEOUT: Final = 900.0
 """Seconds that a stream may wait for its client."""
 
-_LONGEST_LOOK: Final = 5.0
+_MAX_INTERVAL: Final = 5.0
 
 
 class IdleStreams:
-    """The streams that may wait for their clients, and for how long."""
+    """The streams that may wait for their clients, with one timeout for all."""
 
     def __init__(self, seconds: float = STREAM_TIMEOUT) -> None:
         self._seconds = seconds
@@ -36,9 +36,9 @@ class IdleStreams:
         self._closing = threading.Event()
         self._is_watched = False
 
-    def stream(self, what: str, end: Callable[[], None]) -> Waiting:
-        """A stream that `end` frees when its client does nothing for too long."""
-        stream = Waiting(self, what, end)
+    def stream(self, subject: str, end: Callable[[], None]) -> Waiting:
+        """Return a new stream. `end` is called if its client does nothing for too long."""
+        stream = Waiting(self, subject, end)
         with self._lock:
             self._streams.add(stream)
             if not self._is_watched:
@@ -46,17 +46,17 @@ class IdleStreams:
                 threading.Thread(target=self._watch, name="lakeport-idle", daemon=True).start()
         return stream
 
-    def forget(self, stream: Waiting) -> None:
-        """A stream is over."""
+    def remove(self, stream: Waiting) -> None:
+        """Remove a stream that has ended."""
         with self._lock:
             self._streams.discard(stream)
 
     def close(self) -> None:
-        """Look at the clock no more."""
+        """Stop the thread that checks the time."""
         self._closing.set()
 
     def _watch(self) -> None:
-        while not self._closing.wait(min(_LONGEST_LOOK, self._seconds / 4)):
+        while not self._closing.wait(min(_MAX_INTERVAL, self._seconds / 4)):
             with self._lock:
                 streams = list(self._streams)
             for stream in streams:
@@ -64,11 +64,11 @@ class IdleStreams:
 
 
 class Waiting:
-    """One stream. Entered where its handler waits for the client, and left when it goes on."""
+    """One stream. Its handler waits for the client inside a `with` block of this object."""
 
-    def __init__(self, streams: IdleStreams, what: str, end: Callable[[], None]) -> None:
+    def __init__(self, streams: IdleStreams, subject: str, end: Callable[[], None]) -> None:
         self._streams = streams
-        self._what = what
+        self._subject = subject
         self._end = end
         self._lock = threading.Lock()
         self._since: float | None = None
@@ -90,18 +90,18 @@ class Waiting:
             raise self._error from None
 
     def close(self) -> None:
-        """The stream is over."""
-        self._streams.forget(self)
+        """Stop the timeout of the stream."""
+        self._streams.remove(self)
 
     def end_if_idle(self, seconds: float) -> None:
-        """End the stream if it has waited for so long."""
+        """End the stream if it has waited for its client for this many seconds."""
         with self._lock:
             if self._since is None or self._error is not None:
                 return
             if time.monotonic() - self._since < seconds:
                 return
             self._error = UnavailableError(
-                f"{self._what} was ended, because its client did nothing for {seconds:g} seconds"
+                f"{self._subject} was ended because its client did nothing for {seconds:g} seconds"
             )
             _log.warning("%s", self._error)
             self._end()

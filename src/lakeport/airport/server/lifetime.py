@@ -1,4 +1,4 @@
-"""From ready to stopped: what the signals of a server process do."""
+"""The lifetime of a server process: check the location, serve, drain on a signal, exit."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Drainable(Protocol):
-    """A server that can be asked to finish."""
+    """A server that can finish its running calls and stop."""
 
     def drain(self, limit: float) -> bool:
-        """Take no more calls, let the running ones finish, then stop; whether all of them did."""
+        """Accept no more calls, finish the running ones, then stop; return whether all finished."""
         ...
 
 
@@ -49,11 +49,11 @@ def serve_until_signalled(
 ) -> bool:
     """Serve until SIGINT or SIGTERM, then drain; a second signal ends the process at once.
 
-    `ready` is called when signals are heeded, `on_hangup` at every SIGHUP. Gives whether all
-    running calls have finished.
+    `ready` is called after the signal handlers are installed, `on_hangup` at every SIGHUP. Return
+    whether all running calls have finished.
     """
-    heeded = [*_STOP_SIGNALS, *([signal.SIGHUP] if on_hangup is not None else [])]
-    with _signals(heeded) as next_signal:
+    signals = [*_STOP_SIGNALS, *([signal.SIGHUP] if on_hangup is not None else [])]
+    with _handled(signals) as next_signal:
         ready()
         while (number := next_signal()) not in _STOP_SIGNALS:
             if number == signal.SIGHUP and on_hangup is not None:
@@ -65,35 +65,35 @@ def serve_until_signalled(
 
 
 @contextmanager
-def _signals(heeded: Iterable[signal.Signals]) -> Iterator[Callable[[], int]]:
-    """Gives a call that waits for the next of these signals.
+def _handled(signals: Iterable[signal.Signals]) -> Iterator[Callable[[], int]]:
+    """Handle these signals inside the block; yield a function that waits for the next one.
 
-    Whichever thread gets a signal, its number comes through a socket: nothing of Python has to run
-    before the waiting thread wakes up.
+    The number of a signal is written to a socket, in whichever thread it arrives. No Python code
+    has to run before the waiting thread continues.
     """
-    with ExitStack() as before:
-        waiting, noting = socket.socketpair()
-        before.enter_context(waiting)
-        before.enter_context(noting)
-        noting.settimeout(0)
-        before.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(noting.fileno()))
-        for number in heeded:
-            before.callback(signal.signal, number, signal.signal(number, lambda *_: None))
-        # Whoever started this process may have held its signals back.
-        held_back = signal.pthread_sigmask(signal.SIG_UNBLOCK, heeded)
-        before.callback(signal.pthread_sigmask, signal.SIG_SETMASK, held_back)
-        yield lambda: waiting.recv(1)[0]
+    with ExitStack() as stack:
+        read_socket, write_socket = socket.socketpair()
+        stack.enter_context(read_socket)
+        stack.enter_context(write_socket)
+        write_socket.settimeout(0)
+        stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(write_socket.fileno()))
+        for number in signals:
+            stack.callback(signal.signal, number, signal.signal(number, lambda *_: None))
+        # The parent process may have blocked the signals.
+        previous_mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+        stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, previous_mask)
+        yield lambda: read_socket.recv(1)[0]
 
 
 def exit_immediately() -> None:
-    """End the process although a client holds a stream, which Flight would wait for."""
+    """End the process without waiting for open streams, as Flight would."""
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)
 
 
 def check_location(location: str | None, tls: TlsConfig | None = None) -> str:
-    """The location itself; a free port of this machine by default."""
+    """Return a valid location; by default, a free port of this machine."""
     if location is None:
         return f"{'grpc' if tls is None else 'grpc+tls'}://127.0.0.1:0"
     try:
@@ -113,11 +113,11 @@ def check_location(location: str | None, tls: TlsConfig | None = None) -> str:
 
 
 def check_listening(location: str) -> None:
-    """Refuse a location whose port is in use, or whose address is not of this machine."""
+    """Raise `UnavailableError` if the port is in use or the address is not of this machine."""
     parts = urlsplit(location)
     try:
-        found = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
+        addresses = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
         with socket.socket(family, kind, protocol) as probe:
             # As gRPC does: a port whose last connections are still closing is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
 """The catalogs of a server, and how a call finds its catalog, schema, table and function.
 
-The set of catalogs may change while the server runs: it is an immutable mapping that is replaced
-under a lock, so that readers never wait.
+The set of catalogs may change while the server runs. It is an immutable mapping that is replaced
+under a lock, so readers never wait.
 """
 
 from __future__ import annotations
@@ -44,40 +44,40 @@ CatalogSource: TypeAlias = Catalog | Mapping[str, Catalog] | Iterable[Catalog]
 
 @dataclass(frozen=True, slots=True)
 class CatalogRoute:
-    """A catalog, and the name that the client calls it by."""
+    """A catalog, and the name by which the client addresses it."""
 
     name: str
     catalog: Catalog
     authorizer: Authorizer | None = None
     registered_name: str = ""
-    """The name that the server knows it by, whatever the client wrote: permissions go by it."""
+    """The name under which the server has registered it; permissions use this name."""
 
     def allows(
         self, operation: Operation, schema: str | None = None, name: str | None = None, /
     ) -> bool:
-        """Whether the caller may do this."""
+        """Return whether the caller may do this."""
         return self.permissions(current_request().identity)(operation, schema, name)
 
     def permissions(self, identity: str) -> MayDo:
-        """Return the function that asks what an identity may do here, in any thread."""
+        """Return a function that decides whether an identity may do something, in any thread."""
         return _permissions(self.authorizer, identity, self.registered_name)
 
     def require(self, operation: Operation) -> None:
-        """Refuse what the caller may not do with the catalog itself."""
+        """Raise `PermissionDeniedError` if the caller may not do this with the catalog."""
         if not self.allows(operation):
             raise self.denied(operation)
 
     def require_schema(self, operation: Operation, name: str) -> Schema | None:
-        """Refuse what the caller may not do with a schema; the schema, or None if there is none."""
+        """Return a schema or None; raise `PermissionDeniedError` if the caller may not do this."""
         current_request().notes.table = name
         schema = self.catalog.schema(name)
-        # A catalog finds an object in any spelling; permissions go by the object's own name.
+        # A catalog finds names in any case; permissions use the object's own name.
         if not self.allows(operation, name if schema is None else schema.name):
             raise self.denied(operation, name)
         return schema
 
     def require_table(self, operation: Operation, address: Address) -> Table | None:
-        """Refuse what the caller may not do with a table; the table, or None if there is none."""
+        """Return a table or None; raise `PermissionDeniedError` if the caller may not do this."""
         current_request().notes.table = str(address)
         schema = self.catalog.schema(address.schema)
         table = None if schema is None else schema.table(address.name)
@@ -86,24 +86,24 @@ class CatalogRoute:
             address.schema if schema is None else schema.name,
             address.name if table is None else table.name,
         ):
-            # The spelling of the request: that of the object would tell that it exists.
+            # The name as in the request: the object's own spelling would reveal that it exists.
             raise self.denied(operation, address.schema, address.name)
         return table
 
     def schemas(self) -> Sequence[Schema]:
-        """The schemas that the caller may see."""
+        """Return the schemas that the caller may list."""
         return [s for s in self.catalog.schemas() if self.allows(Operation.LIST, s.name)]
 
     def schema(self, name: str) -> Schema:
-        """A schema by name."""
-        return _found_schema(self.catalog.schema(name), name)
+        """Return a schema by name; raise `NotFoundError` if it is missing."""
+        return _existing_schema(self.catalog.schema(name), name)
 
     def visible_schema(self, name: str) -> Schema:
-        """A schema by name, if the caller may see it."""
-        return _found_schema(self.require_schema(Operation.LIST, name), name)
+        """Return a schema by name, if the caller may list it."""
+        return _existing_schema(self.require_schema(Operation.LIST, name), name)
 
     def table(self, address: Address, operation: Operation) -> Table:
-        """A table by address, if the caller may do this with it."""
+        """Return a table by address, if the caller may do this with it."""
         table = self.require_table(operation, address)
         if table is None:
             schema = self.schema(address.schema)
@@ -114,12 +114,12 @@ class CatalogRoute:
         return table
 
     def scalar_function(self, address: Address) -> ScalarFunction:
-        """A scalar function by address."""
+        """Return a scalar function by address."""
         schema = self.catalog.schema(address.schema)
         return self._choose(schema, schema.scalar_functions() if schema else (), address)
 
     def table_function(self, address: Address) -> TableFunction | TableFunctionInOut:
-        """A table function, in-out or not, by address."""
+        """Return a table function, in-out or not, by address."""
         schema = self.catalog.schema(address.schema)
         functions: list[TableFunction | TableFunctionInOut] = (
             [*schema.table_functions(), *schema.table_functions_in_out()] if schema else []
@@ -127,7 +127,7 @@ class CatalogRoute:
         return self._choose(schema, functions, address)
 
     def require_calls(self, schema: Schema | None, address: Address, names: Iterable[str]) -> None:
-        """Refuse what the caller may not call; `names` are the functions that an address found."""
+        """Raise `PermissionDeniedError` if the caller may not call one of these functions."""
         current_request().notes.table = str(address)
         schema_name = address.schema if schema is None else schema.name
         for name in set(names) or {address.name}:
@@ -135,13 +135,13 @@ class CatalogRoute:
                 raise self.denied(Operation.CALL, address.schema, address.name)
 
     def _choose(self, schema: Schema | None, functions: Iterable[F], address: Address) -> F:
-        wanted = fold_name(address.name)
-        named = [function for function in functions if fold_name(function.name) == wanted]
+        name = fold_name(address.name)
+        named = [function for function in functions if fold_name(function.name) == name]
         if address.tag:
             named = [function for function in named if tag_of(function) == address.tag]
         self.require_calls(schema, address, (function.name for function in named))
         if not named:
-            _found_schema(schema, address.schema)
+            _existing_schema(schema, address.schema)
             raise NotFoundError(f"there is no function {address}")
         if len(named) > 1:
             raise InvalidArgumentError(
@@ -150,19 +150,20 @@ class CatalogRoute:
         return named[0]
 
     def denied(self, operation: Operation, *names: str) -> PermissionDeniedError:
-        """Return the error about what the caller may not do here.
+        """Return the error for an operation that the caller may not do here.
 
-        To a caller who may not even see the catalog, it is the one about a catalog that there is
-        not: what else was asked for makes no difference.
+        A caller who may not list the catalog always receives the error for a missing catalog, so
+        that it does not reveal whether the catalog exists.
         """
         if not self.allows(Operation.LIST):
             operation, names = Operation.LIST, ()
-        what = ".".join(part for part in (self.registered_name, *names) if part) or "this catalog"
-        return PermissionDeniedError(f"you may not {operation.value} {what}")
+        parts = [part for part in (self.registered_name, *names) if part]
+        subject = ".".join(parts) or "this catalog"
+        return PermissionDeniedError(f"you may not {operation.value} {subject}")
 
 
 class _NoCatalog:
-    """What a name that is not served leads to."""
+    """The empty catalog of a name that is not registered."""
 
     def schemas(self) -> Sequence[Schema]:
         return ()
@@ -183,31 +184,31 @@ class CatalogRegistry:
         self._catalogs: Mapping[str, Catalog] = MappingProxyType(_named(source))
 
     def names(self) -> list[str]:
-        """The names of all catalogs."""
+        """Return the names of all catalogs."""
         return list(self._catalogs)
 
     def items(self) -> list[CatalogRoute]:
-        """All catalogs that the caller may see."""
+        """Return routes to all catalogs that the caller may list."""
         routes = [self._new_route(n, c, registered_name=n) for n, c in self._catalogs.items()]
         return [route for route in routes if route.allows(Operation.LIST)]
 
     def allows_action(self, name: str) -> bool:
-        """Whether the caller may call an action of the server itself, which is of no catalog."""
+        """Return whether the caller may call an action of the server, which has no catalog."""
         return self.permissions(current_request().identity)(Operation.CALL, None, name)
 
     def permissions(self, identity: str) -> MayDo:
-        """Return the function that asks what an identity may do with what is of no catalog."""
+        """Return a function that decides what an identity may do outside of any catalog."""
         return _permissions(self._authorizer, identity, "")
 
     def add(self, name: str, catalog: Catalog) -> None:
-        """Serve one more catalog from now on."""
+        """Add a catalog."""
         with self._lock:
             if name in self._catalogs:
                 raise AlreadyExistsError(f"there is a catalog {name!r} already")
             self._catalogs = MappingProxyType({**self._catalogs, name: catalog})
 
     def remove(self, name: str) -> Catalog:
-        """Stop serving a catalog, and return it. Scans that run already go on."""
+        """Remove a catalog and return it. Running scans continue."""
         with self._lock:
             if name not in self._catalogs:
                 raise NotFoundError(f"there is no catalog {name!r}")
@@ -217,23 +218,23 @@ class CatalogRegistry:
             return removed
 
     def replace(self, catalogs: Mapping[str, Catalog]) -> list[Catalog]:
-        """Serve these catalogs instead of the present ones, from one moment to the next."""
+        """Replace all catalogs at once; return those that are no longer served."""
         with self._lock:
-            before = self._catalogs
+            previous = self._catalogs
             self._catalogs = MappingProxyType(dict(catalogs))
-            kept = {id(catalog) for catalog in catalogs.values()}
-            return [catalog for catalog in before.values() if id(catalog) not in kept]
+            served = {id(catalog) for catalog in catalogs.values()}
+            return [catalog for catalog in previous.values() if id(catalog) not in served]
 
     def route(self, *names: str) -> CatalogRoute:
-        """The catalog that a request names, in a field, a header or a path; all that do must agree.
+        """Return the route to the catalog that a request names in a field, a header or a path.
 
-        An unnamed catalog that stands alone answers to every name, and no name is enough to reach
-        a catalog that stands alone.
+        All names of a request must be equal. If the server has only one catalog, a request needs no
+        name; if that catalog has no name, every name leads to it.
         """
-        given = {name for name in names if name}
-        if len(given) > 1:
-            raise InvalidArgumentError(f"the request names several catalogs: {sorted(given)}")
-        name = next(iter(given), "")
+        distinct = {name for name in names if name}
+        if len(distinct) > 1:
+            raise InvalidArgumentError(f"the request names several catalogs: {sorted(distinct)}")
+        name = next(iter(distinct), "")
         catalogs = self._catalogs
         registered_name = _registered_name(catalogs, name)
         if registered_name in catalogs:
@@ -241,14 +242,14 @@ class CatalogRegistry:
         missing = self._new_route(name, NO_CATALOG, registered_name=name)
         if name and not missing.allows(Operation.LIST):
             raise missing.denied(Operation.LIST)
-        seen = sorted(repr(route.registered_name) for route in self.items())
-        known = ", ".join(seen) or "none"
+        listed = sorted(repr(route.registered_name) for route in self.items())
+        available = ", ".join(listed) or "none"
         if not name:
-            raise NotFoundError(f"name the catalog to use; this server has: {known}")
-        raise NotFoundError(f"there is no catalog {name!r}; this server has: {known}")
+            raise NotFoundError(f"name the catalog to use; this server has: {available}")
+        raise NotFoundError(f"there is no catalog {name!r}; this server has: {available}")
 
     def registered_name(self, name: str) -> str:
-        """The name that the catalog a client means is served by; an unknown one stays."""
+        """Return the registered name for a client's name of a catalog; an unknown one unchanged."""
         return _registered_name(self._catalogs, name)
 
     def _new_route(self, name: str, catalog: Catalog, *, registered_name: str) -> CatalogRoute:
@@ -265,7 +266,7 @@ def _permissions(authorizer: Authorizer | None, identity: str, catalog: str) -> 
     return may
 
 
-def _found_schema(schema: Schema | None, name: str) -> Schema:
+def _existing_schema(schema: Schema | None, name: str) -> Schema:
     if schema is None:
         raise NotFoundError(f"there is no schema {name!r}")
     return schema

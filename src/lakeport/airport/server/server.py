@@ -42,8 +42,8 @@ _log = logging.getLogger("lakeport")
 _WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104
 DEFAULT_PORT = 8815
 
-# Seconds for streams to end by themselves, with a status, before a process leaves.
-_NOTICE: Final = 3.0
+# Seconds for streams to end by themselves, with a status, before the process exits.
+_STREAM_END_SECONDS: Final = 3.0
 
 
 class Server:
@@ -53,23 +53,23 @@ class Server:
             print(server.location)
 
     Args:
-        catalogs: One catalog, several by name, or several that have a `name`. An unnamed catalog
-            that stands alone answers to every name that a client attaches.
+        catalogs: One catalog, several by name, or several that have a `name`. Clients can attach a
+            single catalog without a name by any name.
         location: Where to listen; port 0 picks a free one. `grpc+tls://` with `tls`.
-        auth: Who may call: an authenticator, a callable from token to identity (or None), or a
-            mapping of tokens to identities. Without it everybody may.
-        authorize: Decides per catalog, schema and table what an identity may see and do.
+        auth: An authenticator, a callable that returns the identity of a token (or None), or a
+            mapping of tokens to identities. Without it every client may call.
+        authorize: Decides for each catalog, schema and table what an identity may list and do.
         tls: Certificate and key; with a client CA for mutual TLS.
-        advertise: The address to tell plain Flight clients, such as `grpc://lake.example:8815`.
+        advertise: The location for plain Flight clients, such as `grpc://lake.example:8815`.
         actions: Custom Flight actions, which DuckDB users call with `airport_action`.
         batch_rows: The most rows in a batch of a scan.
-        max_message_size: The most bytes in a batch, either way.
-        compression: Compress batches with `"lz4"` or `"zstd"`; worth it on slow networks only.
-        limits: Bounds on requests.
+        max_message_size: The most bytes in a batch that is sent or received.
+        compression: Compress batches with `"lz4"` or `"zstd"`; faster on slow networks only.
+        limits: Limits on requests.
         transaction_timeout: After how many seconds without a call a transaction is rolled back.
         stream_timeout: After how many seconds a stream ends whose client neither reads nor writes.
-        max_connections: How many connections may be open; beyond, those without calls are closed.
-        observer: Is told about calls and scans; for metrics.
+        max_connections: The most open connections; above it, those without calls are closed.
+        observer: Receives the events of calls and scans, for example for metrics.
         log_level: Set the level of the `lakeport` logger, such as `"DEBUG"`.
 
     """
@@ -121,11 +121,11 @@ class Server:
             _log.setLevel(log_level)
 
     def start(self) -> Self:
-        """Begin to listen and answer; returns at once."""
+        """Start to listen and serve; return at once."""
         with self._lock:
             if self._service is not None:
-                raise DefinitionError("the server is running already")
-            host = self._make_host()
+                raise DefinitionError("the server is already running")
+            host = self._new_state()
             try:
                 service = FlightService(
                     host,
@@ -155,23 +155,23 @@ class Server:
         return f"{parts.scheme}://{_bracketed(hostname or '')}:{self.port}"
 
     def add_catalog(self, name: str, catalog: Catalog) -> None:
-        """Serve one more catalog, from now on."""
+        """Serve one more catalog."""
         self._registry.add(name, catalog)
 
     def remove_catalog(self, name: str) -> None:
-        """Stop serving a catalog. Scans that run already go on."""
+        """Stop serving a catalog. Running scans continue."""
         removed = self._registry.remove(name)
         if self._host is not None:
             self._host.listings.remove(removed)
 
     def replace_catalogs(self, catalogs: Mapping[str, Catalog]) -> None:
-        """Serve these catalogs instead, from one moment to the next. Scans that run go on."""
+        """Replace all catalogs at once. Running scans continue."""
         for removed in self._registry.replace(catalogs):
             if self._host is not None:
                 self._host.listings.remove(removed)
 
     def catalog_names(self) -> list[str]:
-        """The names of the catalogs being served."""
+        """Return the names of the served catalogs."""
         return self._registry.names()
 
     def wait(self) -> None:
@@ -180,32 +180,32 @@ class Server:
 
     @property
     def state(self) -> Literal["ready", "draining", "stopped"]:
-        """Whether calls are taken, only finished, or neither."""
+        """Whether the server accepts calls, only finishes running ones, or is stopped."""
         host = self._host
         if host is None:
             return "stopped"
         return "draining" if host.calls.draining else "ready"
 
     def drain(self, limit: float = DRAIN_SECONDS) -> bool:
-        """Take no more calls, let the running ones finish, then stop; whether all of them did.
+        """Accept no more calls, finish the running ones, then stop; return whether all finished.
 
-        New calls are refused with a status that says "try again". What still runs after `limit`
-        seconds, or when `stop()` is called meanwhile, ends with a retriable error.
+        New calls fail with UNAVAILABLE, so that clients try again. Calls that still run after
+        `limit` seconds, or when another thread calls `stop()`, end with a retriable error.
         """
         host = self._host
         if host is None:
             return True
         deadline = time.monotonic() + limit
         finished = host.calls.drain(limit)
-        # The last bytes of a finished call may still be on their way to a slow reader, and what
-        # waits for rows has to notice the end before its source is closed.
-        return self.stop(grace=max(_NOTICE, deadline - time.monotonic())) and finished
+        # A slow client may still be reading the last bytes of a finished call. A handler that waits
+        # for rows must notice the end before its source is closed.
+        return self.stop(grace=max(_STREAM_END_SECONDS, deadline - time.monotonic())) and finished
 
     def stop(self, *, grace: float = 5.0) -> bool:
-        """Stop answering; streams that run end with a retriable error. Harmless when stopped.
+        """Stop serving; running streams end with a retriable error. Safe to call again.
 
-        Waits `grace` seconds at most: a client that has stopped reading cannot hold up the caller.
-        Gives whether every stream has ended.
+        Waits at most `grace` seconds, so that a client that does not read cannot block the caller.
+        Return whether every stream has ended.
         """
         with self._lock:
             host, service = self._host, self._service
@@ -219,7 +219,7 @@ class Server:
             closing.start()
             closing.join(grace)
             if closing.is_alive():
-                _log.warning("stream still open; it is closed when the client disconnects")
+                _log.warning("a stream is still open; it ends when its client disconnects")
                 return False
         return True
 
@@ -234,7 +234,7 @@ class Server:
     ) -> None:
         self.stop()
 
-    def _make_host(self) -> ServerState:
+    def _new_state(self) -> ServerState:
         return ServerState(
             registry=self._registry,
             limits=self._limits,
@@ -261,7 +261,7 @@ class Server:
     def _public_location(self) -> str:
         if self._advertise is not None:
             return self._advertise
-        # A wildcard address says nothing to a client, which has a connection already.
+        # A client cannot connect to a wildcard address, but it has a connection.
         if self._service is None or urlsplit(self._requested).hostname in _WILDCARDS:
             return REUSE_CONNECTION
         return self.location
@@ -281,9 +281,9 @@ def serve(
 ) -> None:
     """Serve until interrupted (SIGINT or SIGTERM): the last line of a script.
 
-    Takes the options of `Server`, and prints how to attach what it serves. Calls that run when the
-    signal comes may finish within `drain` seconds; a second signal ends them at once. The process
-    ends here if a client holds a stream even then.
+    Takes the options of `Server`, and prints the ATTACH statements of the catalogs. Calls that run
+    when the signal arrives may finish within `drain` seconds; a second signal ends them at once. If
+    a client still has an open stream after that, this function ends the process.
     """
     with Server(catalogs, location=location, **options) as server:
         finished = serve_until_signalled(server, ready=lambda: _announce(server), drain=drain)
@@ -303,7 +303,7 @@ def _bracketed(hostname: str) -> str:
 
 
 def attach_statement(catalog: str, location: str) -> str:
-    """ATTACH for a catalog; a name that is no plain identifier is quoted."""
+    """Return the ATTACH statement of a catalog, with the name quoted if necessary."""
     return (
         f"ATTACH {duckdb_string(catalog)} AS {_identifier(catalog)} "
         f"(TYPE airport, LOCATION {duckdb_string(location)});"
@@ -317,7 +317,7 @@ def _identifier(text: str) -> str:
 
 @cache
 def _keywords() -> frozenset[str]:
-    """The words that DuckDB takes for a name in quotes only."""
+    """Return the keywords that DuckDB accepts as a name only in quotes."""
     import duckdb
 
     with duckdb.connect() as connection:

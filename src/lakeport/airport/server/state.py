@@ -1,4 +1,4 @@
-"""What every handler of a server shares: its catalogs, bounds and settings."""
+"""The state that all handlers of a server share: catalogs, limits and settings."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from lakeport.errors import UnavailableError
 __all__ = ["REUSE_CONNECTION", "ServerState"]
 
 REUSE_CONNECTION = "arrow-flight-reuse-connection://?"
-"""The location that tells a client to fetch an endpoint over the connection it has."""
+"""The location of an endpoint that the client reads over its present connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The state behind a server. Everything in it is immutable or guards itself."""
+    """The state of a server. Everything in it is immutable or thread-safe."""
 
     registry: CatalogRegistry
     limits: Limits
     batch_rows: int
     """The most rows in a batch of a scan."""
     max_message_size: int
-    """The most bytes in a batch, either way."""
+    """The most bytes in a batch that is sent or received."""
     write_options: ipc.IpcWriteOptions
-    """How batches are encoded: plain, or compressed."""
+    """How batches are encoded: uncompressed or compressed."""
     public_location: Callable[[], str]
-    """Tells where plain Flight clients find this server; the port is known once it listens."""
+    """Returns the location for plain Flight clients. The port is known once the server listens."""
     actions: Mapping[str, Action] = field(default_factory=dict)
     """Custom actions of the server itself."""
     listings: ListingCache = field(default_factory=ListingCache)
     transactions: Transactions = field(default_factory=Transactions)
     calls: Calls = field(default_factory=Calls)
-    """The calls that are running, and who is told about them."""
+    """The running calls, and the observer of them."""
     connections: Connections = field(default_factory=Connections)
     idle: IdleStreams = field(default_factory=IdleStreams)
     """Streams that wait for their clients."""
@@ -53,14 +53,14 @@ class ServerState:
     """Set when the server stops: streams end with a retriable error."""
 
     def route(self, call: Call, *names: str) -> CatalogRoute:
-        """The catalog that a call is about; the rest of the call is part of its transaction."""
+        """Return the catalog of a call, and bind the call to its transaction there."""
         route = self.registry.route(call.catalog, *names)
         call.notes.catalog = route.registered_name
         self._bind_transaction(call, route)
         return route
 
     def catalogs(self, call: Call) -> Iterator[CatalogRoute]:
-        """The catalog that a call names, or all that the caller may see, one after the other."""
+        """Yield the catalog that a call names, or all that the caller may list."""
         if call.catalog:
             yield self.route(call)
             return
@@ -74,6 +74,6 @@ class ServerState:
         set_request(replace(current_request(), transaction_id=identifier, may=may))
 
     def check_running(self) -> None:
-        """Refuse to go on when the server stops."""
+        """Raise `UnavailableError` if the server is stopping."""
         if self.stopping.is_set():
             raise UnavailableError(SHUTTING_DOWN)

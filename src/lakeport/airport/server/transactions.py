@@ -1,17 +1,17 @@
 """Transactions: which one a call belongs to, and when it is committed or rolled back.
 
-DuckDB never tells a server that a transaction ended. So a statement that succeeds is committed and
-one that fails is rolled back, whatever BEGIN and ROLLBACK say on the client. A client that wants
-several statements to be one transaction says so:
+DuckDB does not send the end of a transaction to a server. So a statement that succeeds is committed
+and one that fails is rolled back, independently of BEGIN and ROLLBACK on the client. A client can
+combine several statements in one transaction:
 
 * with the actions `begin_transaction`, `commit_transaction` and `rollback_transaction`, which
   DuckDB users call with `airport_action`: between them, all calls of that DuckDB process on that
   catalog belong to the transaction;
-* or with `explicit` in `create_transaction`, as our Python client does: then the calls that carry
-  the identifier belong to it.
+* or with `explicit` in `create_transaction`, as Lakeport's Python client does: then the calls that
+  send the identifier belong to it.
 
-Transactions that nobody uses for a while are rolled back. One of several statements is remembered
-then, so that its later statements are refused and not committed one by one.
+Idle transactions are rolled back. The identifiers of explicit ones are retained, so that their
+later statements fail instead of being committed one by one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["Transactions"]
 _log = logging.getLogger("lakeport.airport")
 
 _Key: TypeAlias = tuple[str, str]
-"""Catalog and identifier: two catalogs may give the same identifier."""
+"""Catalog and identifier: two catalogs may return the same identifier."""
 
 
 @dataclass(slots=True)
@@ -52,34 +52,34 @@ class _Open:
     identity: str
     used: float
     running: int = 0
-    """How many statements of it are running."""
+    """The number of its running statements."""
 
 
 class Transactions:
-    """The transactions of a server that are open or were used lately.
+    """The transactions of a server that are open or were used recently.
 
-    DuckDB begins one for every statement and never ends it: of those, and of the ones that were
-    rolled back for idling, the newest `keep` are known.
+    DuckDB begins one for every statement and never ends it. Of those, and of the explicit ones that
+    were rolled back because they were idle, the newest `max_entries` are retained.
     """
 
     def __init__(
         self,
         *,
         idle_seconds: float = 600.0,
-        keep: int = 10_000,
+        max_entries: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._idle = idle_seconds
-        self._max = keep
+        self._max_entries = max_entries
         self._clock = clock
         # Guards the tables below; no catalog is called while it is held.
         self._lock = threading.Lock()
         # The least recently used come first.
         self._explicit: OrderedDict[_Key, _Open] = OrderedDict()
         self._implicit: OrderedDict[_Key, _Open] = OrderedDict()
-        # Explicit ones that were rolled back for idling.
+        # Explicit ones that were rolled back because they were idle.
         self._expired: OrderedDict[_Key, _Open] = OrderedDict()
-        # The identifiers that an owner has bound, by catalog.
+        # The identifiers of the transactions that an owner began, by owner and catalog.
         self._bound: dict[str, dict[str, str]] = {}
 
     def begin(
@@ -90,7 +90,7 @@ class Transactions:
         explicit: bool = False,
         owner: str | None = None,
     ) -> str | None:
-        """Start a transaction; None where the catalog has none. All calls of an owner join it."""
+        """Start a transaction; None if the catalog has none. All calls of an owner belong to it."""
         self.expire()
         if not isinstance(catalog, TransactionManager):
             if explicit:
@@ -99,7 +99,7 @@ class Transactions:
         identifier = catalog.begin_transaction()
         identity = current_request().identity
         opened = _Open(catalog, explicit, owner, identity, self._clock())
-        if not self._keep((name, identifier), opened):
+        if not self._add((name, identifier), opened):
             catalog.rollback_transaction(identifier)
             raise InvalidArgumentError(
                 f"a transaction is open on catalog {name!r}: commit it or roll it back first"
@@ -107,19 +107,19 @@ class Transactions:
         return identifier
 
     def current(
-        self, owner: str | None, catalog: str, given: str | None, *, identity: str
+        self, owner: str | None, catalog: str, named: str | None, *, identity: str
     ) -> str | None:
-        """The transaction of a call: the one its owner began, else the one it names."""
+        """Return the transaction of a call: the one that its owner began, else the one it names."""
         self.expire()
         with self._lock:
-            identifier = self._bound.get(owner or "", {}).get(catalog) or given
+            identifier = self._bound.get(owner or "", {}).get(catalog) or named
             if identifier is not None:
                 self._check_identity((catalog, identifier), identity)
                 self._touch((catalog, identifier))
         return identifier
 
     def check_identity(self, catalog: str, identifier: str) -> None:
-        """Refuse a caller who asks about somebody else's transaction."""
+        """Raise `PermissionDeniedError` if the transaction belongs to another user."""
         with self._lock:
             self._check_identity((catalog, identifier), current_request().identity)
 
@@ -140,19 +140,19 @@ class Transactions:
                 if not self._is_explicit((name, identifier)):
                     catalog.commit_transaction(identifier)
             except BaseException:
-                # The reason that the statement failed matters more than a failing rollback.
+                # The error of the statement is raised, not that of a failing rollback.
                 with suppress(Exception):
                     catalog.rollback_transaction(identifier)
                 raise
 
     def commit(self, identifier: str, catalog: str | None = None) -> None:
-        """Commit an explicit transaction; name the catalog where several know the identifier."""
+        """Commit an explicit transaction; `catalog` if several catalogs have the identifier."""
         self.expire()
         with self._lock:
             key = self._find(identifier, catalog)
             if key in self._expired:
-                raise InvalidInputError(self._idled())
-            opened = self._forget(key)
+                raise InvalidInputError(self._expired_message())
+            opened = self._remove(key)
         opened.manager.commit_transaction(identifier)
 
     def rollback(self, identifier: str, catalog: str | None = None) -> None:
@@ -161,50 +161,50 @@ class Transactions:
         with self._lock:
             key = self._find(identifier, catalog)
             is_over = key in self._expired
-            opened = self._forget(key)
+            opened = self._remove(key)
         if is_over:
             _roll_back({key: opened})
         else:
             opened.manager.rollback_transaction(identifier)
 
     def bound_to(self, owner: str | None, catalog: str | None = None) -> tuple[str, str]:
-        """The one transaction that an owner began: its identifier and catalog."""
+        """Return the identifier and the catalog of the one transaction that an owner began."""
         with self._lock:
             bound = self._bound.get(owner or "", {})
-            found = [(i, name) for name, i in bound.items() if catalog in (None, name)]
-        if len(found) != 1:
+            matches = [(i, name) for name, i in bound.items() if catalog in (None, name)]
+        if len(matches) != 1:
             raise NotFoundError(
                 "there is no open transaction"
-                if not found
+                if not matches
                 else "there are several open transactions: name the catalog"
             )
-        return found[0]
+        return matches[0]
 
     def expire(self) -> None:
-        """Roll back what nobody has used for a while."""
+        """Roll back idle transactions."""
         limit = self._clock() - self._idle
         with self._lock:
-            over = {key: self._implicit.pop(key) for key in _idle(self._implicit, limit)}
+            idle = {key: self._implicit.pop(key) for key in _idle(self._implicit, limit)}
             for key in _idle(self._explicit, limit):
-                over[key] = self._expired[key] = self._explicit.pop(key)
-            while len(self._expired) > self._max:
-                self._forget(next(iter(self._expired)))
-        _roll_back(over)
+                idle[key] = self._expired[key] = self._explicit.pop(key)
+            while len(self._expired) > self._max_entries:
+                self._remove(next(iter(self._expired)))
+        _roll_back(idle)
 
-    def _keep(self, key: _Key, opened: _Open) -> bool:
-        """Remember a transaction; False when its owner has one on the same catalog."""
+    def _add(self, key: _Key, opened: _Open) -> bool:
+        """Add a transaction; return False if its owner has one on the same catalog."""
         catalog, identifier = key
         with self._lock:
-            if self._known(key) is not None:
+            if self._lookup(key) is not None:
                 raise InternalError(
-                    f"catalog {catalog!r} gave a transaction the identifier of another one"
+                    f"catalog {catalog!r} returned the identifier of another transaction"
                 )
             if opened.owner is not None:
                 bound = self._bound.get(opened.owner, {}).get(catalog)
                 if bound is not None:
                     if (catalog, bound) not in self._expired:
                         return False
-                    self._forget((catalog, bound))
+                    self._remove((catalog, bound))
                 self._bound.setdefault(opened.owner, {})[catalog] = identifier
             (self._explicit if opened.explicit else self._implicit)[key] = opened
             surplus = self._surplus()
@@ -212,8 +212,8 @@ class Transactions:
         return True
 
     def _surplus(self) -> dict[_Key, _Open]:
-        """Forget the oldest implicit transactions beyond the bound, but none that is running."""
-        count = max(0, len(self._implicit) - self._max)
+        """Remove and return the oldest implicit transactions over the limit; no running ones."""
+        count = max(0, len(self._implicit) - self._max_entries)
         idle = (key for key, opened in self._implicit.items() if not opened.running)
         return {key: self._implicit.pop(key) for key in list(islice(idle, count))}
 
@@ -221,8 +221,8 @@ class Transactions:
     def _running(self, key: _Key) -> Iterator[None]:
         with self._lock:
             if key in self._expired:
-                raise InvalidInputError(self._idled())
-            opened = self._known(key)
+                raise InvalidInputError(self._expired_message())
+            opened = self._lookup(key)
             if opened is not None:
                 opened.running += 1
         try:
@@ -233,7 +233,7 @@ class Transactions:
                     opened.running -= 1
                     self._touch(key)
 
-    def _idled(self) -> str:
+    def _expired_message(self) -> str:
         return (
             f"the transaction was rolled back after {self._idle:g} seconds without a call: "
             "end it with rollback_transaction and begin again"
@@ -244,19 +244,19 @@ class Transactions:
             return key in self._explicit
 
     def _find(self, identifier: str, catalog: str | None) -> _Key:
-        """The explicit transaction that a caller names."""
+        """Return the key of the explicit transaction that a caller names."""
         tables = (self._explicit, self._expired)
-        found = (
+        matches = (
             [key for table in tables for key in table if key[1] == identifier]
             if catalog is None
             else [key for key in [(catalog, identifier)] if any(key in table for table in tables)]
         )
-        if len(found) != 1:
+        if len(matches) != 1:
             raise NotFoundError(f"there is no open transaction {identifier[:80]!r}")
-        self._check_identity(found[0], current_request().identity)
-        return found[0]
+        self._check_identity(matches[0], current_request().identity)
+        return matches[0]
 
-    def _forget(self, key: _Key) -> _Open:
+    def _remove(self, key: _Key) -> _Open:
         opened = self._expired.pop(key, None) or self._explicit.pop(key)
         if opened.owner is not None:
             bound = self._bound[opened.owner]
@@ -265,7 +265,7 @@ class Transactions:
                 del self._bound[opened.owner]
         return opened
 
-    def _known(self, key: _Key) -> _Open | None:
+    def _lookup(self, key: _Key) -> _Open | None:
         return self._explicit.get(key) or self._implicit.get(key) or self._expired.get(key)
 
     def _touch(self, key: _Key) -> None:
@@ -276,13 +276,13 @@ class Transactions:
                 table.move_to_end(key)
 
     def _check_identity(self, key: _Key, identity: str) -> None:
-        opened = self._known(key)
+        opened = self._lookup(key)
         if opened is not None and opened.identity != identity:
-            raise PermissionDeniedError("the transaction belongs to somebody else")
+            raise PermissionDeniedError(f"transaction {key[1][:80]!r} belongs to another user")
 
 
 def _idle(table: OrderedDict[_Key, _Open], limit: float) -> list[_Key]:
-    """What was last used before a moment, and is not running."""
+    """Return the transactions that were last used before a time and are not running."""
     keys: list[_Key] = []
     for key, opened in table.items():
         if opened.used > limit:
@@ -293,12 +293,10 @@ def _idle(table: OrderedDict[_Key, _Open], limit: float) -> list[_Key]:
 
 
 def _roll_back(transactions: dict[_Key, _Open]) -> None:
-    """Roll back what is still active; one that fails is the affair of no caller."""
+    """Roll back active transactions; log errors instead of raising them."""
     for (catalog, identifier), opened in transactions.items():
         try:
             if opened.manager.transaction_status(identifier) is TransactionState.ACTIVE:
                 opened.manager.rollback_transaction(identifier)
         except Exception:  # noqa: BLE001
-            _log.exception(
-                "a transaction of catalog %r that nobody uses cannot be rolled back", catalog
-            )
+            _log.exception("an idle transaction of catalog %r cannot be rolled back", catalog)

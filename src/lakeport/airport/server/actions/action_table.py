@@ -1,6 +1,6 @@
-"""Tables of actions: names, descriptions and handlers. One entry per action, no copies.
+"""Tables of actions: the name, description and handler of each action.
 
-A table knows how the bodies of its requests are decoded: msgpack structs for the Airport protocol,
+A table has one decoder for the bodies of its requests: msgpack structs for the Airport protocol,
 JSON objects for the discovery contract.
 """
 
@@ -20,20 +20,20 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 Handler: TypeAlias = Callable[[ServerState, Call, R], bytes | None]
-"""Takes a decoded request and returns the body of the one result, or None for no result."""
+"""Takes a decoded request; returns the body of the result, or None for no result."""
 
 
 class Decoder(Protocol[R_co]):
-    """Decodes the body of a request within limits; `what` names the action in errors."""
+    """Decodes the body of a request within limits; `subject` names the action in errors."""
 
-    def __call__(self, body: bytes, what: str, *, limits: Limits) -> R_co:
-        """The decoded request."""
+    def __call__(self, body: bytes, subject: str, *, limits: Limits) -> R_co:
+        """Return the decoded request."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BoundAction:
-    """An action that is ready to be called with the raw body of a request."""
+    """An action that is called with the encoded body of a request."""
 
     name: str
     description: str
@@ -41,7 +41,7 @@ class BoundAction:
 
 
 class ActionTable(Generic[R]):
-    """Actions by name, filled by decorators at import and only read afterwards."""
+    """Actions by name. Decorators add them at import; later the table does not change."""
 
     def __init__(self, decode: Decoder[R]) -> None:
         self._decode = decode

@@ -1,4 +1,4 @@
-"""DDL: what CREATE, DROP and ALTER become. One table of actions that share everything else."""
+"""The actions of CREATE, DROP and ALTER."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def drop_schema(host: ServerState, call: Call, request: Struct) -> None:
     name = request.text("name")
     options = DropSchemaOptions(
         ignore_not_found=request.flag("ignore_not_found", default=False),
-        # DuckDB does not say whether CASCADE was written; refusing would make it impossible.
+        # DuckDB does not send CASCADE. With a default of False, CASCADE would not be possible.
         cascade=request.flag("cascade", default=True),
     )
     with change(host, route, name):
@@ -128,11 +128,11 @@ def rename_table(host: ServerState, call: Call, request: Struct) -> bytes | None
 
 
 Alteration: TypeAlias = Callable[[DynamicTable, Struct, bool], None]
-"""Changes a table as a request says; the flag is the request's `ignore_not_found`."""
+"""Changes a table as a request describes; the flag is the request's `ignore_not_found`."""
 
 
 def _alteration(name: str, description: str) -> Callable[[Alteration], Alteration]:
-    """Register an ALTER TABLE action: it finds the table, changes it, and replies with it."""
+    """Register an ALTER TABLE action, which changes a table and returns its FlightInfo."""
 
     def register(alter: Alteration) -> Alteration:
         @DDL_ACTIONS.add(name, description)
@@ -201,7 +201,7 @@ def _drop_not_null(table: DynamicTable, request: Struct, missing_ok: bool) -> No
 @_alteration("add_field", "Add a field to a struct column")
 def _add_field(table: DynamicTable, request: Struct, missing_ok: bool) -> None:  # noqa: FBT001
     path, field = request.texts("column_path"), _one_field(request)
-    # DuckDB's client names the field after the column, since it has no place for the real name.
+    # DuckDB's client sends the name of the column, because it has no field for the real name.
     if path and field.names[0] == path[0]:
         raise UnsupportedError(
             "DuckDB's airport client does not transmit the name of a new struct field; "
@@ -238,7 +238,7 @@ def create_schema(
     with change(host, route, name):
         schema = dynamic_catalog(route).create_schema(name, options)
     if fold_name(name) == "main":
-        _log.warning("a schema 'main' was created, which DuckDB's client lists but cannot use")
+        _log.warning("a schema 'main' was created; DuckDB's client lists it but cannot use it")
     return schema
 
 
@@ -249,7 +249,7 @@ def create_table(
     schema: pa.Schema,
     options: CreateTableOptions,
 ) -> bytes:
-    """Create a table and reply with what was created."""
+    """Create a table and return its serialized FlightInfo."""
     check_name(address.name, "table")
     check_columns(schema, f"table {address}")
     with change(host, route, address.schema, address.name):
@@ -266,14 +266,14 @@ def drop_table(
 
 
 def dynamic_catalog(route: CatalogRoute) -> DynamicCatalog:
-    """The catalog, if its schemas can change."""
+    """Return the catalog; raise `UnsupportedError` if its schemas cannot change."""
     if not isinstance(route.catalog, DynamicCatalog):
         raise UnsupportedError("the schemas of this catalog cannot be changed")
     return route.catalog
 
 
 def dynamic_schema(route: CatalogRoute, name: str) -> DynamicSchema:
-    """A schema, if its tables can change."""
+    """Return a schema; raise `UnsupportedError` if its tables cannot change."""
     schema = route.schema(name)
     if not isinstance(schema, DynamicSchema):
         raise UnsupportedError(f"the tables of schema {name!r} cannot be changed")
@@ -283,7 +283,10 @@ def dynamic_schema(route: CatalogRoute, name: str) -> DynamicSchema:
 def dynamic_table(
     route: CatalogRoute, address: Address, *, missing_ok: bool = False
 ) -> DynamicTable | None:
-    """A table, if its columns can change; None for a missing one that may be missing."""
+    """Return a table; raise `UnsupportedError` if its columns cannot change.
+
+    With `missing_ok`, None is returned for a missing table.
+    """
     table = route.schema(address.schema).table(address.name)
     if table is None:
         if missing_ok:
@@ -298,7 +301,7 @@ def dynamic_table(
 def change(
     host: ServerState, route: CatalogRoute, schema: str, name: str | None = None
 ) -> Iterator[None]:
-    """Change a catalog, if the caller may; as part of the caller's transaction, if there is one."""
+    """Check that the caller may change an object; run the block in the caller's transaction."""
     if name is None:
         route.require_schema(Operation.ALTER, schema)
     else:
@@ -361,7 +364,7 @@ _IDENTIFIER = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\s",]+))\s*(,|$)')
 
 
 def _unique_columns(text: str) -> tuple[str, ...]:
-    """The columns of a constraint that came as SQL text: `UNIQUE(a, "b c")`."""
+    """Return the columns of a constraint in SQL: `UNIQUE(a, "b c")`."""
     match = _UNIQUE.fullmatch(text)
     if match is None:
         raise UnsupportedError(f"the constraint {text[:200]!r} is not supported")

@@ -69,10 +69,10 @@ def drop_schema(host: ServerState, call: Call, request: dict[str, Any]) -> bytes
 
 @DISCOVERY_WRITES.add("CreateTable", "Create a new table with Arrow schema")
 def create_table_action(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
-    declared = request.get("schema")
-    if not isinstance(declared, dict):
+    columns = request.get("schema")
+    if not isinstance(columns, dict):
         raise InvalidArgumentError("schema must be an object with fields")
-    schema = schema_from_json(declared)
+    schema = schema_from_json(columns)
     options = CreateTableOptions(
         on_conflict=OnConflict.IGNORE if _flag(request, "if_not_exists") else OnConflict.ERROR,
         comment=json_text(request, "comment", default=""),
@@ -120,21 +120,21 @@ def drop_column(host: ServerState, call: Call, request: dict[str, Any]) -> bytes
 def delete(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
     route, address = _route(host, call, request), _address(request)
     table = route.table(address, Operation.WRITE)
-    marked = next((field for field in table.arrow_schema() if field_is_rowid(field)), None)
-    if marked is None or not isinstance(table, DeletableTable | DeletableBatchTable):
+    rowid = next((field for field in table.arrow_schema() if field_is_rowid(field)), None)
+    if rowid is None or not isinstance(table, DeletableTable | DeletableBatchTable):
         raise UnsupportedError(f"the rows of table {address} cannot be deleted")
     row_ids = request.get("row_ids")
     if not isinstance(row_ids, list):
         raise InvalidArgumentError("row_ids must be a list")
     try:
-        ids = pa.array(row_ids, type=marked.type)
+        ids = pa.array(row_ids, type=rowid.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError(f"row_ids must be of type {marked.type}") from None
+        raise InvalidArgumentError(f"row_ids must be of type {rowid.type}") from None
     if ids.null_count:
         raise NullRowIdError
     with host.transactions.statement(route.catalog, route.registered_name):
         if isinstance(table, DeletableBatchTable):
-            schema = pa.schema([rowid_field(type=marked.type)])
+            schema = pa.schema([rowid_field(type=rowid.type)])
             batch = pa.RecordBatch.from_arrays([ids], schema=schema)
             reader = pa.RecordBatchReader.from_batches(schema, [batch])
             result = table.delete_rows(reader, DMLOptions())

@@ -1,4 +1,4 @@
-"""The actions that begin, end and ask about transactions."""
+"""The actions that begin and end transactions, and return their state."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lakeport.errors import InvalidArgumentError
 __all__ = ["TRANSACTION_ACTIONS"]
 
 
-def _decode(body: bytes, what: str, *, limits: Limits = DEFAULT_LIMITS) -> Struct:
-    """A msgpack map, or the plain text that `airport_action` sends: the name of a catalog."""
+def _decode(body: bytes, subject: str, *, limits: Limits = DEFAULT_LIMITS) -> Struct:
+    """Decode a msgpack map, or the plain text of `airport_action`: the name of a catalog."""
     is_map = body[:1] and (body[0] & 0xF0 == 0x80 or body[0] in (0xDE, 0xDF))
     if is_map or not body:
-        return decode_struct(body, what, limits=limits)
-    return Struct({"catalog_name": body}, what)
+        return decode_struct(body, subject, limits=limits)
+    return Struct({"catalog_name": body}, subject)
 
 
 TRANSACTION_ACTIONS: Final = ActionTable(_decode)
@@ -36,7 +36,7 @@ def create_transaction(host: ServerState, call: Call, request: Struct) -> bytes:
     return encode({"identifier": identifier})
 
 
-@TRANSACTION_ACTIONS.add("get_transaction_status", "Tell the state of a transaction")
+@TRANSACTION_ACTIONS.add("get_transaction_status", "Return the state of a transaction")
 def get_transaction_status(host: ServerState, call: Call, request: Struct) -> bytes:
     route = host.route(call, request.text("catalog_name", ""))
     route.require(Operation.LIST)
@@ -76,7 +76,7 @@ def rollback_transaction(host: ServerState, call: Call, request: Struct) -> byte
 
 
 def _named(host: ServerState, call: Call, request: Struct) -> tuple[str, str | None]:
-    """The transaction that a request names, or the one that its DuckDB process began."""
+    """Return the transaction that a request names, or the one that its DuckDB process began."""
     name = request.text("catalog_name", "") or call.catalog
     catalog = host.registry.registered_name(name) if name else None
     if "transaction_id" in request:

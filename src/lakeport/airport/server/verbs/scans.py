@@ -72,7 +72,7 @@ class CatalogScan(ABC):
     """Something that can be read, with the schema that the client has bound."""
 
     subject: str
-    """The name of what is read, for error messages."""
+    """The name of the table or function, for error messages."""
     route: CatalogRoute
     schema: pa.Schema
     is_empty: bool = False
