@@ -97,7 +97,7 @@ def test_row_groups_that_cannot_match_are_not_read(
         source.batches = counted  # type: ignore[method-assign]
         return source
 
-    monkeypatch.setattr("lakeport.ducklake.reading.data_files.open_source", watched)
+    monkeypatch.setattr("lakeport.ducklake.reading.data_files.open_parquet", watched)
     for task in table.scan(["rowid"], predicate).plan.tasks:
         list(task.read(batch_rows=GROUP))
     assert len(read) == groups
