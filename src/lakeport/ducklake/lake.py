@@ -1,4 +1,4 @@
-"""A lake and its tables: the way in. Every lookup asks the catalog database anew."""
+"""`Lake`: opens a catalog database and finds snapshots, tables and views, each time by a query."""
 
 from __future__ import annotations
 
@@ -112,11 +112,11 @@ class Lake:
             uri: `ducklake:meta.ducklake`, `ducklake:sqlite:meta.sqlite`,
                 `ducklake:postgres:dbname=lake host=db`, `ducklake:mysql:db=lake host=db`, or a
                 `postgresql://`, `mysql://`, `sqlite:///` URL.
-            data_path: Where the files are, if not where the catalog says.
+            data_path: Where the files are, if not at the path in the catalog.
             metadata_schema: The database schema of the catalog's tables.
             snapshot: Read everything at this snapshot, by id or by time.
             storage: Credentials of object stores; the environment's when left out.
-            cache: Remembers descriptions of tables by snapshot; none when left out.
+            cache: Keeps descriptions of tables by snapshot; none when left out.
             lock_timeout: Seconds to wait for a writer that holds a database file.
             database_timeout: Seconds to wait for an answer of a database server.
             engine: What runs scans: an engine, or the name of one. `auto` runs small scans in this
@@ -177,7 +177,7 @@ class Lake:
         self.catalog.database.dispose()
 
     def snapshots(self) -> list[Snapshot]:
-        """Every snapshot that has not been expired, oldest first."""
+        """Return every snapshot that has not been expired, oldest first."""
         rows = self._read(self.catalog.snapshots)
         changes = {row["snapshot_id"]: row for row in rows["changes"]}
         found = [_snapshot(row, changes.get(row["snapshot_id"])) for row in rows["snapshot"]]
@@ -186,7 +186,7 @@ class Lake:
     def snapshot(
         self, *, version: int | None = None, timestamp: datetime | str | None = None
     ) -> Snapshot:
-        """The snapshot of a version or of a moment; the newest one when neither is given."""
+        """Return the snapshot of a version or of a time; the newest one when neither is given."""
         wanted = self._version(version, timestamp)
         rows = self._read(lambda connection: self.catalog.snapshot(connection, wanted))
         if not rows["snapshot"]:
@@ -196,7 +196,7 @@ class Lake:
     def contents(
         self, *, version: int | None = None, timestamp: datetime | str | None = None
     ) -> LakeContents:
-        """Everything that the lake holds at a snapshot, with all columns, in one question."""
+        """Return everything that the lake holds at a snapshot, with all columns, by one query."""
         wanted = self._version(version, timestamp)
         rows = self._read(lambda connection: self.catalog.contents(connection, wanted))
         if not rows["snapshot"]:
@@ -208,7 +208,7 @@ class Lake:
     def file_totals(
         self, *, version: int | None = None, timestamp: datetime | str | None = None
     ) -> dict[int, FileTotals]:
-        """Number and size of the files of every table at a snapshot, by the table's id."""
+        """Return number and size of the files of every table at a snapshot, by the table's id."""
         wanted = self._version(version, timestamp)
         rows = self._read(lambda connection: self.catalog.file_totals(connection, wanted))
         if not rows["snapshot"]:
@@ -218,7 +218,7 @@ class Lake:
     def schemas(
         self, *, version: int | None = None, timestamp: datetime | str | None = None
     ) -> list[Schema]:
-        """The schemas at a snapshot."""
+        """Return the schemas at a snapshot."""
         return schemas_of(self._names(version, timestamp))
 
     def tables(
@@ -228,9 +228,9 @@ class Lake:
         version: int | None = None,
         timestamp: datetime | str | None = None,
     ) -> list[tuple[str, str]]:
-        """Schema and name of every table at a snapshot, or of the tables of one schema.
+        """Return schema and name of every table at a snapshot, or of the tables of one schema.
 
-        Tables whose columns cannot be understood are among them: `table` says what is wrong.
+        Tables whose columns cannot be understood are among them: `table` raises what is wrong.
         """
         rows = self._names(version, timestamp)
         names = {row["schema_id"]: row["schema_name"] for row in rows["schema"]}
@@ -244,12 +244,12 @@ class Lake:
         version: int | None = None,
         timestamp: datetime | str | None = None,
     ) -> list[View]:
-        """The views at a snapshot, or those of one schema."""
+        """Return the views at a snapshot, or those of one schema."""
         found = views_of(self._names(version, timestamp))
         return [view for view in found if schema is None or _same(view.schema, schema)]
 
     def lifetimes(self) -> list[Lifetime]:
-        """Return every name that a schema, table or view has had, and which snapshots know it."""
+        """Return every name that a schema, table or view has had, and which snapshots have it."""
         return lifetimes_of(self._read(self.catalog.lifetimes))
 
     def table(
@@ -260,7 +260,7 @@ class Lake:
         version: int | None = None,
         timestamp: datetime | str | None = None,
     ) -> LakeTable:
-        """A table at a snapshot: the newest one unless a version or a moment is given."""
+        """Return a table at a snapshot: the newest one unless a version or a time is given."""
         wanted = self._version(version, timestamp)
 
         def look_up() -> tuple[Snapshot, TableState]:
@@ -310,7 +310,7 @@ class Lake:
             )
 
     def _meant(self, rows: dict[str, list[Row]], schema: str, name: str) -> dict[str, list[Row]]:
-        """The rows of one table: a database may fold more than the ASCII case of names."""
+        """Return the rows of one table: a database may fold more than the ASCII case of names."""
         schemas = [row for row in rows["schema"] if _is_called(row["schema_name"], schema)]
         # Of two schemas with one name, the older one is listed.
         schemas = sorted(schemas, key=lambda row: row["schema_id"])[:1]
@@ -384,7 +384,7 @@ class Lake:
                 _log.warning("%s: %s", self.catalog.database.location, omission)
 
     def _version(self, version: int | None, timestamp: datetime | str | None) -> int | None:
-        """The snapshot id that is asked for; None for the newest."""
+        """Return the id of the requested snapshot; None for the newest."""
         if version is not None and timestamp is not None:
             raise InvalidArgumentError("a version and a timestamp cannot both be given")
         if timestamp is None:

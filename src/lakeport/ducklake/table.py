@@ -104,11 +104,11 @@ class LakeTable:
         return self._state.stats
 
     def column(self, name: str) -> Column:
-        """A column by its name, in any case."""
+        """Return a column by its name, in any case."""
         return self.planner.column(name)
 
     def files(self) -> list[DataFile]:
-        """The data files of the table at its snapshot, with the deletes that apply to them."""
+        """Return the data files of the table at its snapshot, with the deletes that apply."""
         rows = self._lake.catalog.database.read(
             lambda connection: self.planner.file_rows(connection, ())
         )
@@ -152,8 +152,8 @@ class LakeTable:
     def changes(self, first: int | datetime, last: int | datetime | None = None) -> ChangeFeed:
         """Plan a feed of what happened from one snapshot to another, both included.
 
-        A moment stands for the first snapshot at or after it as the lower bound, and for the last
-        one at or before it as the upper bound. Without an upper bound: up to the table's snapshot.
+        A time stands for the first snapshot at or after it as the lower bound, and for the last one
+        at or before it as the upper bound. Without an upper bound: up to the table's snapshot.
         """
         snapshots = self._lake.snapshots()
         start = _lower(snapshots, first)

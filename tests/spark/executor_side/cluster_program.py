@@ -149,7 +149,7 @@ def another_session(spark: Any, lake: str, folder: Path) -> Any:
 
 
 def lost_java(spark: Any, lake: str, folder: Path) -> Any:
-    catalog: Any = LakeCatalog(lake)
+    catalog: Any = LakeCatalog(lake, engine="spark")
     table = catalog.schema("public").table("t")
     java = spark.sparkContext._gateway.proc
     before = table.scan(ScanOptions()).read_all().num_rows

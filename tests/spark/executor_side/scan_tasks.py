@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -134,3 +135,17 @@ class Endless:
         (batch,) = Rows(0, batches=1, rows=50_000).read()
         while True:
             yield batch
+
+
+@dataclass(frozen=True)
+class Result:
+    """A task that returns a value."""
+
+    value: Any
+    estimated_bytes: int = 1000
+    bytes_to_read: int = 1000
+
+    def run(self) -> Any:
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
