@@ -277,9 +277,9 @@ def test_a_failing_download_says_so(wire: WireServer, hand_client: Client, web: 
         ({"sha256": "0" * 64, "serialized": b"x"}, "does not match its digest"),
         ({"sha256": "0" * 64}, "is missing"),
         ({"url": "http://127.0.0.1/x"}, "need a digest"),
-        ({"sha256": "0" * 64, "url": "file:///etc/passwd"}, "which is not HTTP"),
-        ({"serialized": b"garbage"}, "cannot be understood"),
-        ({"serialized": packed([5, b"not zstd"])}, "cannot be understood"),
+        ({"sha256": "0" * 64, "url": "file:///etc/passwd"}, "which is not an HTTP URL"),
+        ({"serialized": b"garbage"}, "cannot be decoded"),
+        ({"serialized": packed([5, b"not zstd"])}, "cannot be decoded"),
     ],
 )
 def test_contents_that_cannot_be_had(

@@ -439,8 +439,11 @@ def test_an_in_out_call_is_the_exchange_that_duckdb_makes(
     ("exchange", "message"),
     [
         (_answering(pa.schema([("result", pa.string())]), "parameters"), "other columns"),
-        (_answering(RESULT, "parameters", (_results(1), b"what?")), "whether it is finished"),
-        (_answering(RESULT, "parameters", _results(1)), "whether it is finished"),
+        (
+            _answering(RESULT, "parameters", (_results(1), b"what?")),
+            "whether the chunk is finished",
+        ),
+        (_answering(RESULT, "parameters", _results(1)), "whether the chunk is finished"),
         (_answering(RESULT, "parameters", b"chunk_finished"), "without rows"),
     ],
 )

@@ -19,8 +19,8 @@ from lakeport.airport.client.replies import (
     read_catalog_root,
     read_contents,
     read_contents_ref,
-    read_described,
     read_endpoints,
+    read_flight_description,
     read_transaction,
     read_version,
 )
@@ -74,7 +74,7 @@ def test_garbage_for_a_reply(
     wire: WireServer, hand_client: Client, name: str, garbage: bytes
 ) -> None:
     wire.replies[name] = garbage
-    with pytest.raises(InternalError, match=r"cannot be understood|did not describe"):
+    with pytest.raises(InternalError, match=r"cannot be decoded|did not describe"):
         QUESTIONS[name](hand_client)
 
 
@@ -157,7 +157,7 @@ READERS: list[Callable[[bytes], Any]] = [
     read_catalog_root,
     read_contents,
     read_contents_ref,
-    read_described,
+    read_flight_description,
     read_endpoints,
     read_transaction,
     read_version,

@@ -191,7 +191,7 @@ def test_without_duckdb_a_default_must_be_given(
         ([{"id": "x"}], InvalidInputError, "do not fit"),
         (pa.table({"id": ["x"]}), InvalidInputError, "column 'id' cannot take these values"),
         (pa.table({"id": [2**40]}), InvalidInputError, "column 'id' cannot take these values"),
-        (pa.table([[1], [2]], names=["id", "ID"]), InvalidArgumentError, "given twice"),
+        (pa.table([[1], [2]], names=["id", "ID"]), InvalidArgumentError, "occurs twice"),
         (5, InvalidArgumentError, "is not rows"),
     ],
 )
@@ -268,10 +268,10 @@ def _ending_with(*last: bytes | pa.RecordBatch, schema: pa.Schema = T) -> Any:
     [
         (_ending_with(), "did not confirm"),
         (_ending_with(pa.RecordBatch.from_pylist([], schema=T)), "did not confirm"),
-        (_ending_with(b"junk"), "cannot be understood"),
+        (_ending_with(b"junk"), "cannot be decoded"),
         (_ending_with(packed({})), "'total_changed' is missing"),
-        (_ending_with(packed({"total_changed": -1})), "cannot be understood"),
-        (_ending_with(packed({"total_changed": "1"})), "cannot be understood"),
+        (_ending_with(packed({"total_changed": -1})), "cannot be decoded"),
+        (_ending_with(packed({"total_changed": "1"})), "cannot be decoded"),
     ],
 )
 def test_a_confirmation_that_is_none(

@@ -1,7 +1,7 @@
-"""A Python client that behaves like DuckDB's: what a server offers, for users without DuckDB.
+"""A Python client of Airport servers. It sends the same calls as DuckDB's client.
 
-What it shares with the server is the wire: how messages are encoded (`lakeport.airport.codec`), how
-large they may be (`limits`), and how the list of databases is addressed (`addresses`).
+It shares with the server only `lakeport.airport.protocol`: the encoding of messages, their largest
+sizes, and the address of the list of databases.
 """
 
 from lakeport._lazy import attach

@@ -1,6 +1,6 @@
-"""The catalog as this client knows it: listed once, changed only by what the client itself does.
+"""The client's cached listing of a catalog: read once, changed only by the client's own statements.
 
-Like DuckDB's client, it never notices what others create or drop; `refresh` lists anew.
+As in DuckDB's client, objects that other clients create or drop are visible only after `refresh`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from lakeport.airport.client.entries import (
 from lakeport.airport.client.replies import (
     REPLY_LIMITS,
     ContentsRef,
-    Described,
+    FlightDescription,
     SchemaRef,
-    described,
+    flight_description,
     read_bundle,
     read_catalog_root,
     read_contents,
@@ -55,7 +55,7 @@ E = TypeVar("E", TableEntry, RemoteFunction)
 
 
 @dataclass(slots=True)
-class _Items:
+class _SchemaContents:
     """The tables and functions of one schema, by folded name."""
 
     tables: dict[str, TableEntry] = field(default_factory=dict)
@@ -64,15 +64,15 @@ class _Items:
 
 @dataclass(slots=True)
 class _Listing:
-    """The reply to `list_schemas`, with what has been unfolded of it."""
+    """The reply to `list_schemas`, with the contents of the schemas that were decoded so far."""
 
     schemas: dict[str, SchemaRef]
     bundle: dict[str, bytes]
-    items: dict[str, _Items] = field(default_factory=dict)
+    contents: dict[str, _SchemaContents] = field(default_factory=dict)
 
 
 class AttachedCatalog:
-    """A catalog of a server, with its cached listing and the transaction of the present context."""
+    """A catalog of a server, with its cached listing and the transaction of the current context."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self.connection = connection
@@ -81,33 +81,33 @@ class AttachedCatalog:
         self._listing: _Listing | None = None
         self._is_fixed = False
 
-    def begin(self, *, asks_version: bool = True) -> Statement:
-        """Start a statement: in the open transaction, else in one of its own."""
+    def begin(self, *, fetch_version: bool = True) -> Statement:
+        """Start a statement in the open transaction, or in a new one if none is open."""
         transaction = self._open_transaction() or self._create_transaction()
-        if asks_version:
-            self.ask_version()
+        if fetch_version:
+            self.fetch_version()
         return Statement(self.name, transaction)
 
     def begin_schema_change(self) -> Statement:
-        """Start CREATE SCHEMA or DROP SCHEMA, which ask for the version first."""
-        self.ask_version()
-        return self.begin(asks_version=False)
+        """Start CREATE SCHEMA or DROP SCHEMA. Both fetch the version before the transaction."""
+        self.fetch_version()
+        return self.begin(fetch_version=False)
 
-    def ask_version(self) -> None:
-        """Ask for the version before binding, unless the server said that it never changes."""
+    def fetch_version(self) -> None:
+        """Fetch the version before binding, unless the server reported that it never changes."""
         if not self._is_fixed:
             self.version()
 
     def version(self) -> CatalogVersion:
-        """The current version."""
-        body = self.connection.request("catalog_version", self._named(), self._headers())
+        """Return the current version."""
+        body = self.connection.request("catalog_version", self._catalog_fields(), self._headers())
         version = read_version(body)
         self._is_fixed = version.is_fixed
         return version
 
     @contextmanager
     def transaction(self, *, explicit: bool) -> Iterator[Transaction]:
-        """Let all statements of this context share one transaction."""
+        """Run all statements of this context in one transaction."""
         if self._open_transaction() is not None:
             raise InvalidArgumentError("a transaction is open already")
         transaction = self._create_transaction(explicit=explicit)
@@ -125,108 +125,116 @@ class AttachedCatalog:
             _OPEN_TRANSACTIONS.set({c: t for c, t in _OPEN_TRANSACTIONS.get().items() if c != self})
 
     def refresh(self) -> None:
-        """Forget the listing, so that the next question lists anew."""
+        """Discard the listing. The next lookup lists the catalog again."""
         with self._lock:
             self._listing = None
 
     def schemas(self) -> list[RemoteSchema]:
-        """All schemas."""
+        """Return all schemas."""
         return [
             RemoteSchema(each.name, each.description, dict(each.tags))
-            for each in list(self._listed().schemas.values())
+            for each in list(self._get_listing().schemas.values())
         ]
 
     def schema(self, name: str) -> RemoteSchema:
-        """A schema by name."""
-        found = self._listed().schemas.get(fold_name(name))
-        if found is None:
+        """Return a schema by name."""
+        schema = self._get_listing().schemas.get(fold_name(name))
+        if schema is None:
             raise NotFoundError(f"there is no schema {name!r}; refresh() looks for new ones")
-        return RemoteSchema(found.name, found.description, dict(found.tags))
+        return RemoteSchema(schema.name, schema.description, dict(schema.tags))
 
     def tables(self, schema: str | None = None) -> list[TableEntry]:
-        """The tables of a schema, or of all."""
-        return [e for name in self._names(schema) for e in list(self._items(name).tables.values())]
+        """Return the tables of a schema, or of all schemas."""
+        return [
+            entry
+            for name in self._names(schema)
+            for entry in list(self._contents(name).tables.values())
+        ]
 
     def table(self, name: str, schema: str | None = None) -> TableEntry:
-        """A table by name: `schema.table`, or `table` where only one schema has it."""
-        return self._find(name, schema, "table", lambda items: items.tables)
+        """Return a table by name: `schema.table`, or `table` if only one schema has it."""
+        return self._find(name, schema, "table", lambda contents: contents.tables)
 
     def functions(self, schema: str | None = None) -> list[RemoteFunction]:
-        """The functions of a schema, or of all."""
-        return [f for name in self._names(schema) for f in self._items(name).functions.values()]
+        """Return the functions of a schema, or of all schemas."""
+        return [f for name in self._names(schema) for f in self._contents(name).functions.values()]
 
     def function(self, name: str, schema: str | None = None) -> RemoteFunction:
-        """A function by name, as tables are found."""
-        return self._find(name, schema, "function", lambda items: items.functions)
+        """Return a function by name: `schema.function`, or `function` if only one schema has it."""
+        return self._find(name, schema, "function", lambda contents: contents.functions)
 
-    def put_schema(
+    def cache_schema(
         self, name: str, comment: str, tags: Mapping[str, str], contents: ContentsRef
     ) -> RemoteSchema:
-        """Remember a schema that this client created."""
+        """Add a schema that this client created to the listing."""
         with self._lock:
             if self._listing is not None:
                 ref = SchemaRef(name, comment, dict(tags), contents)
                 self._listing.schemas[fold_name(name)] = ref
-                self._listing.items.pop(fold_name(name), None)
+                self._listing.contents.pop(fold_name(name), None)
         return RemoteSchema(name, comment, dict(tags))
 
-    def drop_schema(self, name: str) -> None:
-        """Forget a schema that this client dropped."""
+    def remove_schema(self, name: str) -> None:
+        """Remove a schema that this client dropped from the listing."""
         with self._lock:
             if self._listing is not None:
                 self._listing.schemas.pop(fold_name(name), None)
-                self._listing.items.pop(fold_name(name), None)
+                self._listing.contents.pop(fold_name(name), None)
 
-    def put_table(
-        self, info: Described, schema: str, *, instead_of: str | None = None
+    def cache_table(
+        self, info: FlightDescription, schema: str, *, instead_of: str | None = None
     ) -> TableEntry:
-        """Remember a table that this client created or altered, as the server describes it now."""
+        """Add a table that this client created or altered to the listing, as now described."""
         entry = read_entry(info, catalog=self.name, schema=schema)
         if not isinstance(entry, TableEntry):
             raise InternalError("the server did not describe the table that was changed")
         with self._lock:
-            tables = self._items(schema).tables
+            tables = self._contents(schema).tables
             if instead_of is not None:
                 tables.pop(fold_name(instead_of), None)
             tables[fold_name(entry.name)] = entry
         return entry
 
-    def drop_table(self, entry: TableEntry) -> None:
-        """Forget a table that this client dropped."""
+    def remove_table(self, entry: TableEntry) -> None:
+        """Remove a table that this client dropped from the listing."""
         with self._lock:
-            self._items(entry.schema_name).tables.pop(fold_name(entry.name), None)
+            self._contents(entry.schema_name).tables.pop(fold_name(entry.name), None)
 
     def _find(
-        self, name: str, schema: str | None, kind: str, items: Callable[[_Items], dict[str, E]]
+        self,
+        name: str,
+        schema: str | None,
+        kind: str,
+        entries: Callable[[_SchemaContents], dict[str, E]],
     ) -> E:
         if schema is None and "." in name:
             schema, _, name = name.partition(".")
-        found = [
+        matches = [
             each
             for candidate in self._names(schema)
-            if (each := items(self._items(candidate)).get(fold_name(name))) is not None
+            if (each := entries(self._contents(candidate)).get(fold_name(name))) is not None
         ]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            where = ", ".join(str(each) for each in found)
-            raise InvalidArgumentError(f"several schemas have a {kind} {name!r}: {where}")
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            full_names = ", ".join(str(each) for each in matches)
+            raise InvalidArgumentError(f"several schemas have a {kind} {name!r}: {full_names}")
         full_name = name if schema is None else f"{schema}.{name}"
         raise NotFoundError(f"there is no {kind} {full_name!r}; refresh() looks for new ones")
 
     def _names(self, schema: str | None) -> list[str]:
         if schema is not None:
             return [self.schema(schema).name]
-        return [each.name for each in list(self._listed().schemas.values())]
+        return [each.name for each in list(self._get_listing().schemas.values())]
 
-    def _listed(self) -> _Listing:
+    def _get_listing(self) -> _Listing:
         with self._lock:
             if self._listing is None:
                 self._listing = self._list_schemas()
             return self._listing
 
     def _list_schemas(self) -> _Listing:
-        body = self.connection.request("list_schemas", self._named(), self._headers())
+        body = self.connection.request("list_schemas", self._catalog_fields(), self._headers())
         root = read_catalog_root(body)
         schemas = {fold_name(each.name): each for each in root.schemas}
         if "" in schemas or len(schemas) != len(root.schemas):
@@ -234,17 +242,17 @@ class AttachedCatalog:
         self._is_fixed = root.version.is_fixed
         return _Listing(schemas, bundled_contents(root.contents))
 
-    def _items(self, schema: str) -> _Items:
+    def _contents(self, schema: str) -> _SchemaContents:
         with self._lock:
-            listing = self._listed()
+            listing = self._get_listing()
             key = fold_name(schema)
             if key not in listing.schemas:
                 raise NotFoundError(f"there is no schema {schema!r}; refresh() looks for new ones")
-            if key not in listing.items:
-                listing.items[key] = self._load_items(listing, listing.schemas[key])
-            return listing.items[key]
+            if key not in listing.contents:
+                listing.contents[key] = self._load_contents(listing, listing.schemas[key])
+            return listing.contents[key]
 
-    def _load_items(self, listing: _Listing, ref: SchemaRef) -> _Items:
+    def _load_contents(self, listing: _Listing, ref: SchemaRef) -> _SchemaContents:
         infos = schema_contents(
             self.connection,
             ref.contents,
@@ -253,30 +261,30 @@ class AttachedCatalog:
             bundle=listing.bundle,
             headers=self._headers(),
         )
-        items = _Items()
+        contents = _SchemaContents()
         overloads: dict[str, list[FunctionOverload]] = {}
         names: dict[str, str] = {}
         for info in infos:
             entry = read_entry(info, catalog=self.name, schema=ref.name)
             if isinstance(entry, TableEntry):
-                items.tables[fold_name(entry.name)] = entry
+                contents.tables[fold_name(entry.name)] = entry
             elif entry is not None:
                 key = fold_name(entry.name)
                 names.setdefault(key, entry.name)
                 overloads.setdefault(key, []).append(entry.overload)
         for key, each in overloads.items():
-            items.functions[key] = RemoteFunction(ref.name, names[key], tuple(each))
-        return items
+            contents.functions[key] = RemoteFunction(ref.name, names[key], tuple(each))
+        return contents
 
     def _open_transaction(self) -> Transaction | None:
         return _OPEN_TRANSACTIONS.get().get(self)
 
     def _create_transaction(self, *, explicit: bool = False) -> Transaction:
-        fields: dict[str, object] = self._named()
+        fields: dict[str, object] = self._catalog_fields()
         if explicit:
-            # Without it, every statement would take effect by itself, and nothing could be undone.
-            known = {name for name, _ in self.connection.list_actions()}
-            if not {"commit_transaction", "rollback_transaction"} <= known:
+            # Without these actions every statement would be final by itself: no rollback.
+            actions = {name for name, _ in self.connection.list_actions()}
+            if not {"commit_transaction", "rollback_transaction"} <= actions:
                 raise UnsupportedError("this server has no transactions of several statements")
             fields["explicit"] = True
         body = self.connection.request("create_transaction", fields, self._headers())
@@ -293,7 +301,7 @@ class AttachedCatalog:
             raise
 
     def _roll_back(self, transaction: Transaction, cause: BaseException) -> None:
-        # What was created in the transaction is in the listing, and gone on the server.
+        # The listing contains objects that the transaction created and the server discards.
         self.refresh()
         try:
             self._end_transaction("rollback_transaction", transaction)
@@ -301,11 +309,11 @@ class AttachedCatalog:
             cause.add_note(f"the rollback failed: {error}")
 
     def _end_transaction(self, action: str, transaction: Transaction) -> None:
-        fields = {**self._named(), "transaction_id": transaction.id}
+        fields = {**self._catalog_fields(), "transaction_id": transaction.id}
         headers = Statement(self.name, transaction).headers()
         self.connection.action(action, pack(fields), headers)
 
-    def _named(self) -> dict[str, object]:
+    def _catalog_fields(self) -> dict[str, object]:
         return {"catalog_name": self.name}
 
     def _headers(self) -> list[tuple[str, str]]:
@@ -320,11 +328,11 @@ _DOWNLOAD_SECONDS = 60.0
 
 
 def bundled_contents(contents: ContentsRef) -> dict[str, bytes]:
-    """The schema contents of a whole-catalog bundle by digest; empty when there is none."""
+    """Return the schema contents of a whole-catalog bundle by digest; empty without a bundle."""
     if not contents.sha256 or (contents.serialized is None and contents.url is None):
         return {}
     bundle: dict[str, bytes] = {}
-    for digest, content in read_bundle(_verified(contents)):
+    for digest, content in read_bundle(_verified_content(contents)):
         if _digest(content) != digest:
             raise InternalError("the server's bundle of schemas does not match its digests")
         bundle[digest] = content
@@ -339,30 +347,30 @@ def schema_contents(
     schema: str,
     bundle: Mapping[str, bytes],
     headers: Headers,
-) -> list[Described]:
-    """Everything in a schema."""
+) -> list[FlightDescription]:
+    """Return the descriptions of everything in a schema."""
     if contents.serialized is None and not contents.sha256 and contents.url is None:
         filters = [
             ("airport-list-flights-filter-catalog", catalog),
             ("airport-list-flights-filter-schema", schema),
         ]
-        return [described(info) for info in connection.list_flights([*headers, *filters])]
+        return [flight_description(info) for info in connection.list_flights([*headers, *filters])]
     if not contents.sha256:
         if contents.serialized is None:
             raise InternalError(f"schema {schema!r}: contents behind a URL need a digest")
         return read_contents(contents.serialized)
     if contents.sha256 in bundle:
         return read_contents(bundle[contents.sha256])
-    return read_contents(_verified(contents))
+    return read_contents(_verified_content(contents))
 
 
-def _verified(contents: ContentsRef) -> bytes:
-    """The content that has the digest: inline, else downloaded."""
+def _verified_content(contents: ContentsRef) -> bytes:
+    """Return the content that has the digest: inline, or downloaded."""
     if contents.serialized is not None and _digest(contents.serialized) == contents.sha256:
         return contents.serialized
     if contents.url is None:
-        found = "is missing" if contents.serialized is None else "does not match its digest"
-        raise InternalError(f"the server's content {contents.sha256[:12]} {found}")
+        fault = "is missing" if contents.serialized is None else "does not match its digest"
+        raise InternalError(f"the server's content {contents.sha256[:12]} {fault}")
     content = _download(contents.url)
     if _digest(content) != contents.sha256:
         raise InternalError(f"the content at {contents.url[:200]} does not match its digest")
@@ -371,7 +379,7 @@ def _verified(contents: ContentsRef) -> bytes:
 
 def _download(url: str) -> bytes:
     if urlsplit(url).scheme not in {"http", "https"}:
-        raise InternalError(f"the server sends this client to {url[:200]!r}, which is not HTTP")
+        raise InternalError(f"the server refers to {url[:200]!r}, which is not an HTTP URL")
     limit = REPLY_LIMITS.action_bytes
     try:
         request = Request(url, headers={"User-Agent": USER_AGENT})  # noqa: S310

@@ -1,4 +1,4 @@
-"""`connect` and `Client`: a server without DuckDB, used as DuckDB uses it.
+"""`connect` and `Client`: use an Airport server from Python, without DuckDB.
 
 import lakeport
 from lakeport import col
@@ -25,7 +25,7 @@ from pyarrow import flight
 from lakeport.airport.client.catalog import AttachedCatalog
 from lakeport.airport.client.connection import Connection, Security
 from lakeport.airport.client.entries import RemoteFunction, RemoteSchema
-from lakeport.airport.client.replies import described
+from lakeport.airport.client.replies import flight_description
 from lakeport.airport.client.scan import Bound, Scan
 from lakeport.airport.client.statements.ddl import (
     conflict_mode,
@@ -57,17 +57,17 @@ def connect(
     disable_server_verification: bool = False,
     timeout: float | None = None,
 ) -> Client:
-    """A client of an Airport server. Nothing is sent before the first question.
+    """Return a client of an Airport server. Nothing is sent before the first call.
 
     Args:
         location: Where the server is: `grpc://host:port`, or `grpc+tls://host:port`.
-        catalog: Which catalog of the server; a server with one has no need of it.
-        token: The bearer token that says who is calling.
+        catalog: The name of the catalog; may be empty if the server has only one.
+        token: The bearer token that authenticates the caller.
         tls_root_certs: Certificates to trust, in PEM; those of the system by default.
         cert_chain: The client's own certificate in PEM, for mutual TLS.
         private_key: The key of that certificate.
         disable_server_verification: Accept any certificate. For experiments only.
-        timeout: The most seconds that one call may take, the reading of a whole stream included.
+        timeout: The longest time of one call in seconds, including reading a whole stream.
     """
     security = Security(
         token=token,
@@ -81,10 +81,10 @@ def connect(
 
 
 class Client:
-    """A catalog of a server: what it holds, and everything that can be done with it.
+    """A catalog of a server: lists, reads, writes and alters its objects.
 
-    Threads may share a client. Names are found whatever their case: `schema.table`, or the parts
-    apart where a name has a dot in it. The catalog is listed once; `refresh()` lists it anew.
+    Threads may share a client. Names are not case-sensitive: `schema.table`, or `schema=` and the
+    name separately if a name contains a dot. The catalog is listed once, and again by `refresh()`.
     """
 
     def __init__(self, catalog: AttachedCatalog) -> None:
@@ -106,70 +106,70 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. What is being read ends with an error."""
+        """Close the connections. Open readers fail with an error."""
         self._connection.close()
 
     @property
     def location(self) -> str:
-        """Where the server is."""
+        """Return the location of the server."""
         return self._connection.location
 
     def databases(self) -> list[dict[str, Any]]:
-        """The catalogs of the server, one row each, with the columns that the server chose."""
+        """Return the catalogs of the server, one row each, with the server's own columns."""
         rows: list[dict[str, Any]] = self.take_flight([DATABASES]).to_arrow().to_pylist()
         return rows
 
     def catalog_version(self) -> CatalogVersion:
-        """The version of the catalog."""
+        """Return the version of the catalog."""
         return self._catalog.version()
 
     def refresh(self) -> None:
-        """Forget what is known of the catalog, so that changes by others are seen."""
+        """Discard the cached listing, so that changes by other clients become visible."""
         self._catalog.refresh()
 
     def schemas(self) -> list[RemoteSchema]:
-        """All schemas."""
+        """Return all schemas."""
         return self._catalog.schemas()
 
     def tables(self, schema: str | None = None) -> list[RemoteTable]:
-        """The tables of a schema, or of all."""
+        """Return the tables of a schema, or of all schemas."""
         return [
             RemoteTable(self._catalog, entry.schema_name, entry.name)
             for entry in self._catalog.tables(schema)
         ]
 
     def table(self, name: str, *, schema: str | None = None) -> RemoteTable:
-        """A table: `table("schema.table")` or `table("table", schema="schema")`."""
+        """Return a table: `table("schema.table")` or `table("table", schema="schema")`."""
         entry = self._catalog.table(name, schema)
         return RemoteTable(self._catalog, entry.schema_name, entry.name)
 
     def functions(self, schema: str | None = None) -> list[RemoteFunction]:
-        """The functions of a schema, or of all."""
+        """Return the functions of a schema, or of all schemas."""
         return self._catalog.functions(schema)
 
     def function(self, name: str, *, schema: str | None = None) -> RemoteFunction:
-        """A function with its overloads."""
+        """Return a function with its overloads."""
         return self._catalog.function(name, schema)
 
     def call_scalar(self, name: str, /, *arguments: Any, num_rows: int = 1) -> pa.Array:
-        """Call a scalar function: one result for every row.
+        """Call a scalar function and return one result for every row.
 
-        Arrays and lists are columns of rows, everything else is one value for all rows; wrap a
-        list in `pa.scalar` to pass it as a value. With values alone, or without arguments,
-        `num_rows` tells how many results are wanted.
+        Arrays and lists are columns of rows; everything else is one value for all rows. Wrap a
+        list in `pa.scalar` to pass it as a value. If all arguments are values, or there are none,
+        `num_rows` is the number of results.
         """
         function = self._catalog.function(name)
         return call_scalar(self._catalog, function, arguments, num_rows)
 
     def call_table(self, name: str, /, *positional: Any, **named: Any) -> Scan:
-        """Call a table function; the scan can be narrowed with `select`, `filter` and `limit`."""
+        """Call a table function. Narrow the scan with `select`, `filter` and `limit`."""
         function = self._catalog.function(name)
         return call_table(self._catalog, function, positional, named)
 
     def call_in_out(
         self, name: str, rows: RowSource, /, *positional: Any, **named: Any
     ) -> pa.RecordBatchReader:
-        """Call a function that takes rows and returns rows, which come as they are computed."""
+        """Call a function that takes and returns rows. The reader yields them as they arrive."""
         function = self._catalog.function(name)
         return call_in_out(self._catalog, function, rows, positional, named)
 
@@ -179,7 +179,7 @@ class Client:
         *,
         columns: Sequence[str] | None = None,
     ) -> Scan:
-        """Read a flight by its path (a list) or its command (a text), whatever the catalog."""
+        """Return a scan of a flight of any catalog, by its path (a list) or command (a text)."""
         target = (
             flight.FlightDescriptor.for_command(descriptor)
             if isinstance(descriptor, str | bytes)
@@ -188,9 +188,9 @@ class Client:
 
         def bind() -> Bound:
             headers = Statement().stream_headers(target)
-            info = described(self._connection.flight_info(target, headers))
+            info = flight_description(self._connection.flight_info(target, headers))
             if info.descriptor != target:
-                raise InternalError("the server described another flight than the one asked for")
+                raise InternalError("the server described another flight than the requested one")
             return Bound(target, info.schema, headers)
 
         scan = Scan(self._connection, bind)
@@ -201,16 +201,17 @@ class Client:
         return self._connection.action(name, body.encode() if isinstance(body, str) else body)
 
     def list_actions(self) -> list[tuple[str, str]]:
-        """The server's actions: names and descriptions."""
+        """Return the names and descriptions of the server's actions."""
         return self._connection.list_actions()
 
     @contextmanager
     def transaction(self, *, explicit: bool = False) -> Iterator[Transaction]:
-        """Let the statements of a `with` block, in this thread, share a transaction.
+        """Run the statements of a `with` block, in this thread, in one transaction.
 
-        By itself this is DuckDB's BEGIN … COMMIT: the statements see one state of the catalog, but
-        each takes effect when it ends. With `explicit=True` they take effect together at the end of
-        the block, or not at all if it raises; servers without such transactions refuse it.
+        By default this is DuckDB's BEGIN … COMMIT: all statements read one state of the catalog,
+        but each takes effect when it ends. With `explicit=True` they take effect together at the
+        end of the block, or not at all if it raises. A server without such transactions raises an
+        error.
         """
         with self._catalog.transaction(explicit=explicit) as transaction:
             yield transaction
@@ -278,13 +279,13 @@ class Client:
         *,
         on_conflict: OnConflict | str = OnConflict.ERROR,
     ) -> RemoteTable:
-        """Create a table of rows. With `on_conflict="ignore"` an existing table is left alone."""
+        """Create a table from rows; `on_conflict="ignore"` does not change an existing table."""
         reader = reader_of(rows)
         exists = False
         if conflict_mode(on_conflict) is OnConflict.IGNORE:
-            # The server does not say whether it created a table, and others may have done so.
+            # The reply does not show whether the server created the table or another client did.
             self.refresh()
-            exists = self._knows(schema, name)
+            exists = self._has_table(schema, name)
         statement = self._catalog.begin()
         entry = create_table(
             self._catalog, statement, schema, name, reader.schema, on_conflict=on_conflict
@@ -294,7 +295,7 @@ class Client:
         return RemoteTable(self._catalog, entry.schema_name, entry.name)
 
     def drop_table(self, name: str, *, schema: str | None = None, if_exists: bool = False) -> None:
-        """Drop a table. One that this client does not know is only looked for after `refresh()`."""
+        """Drop a table. Call `refresh()` first if another client created it."""
         try:
             entry = self._catalog.table(name, schema)
         except NotFoundError:
@@ -303,7 +304,7 @@ class Client:
             raise
         drop_table(self._catalog, entry, if_exists=if_exists)
 
-    def _knows(self, schema: str, name: str) -> bool:
+    def _has_table(self, schema: str, name: str) -> bool:
         try:
             self._catalog.table(name, schema)
         except (NotFoundError, InvalidArgumentError):

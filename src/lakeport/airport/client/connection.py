@@ -1,6 +1,6 @@
-"""The wire as a client uses it: one connection per location, the headers, the verbs.
+"""The connections of a client: one for each location, with its headers and the verbs of Flight.
 
-Knows nothing of catalogs; every reply is handed on as it came, within a bound.
+Replies are returned undecoded, within a largest size. This module does not depend on catalogs.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _SESSION_ID: Final = str(uuid.uuid4())
 _MAX_RESULTS = 100_000
 _MAX_FLIGHTS = 1_000_000
 _MAX_MESSAGE_BYTES = 1024 * 1024 * 1024
-# Arrow's own engine complains about buffers as gRPC leaves them.
+# gRPC returns buffers that are not aligned, which Arrow's compute functions warn about.
 _READ_OPTIONS: Final = ipc.IpcReadOptions(ensure_alignment=ipc.Alignment.DataTypeSpecific)
 _SCHEMES = {"grpc", "grpc+tcp", "grpc+tls", "grpc+unix"}
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How a server is recognised, and how the client shows who it is."""
+    """How the client verifies the server and authenticates itself."""
 
     token: str | None = None
-    """The bearer token that every call carries."""
+    """The bearer token that is sent with every call."""
     tls_root_certs: bytes | None = None
     """Certificates to trust, in PEM; None means those of the system."""
     cert_chain: bytes | None = None
@@ -59,15 +59,17 @@ class Security:
     """Accept any certificate. For experiments only."""
 
     def check(self) -> None:
-        """Refuse what cannot be meant."""
+        """Raise InvalidArgumentError if the settings contradict each other."""
         if (self.cert_chain is None) != (self.private_key is None):
             raise InvalidArgumentError("cert_chain and private_key belong together")
         if self.token is not None and not _is_header_value(self.token):
-            raise InvalidArgumentError("the token has characters that no header can carry")
+            raise InvalidArgumentError(
+                "the token contains characters that are not allowed in a header"
+            )
 
 
 class Connection:
-    """A server, and the further ones that its endpoints name. Safe under threads."""
+    """Connections to a server and to the servers that its endpoints name. Thread-safe."""
 
     def __init__(self, location: str, *, security: Security, timeout: float | None = None) -> None:
         security.check()
@@ -80,7 +82,7 @@ class Connection:
         self._closed = False
 
     def action(self, name: str, body: bytes, headers: Headers = ()) -> list[bytes]:
-        """All results of an action."""
+        """Run an action and return all results."""
         options = self._options([*headers, ("airport-action-name", name)])
         results: list[bytes] = []
         size = 0
@@ -93,20 +95,20 @@ class Connection:
         return results
 
     def request(self, name: str, fields: Mapping[str, Any], headers: Headers = ()) -> bytes:
-        """The one result of an action whose body is a msgpack map."""
+        """Run an action whose body is a msgpack map, and return its one result."""
         results = self.action(name, pack(fields), headers)
         if not results:
             raise InternalError(f"the server did not reply to {name}")
         return results[0]
 
     def list_actions(self) -> list[tuple[str, str]]:
-        """The names and descriptions of the server's actions."""
+        """Return the names and descriptions of the server's actions."""
         with translating_errors("ListActions"):
             actions = self._client().list_actions(self._options(()))
             return [(action.type, action.description) for action in actions]
 
     def list_flights(self, headers: Headers) -> list[flight.FlightInfo]:
-        """Everything that the server lists."""
+        """Return everything that the server lists."""
         flights: list[flight.FlightInfo] = []
         with translating_errors("ListFlights"):
             for info in self._client().list_flights(b"", self._options(headers)):
@@ -117,20 +119,20 @@ class Connection:
     def flight_info(
         self, descriptor: flight.FlightDescriptor, headers: Headers
     ) -> flight.FlightInfo:
-        """The answer to GetFlightInfo."""
+        """Return the reply to GetFlightInfo."""
         with translating_errors("GetFlightInfo"):
             return self._client().get_flight_info(descriptor, self._options(headers))
 
     def do_get(
         self, location: str, ticket: flight.Ticket, headers: Headers
     ) -> flight.FlightStreamReader:
-        """The stream behind a ticket, from this server or from the one at the location."""
-        elsewhere = None if location.startswith(REUSE_CONNECTION) else location
+        """Open the stream of a ticket, on this server or on the one at the location."""
+        other_server = None if location.startswith(REUSE_CONNECTION) else location
         with translating_errors("DoGet"):
-            return self._client(elsewhere).do_get(ticket, self._options(headers, elsewhere))
+            return self._client(other_server).do_get(ticket, self._options(headers, other_server))
 
     def do_exchange(self, descriptor: flight.FlightDescriptor, headers: Headers) -> tuple[Any, Any]:
-        """The writer and the reader of an exchange."""
+        """Start an exchange and return its writer and its reader."""
         with translating_errors("DoExchange"):
             pair: tuple[Any, Any] = self._client().do_exchange(descriptor, self._options(headers))
             return pair
@@ -153,7 +155,7 @@ class Connection:
             client = self._clients.get(target)
             if client is None:
                 if location is not None:
-                    self._check_elsewhere(location)
+                    self._check_other_server(location)
                 client = self._clients[target] = self._connect(target)
             return client
 
@@ -174,14 +176,14 @@ class Connection:
                 **options,
             )
 
-    def _check_elsewhere(self, location: str) -> None:
+    def _check_other_server(self, location: str) -> None:
         _check_location(location)
         is_downgrade = self.location.startswith("grpc+tls:") and not location.startswith(
             "grpc+tls:"
         )
         if is_downgrade and self._security.token is not None:
             raise PermissionDeniedError(
-                f"the server sends this client to {location[:200]}, which is not encrypted; "
+                f"the server refers to {location[:200]}, which is not encrypted; "
                 "the token is not sent there"
             )
 
@@ -200,13 +202,13 @@ class Connection:
 
 
 def pack(fields: Any) -> bytes:
-    """A request as the C++ client packs it: raw bytes, too, are msgpack strings."""
+    """Encode a request as DuckDB's C++ client does: raw bytes, too, are msgpack strings."""
     packed: bytes = msgpack.packb(fields, use_bin_type=False)
     return packed
 
 
 def flight_path(descriptor: flight.FlightDescriptor) -> Headers:
-    """The header that repeats the path of a descriptor, if it has one."""
+    """Return the header that repeats the path of a descriptor; none for a command."""
     if descriptor.descriptor_type != flight.DescriptorType.PATH:
         return ()
     path = b"/".join(descriptor.path).decode(errors="replace")
@@ -214,7 +216,7 @@ def flight_path(descriptor: flight.FlightDescriptor) -> Headers:
 
 
 def _encoded(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[bytes, bytes]]:
-    # gRPC refuses the whole call for a value beyond ASCII; all of these are repeated in bodies.
+    # gRPC rejects a call with a value that is not ASCII. Every such value is in the body, too.
     for name, value in headers:
         if _is_header_value(value):
             yield name.encode(), value.encode()

@@ -1,4 +1,4 @@
-"""What a catalog holds: schemas, tables with their columns, functions with their overloads."""
+"""The objects of a catalog: schemas, tables with their columns, functions with their overloads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from enum import Enum
 import pyarrow as pa
 from pyarrow import flight
 
-from lakeport.airport.client.replies import REPLY_LIMITS, Described, Reply, decoding_reply, read_map
+from lakeport.airport.client.replies import (
+    REPLY_LIMITS,
+    FlightDescription,
+    Reply,
+    decoding_reply,
+    read_map,
+)
 from lakeport.airport.protocol.codec import read_schema
 from lakeport.catalog import ANY, Parameter, ParameterKind, Stability, field_is_rowid
 from lakeport.errors import InvalidArgumentError
@@ -43,7 +49,7 @@ class Column:
     type: pa.DataType
     comment: str = ""
     default: str | None = None
-    """The SQL expression for inserted rows that leave the column out."""
+    """The SQL expression for inserted rows without a value for the column."""
     not_null: bool = False
 
 
@@ -61,12 +67,12 @@ class FunctionOverload:
 
     kind: FunctionKind
     parameters: tuple[Parameter, ...]
-    """What it takes; parameters that may be left out have the default None."""
+    """The parameters of the call; optional ones have the default None."""
     returns: pa.Field | None
     """The one column that a scalar function returns; None for functions that return tables."""
     comment: str
     stability: Stability | None
-    """Of scalar functions."""
+    """None for functions that return tables."""
     descriptor: flight.FlightDescriptor = field(repr=False, compare=False)
 
 
@@ -98,7 +104,7 @@ class TableEntry:
 
     @property
     def rowid(self) -> pa.Field | None:
-        """The field that identifies rows, or None."""
+        """Return the field of the row identifier, or None."""
         return next((each for each in self.schema if field_is_rowid(each)), None)
 
 
@@ -111,8 +117,10 @@ class FunctionEntry:
     overload: FunctionOverload
 
 
-def read_entry(info: Described, *, catalog: str, schema: str) -> TableEntry | FunctionEntry | None:
-    """The table or function behind a FlightInfo of a schema; None for one that is neither."""
+def read_entry(
+    info: FlightDescription, *, catalog: str, schema: str
+) -> TableEntry | FunctionEntry | None:
+    """Return the table or function that a FlightInfo describes; None without app_metadata."""
     if not info.app_metadata:
         return None
     with decoding_reply(f"description of an object in schema {schema!r}"):
@@ -134,7 +142,7 @@ def read_entry(info: Described, *, catalog: str, schema: str) -> TableEntry | Fu
 
 
 def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
-    """The columns that a user sees."""
+    """Return the columns without the row identifier."""
     return tuple(
         Column(
             name=each.name,
@@ -148,7 +156,7 @@ def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
     )
 
 
-def _scalar_overload(info: Described, metadata: Reply) -> FunctionOverload:
+def _scalar_overload(info: FlightDescription, metadata: Reply) -> FunctionOverload:
     if len(info.schema) != 1:
         raise InvalidArgumentError("a scalar function must return one column")
     extra = metadata.optional_blob("extra_data")
@@ -163,7 +171,7 @@ def _scalar_overload(info: Described, metadata: Reply) -> FunctionOverload:
     )
 
 
-def _table_overload(info: Described, metadata: Reply) -> FunctionOverload:
+def _table_overload(info: FlightDescription, metadata: Reply) -> FunctionOverload:
     parameters = _parameters(metadata)
     takes_table = any(p.kind is ParameterKind.TABLE for p in parameters)
     return FunctionOverload(

@@ -1,8 +1,8 @@
-"""Filters on the client's side: bound to a table's columns, sent along, and applied once more.
+"""Filters of the client: bound to a table's columns, sent to the server, and applied again.
 
-A server may return more rows than a filter asks for, so every received row is checked again: by
-DuckDB where the `duckdb` package is installed, else by Arrow, which knows fewer functions. Only a
-mask is taken from DuckDB; the rows keep their Arrow types.
+A server may return more rows than a filter matches, so every received row is tested again: by
+DuckDB if the `duckdb` package is installed, otherwise by Arrow, which has fewer functions. DuckDB
+returns only a mask; the rows keep their Arrow types.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ FilterLike: TypeAlias = Filter | Expression | Term | str
 """A filter: `col("id") > 5`, several joined by `&` and `|`, a `Filter`, or SQL text."""
 
 ROWID = "rowid"
-"""The name of the row identifier in queries, whatever the field is called."""
+"""The name of the row identifier in queries. The field itself may have another name."""
 
 SANDBOX: Final = {"threads": "1", "enable_external_access": "false"}
-"""A DuckDB that computes and touches nothing else: expressions may come from a server."""
+"""Settings of a DuckDB without access to files or the network: a server may send expressions."""
 
 _ROW_NUMBER = "__row_number"
 
 
 def as_condition(filter: FilterLike) -> Filter | str:
-    """Return a user's predicate as a filter; SQL text stays text until the columns are known."""
+    """Return a user's predicate as a filter. SQL text is parsed later, with the table's columns."""
     match filter:
         case Filter() | str():
             return filter
@@ -73,7 +73,7 @@ def bound_filter(conditions: Iterable[Filter | str], schema: pa.Schema) -> Filte
 
 
 def _parsed(text: str, schema: pa.Schema) -> Filter:
-    """Return the condition exactly: what cannot be expressed is an error, not more rows."""
+    """Parse a condition. Raise UnsupportedError if a part of it cannot be expressed."""
     from lakeport.filters import parse_sql_filter
 
     columns = [
@@ -89,7 +89,7 @@ def _parsed(text: str, schema: pa.Schema) -> Filter:
 
 
 def _column_type(field: pa.Field) -> str:
-    """Return the type that a quoted constant beside the column has; text if there is none."""
+    """Return the type of a quoted constant that is compared with the column; text by default."""
     try:
         column = Column(id=0, name=field.name, type=normalize(from_arrow_type(field.type).sql()))
         arrow_type(column)
@@ -99,7 +99,7 @@ def _column_type(field: pa.Field) -> str:
 
 
 def column_positions(schema: pa.Schema) -> dict[str, int]:
-    """Positions of columns by folded name; `rowid` is the row identifier, unless a column is."""
+    """Map folded column names to positions; `rowid` is the row identifier if no column has it."""
     positions: dict[str, int] = {}
     for index, field in enumerate(schema):
         if not field_is_rowid(field):
@@ -114,13 +114,13 @@ class Predicate:
     """A filter bound to the columns of a table. Used by one thread at a time."""
 
     def __init__(self, filter: Filter, schema: pa.Schema) -> None:
-        known = column_positions(schema)
-        missing = sorted(name for name in filter.columns if fold_name(name) not in known)
+        positions = column_positions(schema)
+        missing = sorted(name for name in filter.columns if fold_name(name) not in positions)
         if missing:
             raise NotFoundError(f"there is no column {missing[0]!r} to filter by")
-        spelled = {name: known[fold_name(name)] for name in sorted(filter.columns)}
-        names = {name: _query_name(schema.field(index)) for name, index in spelled.items()}
-        self._columns = {names[name]: index for name, index in spelled.items()}
+        indexes = {name: positions[fold_name(name)] for name in sorted(filter.columns)}
+        names = {name: _query_name(schema.field(index)) for name, index in indexes.items()}
+        self._columns = {names[name]: index for name, index in indexes.items()}
         typed = pa.schema([schema.field(i).with_name(n) for n, i in self._columns.items()])
         renamed = Filter(tuple(_renamed(conjunct, names) for conjunct in filter.conjuncts))
         self.filter = bind(renamed, typed)
@@ -130,11 +130,11 @@ class Predicate:
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """Where the columns of the filter are in the schema."""
+        """Return the positions of the filter's columns in the schema."""
         return tuple(self._columns.values())
 
-    def passing(self, batch: pa.RecordBatch) -> pa.Array | None:
-        """The numbers of the rows that pass, of a batch with all columns; None for all of them."""
+    def matching_rows(self, batch: pa.RecordBatch) -> pa.Array | None:
+        """Return the numbers of the rows of a batch that match; None if all of them do."""
         if self._evaluate is None or batch.num_rows == 0:
             return None
         tested = pa.RecordBatch.from_arrays(
@@ -145,17 +145,17 @@ class Predicate:
 
 
 def take_rows(array: pa.Array, numbers: pa.Array) -> pa.Array:
-    """The rows of these numbers, which grow."""
+    """Return the rows with these numbers, which are in ascending order."""
     try:
         return array.take(numbers)
     except pa.ArrowNotImplementedError:
-        # Arrow can slice every type, but not pick from all.
+        # pyarrow 26: every type can be sliced, but `take` is missing for some.
         pieces = [array.slice(start, length) for start, length in _runs(numbers.to_pylist())]
         return pa.concat_arrays(pieces) if pieces else array.slice(0, 0)
 
 
 Evaluator: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
-"""Takes the columns of a filter and tells the numbers of the rows that pass."""
+"""Takes the columns of a filter and returns the numbers of the matching rows."""
 
 
 def _evaluator(filter: Filter, schema: pa.Schema) -> Evaluator:
@@ -178,14 +178,14 @@ def _duckdb_evaluator(filter: Filter) -> Evaluator:
 
     def evaluate(tested: pa.RecordBatch) -> pa.Array:
         connection.register("tested", pa.Table.from_batches([tested]))
-        # One thread keeps the order of the rows.
-        query = f"SELECT coalesce(({condition}), false) AS passes FROM tested"  # noqa: S608
+        # DuckDB keeps the order of the rows because SANDBOX has one thread.
+        query = f"SELECT coalesce(({condition}), false) AS matches FROM tested"  # noqa: S608
         try:
-            passes = connection.sql(query).to_arrow_table().column(0).combine_chunks()
+            mask = connection.sql(query).to_arrow_table().column(0).combine_chunks()
         except duckdb.Error as error:
             reason = first_line(error)
             raise InvalidInputError(f"the filter cannot be applied: {reason}") from None
-        return pc.indices_nonzero(passes)
+        return pc.indices_nonzero(mask)
 
     return evaluate
 
@@ -201,7 +201,7 @@ def _arrow_evaluator(filter: Filter, schema: pa.Schema) -> Evaluator:
 
     def evaluate(tested: pa.RecordBatch) -> pa.Array:
         numbers = pa.array(range(tested.num_rows), pa.uint64())
-        # As a table: of no rows pyarrow cannot make a batch with a UUID in a list, among others.
+        # pyarrow 26: filtering a batch to zero rows fails for list<uuid> and others; a table works.
         numbered = pa.Table.from_batches([tested.append_column(_ROW_NUMBER, numbers)])
         return numbered.filter(condition).column(_ROW_NUMBER).combine_chunks()
 
@@ -209,7 +209,7 @@ def _arrow_evaluator(filter: Filter, schema: pa.Schema) -> Evaluator:
 
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """Consecutive numbers as starts and lengths."""
+    """Return runs of consecutive numbers as (start, length)."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and sum(runs[-1]) == number:
@@ -224,7 +224,7 @@ def _query_name(field: pa.Field) -> str:
 
 
 def _renamed(node: Any, names: Mapping[str, str]) -> Any:
-    """The same tree with its columns spelled as the table spells them."""
+    """Return the tree with the table's spelling of the columns."""
     match node:
         case ColumnRef():
             return replace(node, name=names[node.name])

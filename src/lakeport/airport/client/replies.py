@@ -1,4 +1,4 @@
-"""What a server replies, decoded within bounds. A reply that cannot be understood is its fault."""
+"""Decode the replies of a server within limits; raise InternalError for an invalid reply."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = [
     "REPLY_LIMITS",
     "CatalogRoot",
     "ContentsRef",
-    "Described",
+    "FlightDescription",
     "Reply",
     "SchemaRef",
     "decoding_reply",
-    "described",
+    "flight_description",
     "read_bundle",
     "read_catalog_root",
     "read_contents",
     "read_contents_ref",
-    "read_described",
     "read_endpoints",
+    "read_flight_description",
     "read_map",
     "read_transaction",
     "read_version",
@@ -42,7 +42,7 @@ _MAX_ENDPOINTS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ContentsRef:
-    """Where the contents of a schema are: inline, behind a URL, or in the bundle by digest."""
+    """The location of a schema's contents: inline, at a URL, or in the bundle by digest."""
 
     sha256: str = ""
     url: str | None = None
@@ -62,7 +62,7 @@ class SchemaRef:
 
 @dataclass(frozen=True, slots=True)
 class CatalogRoot:
-    """The reply to `list_schemas`."""
+    """Decode the reply to `list_schemas`."""
 
     contents: ContentsRef
     schemas: tuple[SchemaRef, ...]
@@ -70,8 +70,8 @@ class CatalogRoot:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """A FlightInfo, taken apart."""
+class FlightDescription:
+    """The parts of a FlightInfo that the client uses."""
 
     descriptor: flight.FlightDescriptor
     schema: pa.Schema
@@ -84,44 +84,44 @@ class Reply(Struct):
     __slots__ = ()
 
     def unsigned(self, name: str) -> int:
-        """A field that must be a non-negative integer."""
+        """Return a field that must be a non-negative integer."""
         value = self._get(name, int, None)
         if isinstance(value, bool) or value < 0:
             raise InvalidArgumentError(f"{self._what}: field {name!r} has the wrong type")
         return int(value)
 
     def optional_text(self, name: str) -> str | None:
-        """A text, or None for nil."""
+        """Return a text, or None for nil."""
         return self.text(name) if name in self else None
 
     def optional_blob(self, name: str) -> bytes | None:
-        """Raw bytes, or None for nil."""
+        """Return raw bytes, or None for nil."""
         return self.blob(name) if name in self else None
 
     def reply(self, name: str) -> Reply:
-        """A field that is itself a map."""
+        """Return a field that is itself a map."""
         return _reply(self._get(name, dict, None), f"{self._what}.{name}")
 
     def replies(self, name: str) -> list[Reply]:
-        """A field that is an array of maps."""
+        """Return a field that is an array of maps."""
         items = self._get(name, list, None)
         return [_reply(item, f"{self._what}.{name}[{i}]") for i, item in enumerate(items)]
 
     def text_pairs(self, name: str) -> dict[str, str]:
-        """A map from text to text; nil is an empty one."""
+        """Return a map from text to text; empty for nil."""
         if name not in self:
             return {}
         tags = self.reply(name)
         return {key: tags.text(key) for key in tags.names()}
 
     def names(self) -> list[str]:
-        """The names of all fields."""
+        """Return the names of all fields."""
         return list(self._fields)
 
 
 @contextmanager
-def decoding_reply(what: str) -> Iterator[None]:
-    """Blame the server for whatever cannot be decoded in the block; also a decorator."""
+def decoding_reply(subject: str) -> Iterator[None]:
+    """Raise InternalError if the block cannot decode a reply. Also usable as a decorator."""
     try:
         yield
     except (
@@ -137,24 +137,24 @@ def decoding_reply(what: str) -> Iterator[None]:
         msgpack.UnpackException,
     ) as error:
         reason = first_line(error)[:500]
-        raise InternalError(f"the server's {what} cannot be understood: {reason}") from None
+        raise InternalError(f"the server's {subject} cannot be decoded: {reason}") from None
 
 
 @decoding_reply("reply to create_transaction")
 def read_transaction(body: bytes) -> str | None:
-    """The identifier of a new transaction; None when the server has none."""
+    """Return the identifier of a new transaction; None if the server has no transactions."""
     return read_map(body, "transaction").optional_text("identifier") or None
 
 
 @decoding_reply("catalog version")
 def read_version(body: bytes) -> CatalogVersion:
-    """The reply to `catalog_version`."""
+    """Decode the reply to `catalog_version`."""
     return _version(read_map(body, "version"))
 
 
 @decoding_reply("list of schemas")
 def read_catalog_root(body: bytes) -> CatalogRoot:
-    """The reply to `list_schemas`."""
+    """Decode the reply to `list_schemas`."""
     root = read_map(decompress_container(body, limits=REPLY_LIMITS), "catalog")
     return CatalogRoot(
         contents=_contents_ref(root.reply("contents")),
@@ -174,13 +174,13 @@ def read_catalog_root(body: bytes) -> CatalogRoot:
 
 @decoding_reply("reply to create_schema")
 def read_contents_ref(body: bytes) -> ContentsRef:
-    """The contents of a new schema."""
+    """Decode the contents of a new schema."""
     return _contents_ref(read_map(body, "contents"))
 
 
 @decoding_reply("bundle of schemas")
 def read_bundle(blob: bytes) -> list[tuple[str, bytes]]:
-    """The digests and contents of a whole-catalog bundle."""
+    """Decode the digests and contents of a whole-catalog bundle."""
     pairs = [(digest.decode(), content) for digest, content in _unpack(blob)]
     if not all(isinstance(content, bytes) for _, content in pairs):
         raise InvalidArgumentError("an item is not binary")
@@ -188,31 +188,31 @@ def read_bundle(blob: bytes) -> list[tuple[str, bytes]]:
 
 
 @decoding_reply("contents of a schema")
-def read_contents(blob: bytes) -> list[Described]:
-    """The FlightInfos of everything in a schema."""
+def read_contents(blob: bytes) -> list[FlightDescription]:
+    """Decode the FlightInfos of everything in a schema."""
     infos = _unpack(decompress_container(blob, limits=REPLY_LIMITS))
     if not isinstance(infos, list):
         raise InvalidArgumentError("not an array")
-    return [_described(info) for info in infos]
+    return [_deserialized_description(info) for info in infos]
 
 
 @decoding_reply("description of a flight")
-def read_described(body: bytes) -> Described:
-    """A FlightInfo that came as the reply to an action."""
-    return _described(body)
+def read_flight_description(body: bytes) -> FlightDescription:
+    """Decode a FlightInfo that is the reply to an action."""
+    return _deserialized_description(body)
 
 
 @decoding_reply("description of a flight")
-def described(info: flight.FlightInfo) -> Described:
-    """A FlightInfo that came by a verb of Flight."""
+def flight_description(info: flight.FlightInfo) -> FlightDescription:
+    """Return the parts of a FlightInfo that ListFlights or GetFlightInfo returned."""
     schema = info.schema
     REPLY_LIMITS.check(len(schema), REPLY_LIMITS.columns, "the number of columns")
-    return Described(info.descriptor, schema, info.app_metadata)
+    return FlightDescription(info.descriptor, schema, info.app_metadata)
 
 
 @decoding_reply("list of endpoints")
 def read_endpoints(body: bytes) -> list[flight.FlightEndpoint]:
-    """The reply to `endpoints`."""
+    """Decode the reply to `endpoints`."""
     blobs = _unpack(body)
     if not isinstance(blobs, list):
         raise InvalidArgumentError("not an array")
@@ -220,9 +220,9 @@ def read_endpoints(body: bytes) -> list[flight.FlightEndpoint]:
     return [flight.FlightEndpoint.deserialize(blob) for blob in blobs]
 
 
-def read_map(body: bytes, what: str) -> Reply:
-    """A msgpack map."""
-    return _reply(_unpack(body), what)
+def read_map(body: bytes, subject: str) -> Reply:
+    """Decode a msgpack map."""
+    return _reply(_unpack(body), subject)
 
 
 def _unpack(body: bytes) -> Any:
@@ -231,12 +231,12 @@ def _unpack(body: bytes) -> Any:
     return unpacker.unpack()
 
 
-def _reply(value: Any, what: str) -> Reply:
+def _reply(value: Any, subject: str) -> Reply:
     if not isinstance(value, dict):
-        raise InvalidArgumentError(f"{what} is not a map")
+        raise InvalidArgumentError(f"{subject} is not a map")
     if not all(isinstance(key, bytes) for key in value):
-        raise InvalidArgumentError(f"{what}: the keys of a map must be text")
-    return Reply({key.decode(): item for key, item in value.items()}, what)
+        raise InvalidArgumentError(f"{subject}: the keys of a map must be text")
+    return Reply({key.decode(): item for key, item in value.items()}, subject)
 
 
 def _contents_ref(contents: Reply) -> ContentsRef:
@@ -251,5 +251,5 @@ def _version(version: Reply) -> CatalogVersion:
     return CatalogVersion(version.unsigned("catalog_version"), is_fixed=version.flag("is_fixed"))
 
 
-def _described(blob: bytes) -> Described:
-    return described(flight.FlightInfo.deserialize(blob))
+def _deserialized_description(blob: bytes) -> FlightDescription:
+    return flight_description(flight.FlightInfo.deserialize(blob))

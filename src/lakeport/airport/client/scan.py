@@ -1,4 +1,4 @@
-"""`Scan`: rows of a table, a function or a flight, described first and read when asked for."""
+"""`Scan`: the rows of a table, a function or a flight. Reading starts with a method of the scan."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 __all__ = ["Bound", "Scan"]
 
 _ROWID_COLUMN: Final = 2**64 - 1
-_LONGEST_LINE: Final = 200
+_MAX_LINE_LENGTH: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a scan turned out to read, once the server was asked."""
+    """The descriptor and schema of a scan, as the server returned them."""
 
     descriptor: flight.FlightDescriptor
     schema: pa.Schema
     """All fields that the server will send, the rowid included."""
     headers: Headers
-    """Of every call of the scan."""
+    """The headers of every call of the scan."""
     arguments: bytes = b""
-    """Of a table function, as one row of Arrow."""
+    """The arguments of a table function, as one row of Arrow."""
     at_unit: str = ""
     at_value: str = ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scan:
-    """Rows that are read when one of the methods below asks for them, each time anew.
+    """Rows that are read by `to_reader`, `to_arrow` and the like. Each call reads them again.
 
-    A scan does not change; `select`, `filter` and `limit` give another one.
+    A scan is immutable; `select`, `filter` and `limit` return another one.
     """
 
     _connection: Connection
@@ -65,46 +65,46 @@ class Scan:
     columns: tuple[str, ...] | None = None
     """The columns to read, in this order; None means all but the row identifier."""
     conditions: tuple[Filter | str, ...] = ()
-    """What rows must satisfy, all of it; texts are SQL."""
+    """The conditions that every row satisfies; texts are SQL."""
     row_limit: int | None = None
-    """The most rows to read."""
+    """The largest number of rows to read."""
     _known_schema: pa.Schema | None = None
-    """The schema that binding will find, where that is known without asking."""
-    _what: str = "a flight"
-    """What is read, for people."""
+    """The bound schema, if it is known without a call to the server."""
+    _subject: str = "a flight"
+    """The table, function or flight, for messages."""
 
     def __repr__(self) -> str:
-        chosen = "all columns" if self.columns is None else ", ".join(self.columns)
-        parts = [f"scan of {self._what}", f"columns: {_shortened(chosen)}"]
+        columns = "all columns" if self.columns is None else ", ".join(self.columns)
+        parts = [f"scan of {self._subject}", f"columns: {_shortened(columns)}"]
         parts += [f"filter: {_shortened(_sql(condition))}" for condition in self.conditions]
         if self.row_limit is not None:
             parts.append(f"limit: {self.row_limit}")
         return "\n  ".join(parts)
 
     def select(self, *columns: str) -> Scan:
-        """Only these columns, in this order; `rowid` is the row identifier."""
+        """Return a scan of only these columns, in this order; `rowid` is the row identifier."""
         if not columns:
             raise InvalidArgumentError("name at least one column")
         return replace(self, columns=columns)
 
     def filter(self, filter: FilterLike) -> Scan:
-        """Only rows that satisfy this predicate, too: `col("id") > 5`, or SQL text."""
+        """Return a scan with one more condition: `col("id") > 5`, or SQL text."""
         return replace(self, conditions=(*self.conditions, as_condition(filter)))
 
     def limit(self, rows: int) -> Scan:
-        """At most so many rows."""
+        """Return a scan of at most this number of rows."""
         if rows < 0:
             raise InvalidArgumentError("the limit must not be negative")
         return replace(self, row_limit=rows)
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the result."""
+        """Return the columns of the result."""
         bound = self._bind().schema if self._known_schema is None else self._known_schema
         return _Projection(bound, self.columns, self.conditions).schema
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as they arrive, from all endpoints; dropping the reader cancels the rest."""
+        """Return a reader of the rows as they arrive. Deleting the reader cancels the scan."""
         bound = self._bind()
         projection = _Projection(bound.schema, self.columns, self.conditions)
         return pa.RecordBatchReader.from_batches(
@@ -112,27 +112,27 @@ class Scan:
         )
 
     def to_arrow(self) -> pa.Table:
-        """All rows."""
+        """Return all rows as an Arrow table."""
         return self.to_reader().read_all()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame."""
+        """Return all rows as a pandas DataFrame."""
         _require("pandas")
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def to_polars(self) -> Any:
-        """All rows as a polars frame."""
+        """Return all rows as a polars DataFrame."""
         return _require("polars").from_arrow(self.to_arrow())
 
     def count(self) -> int:
-        """How many rows there are, without reading more columns than the filter needs."""
+        """Return the number of rows. Reads only the columns of the filter."""
         bound = self._bind()
         projection = _Projection(bound.schema, (), self.conditions)
         return sum(rows.count for rows in self._read(bound, projection))
 
     def _read(self, bound: Bound, projection: _Projection) -> Iterator[_Rows]:
-        """The rows that pass the filter, with all columns; the endpoints are asked at once."""
+        """Return the matching rows, with all columns. The endpoints are requested immediately."""
         parameters = {
             "json_filters": projection.json_filters(),
             "column_ids": projection.column_ids(),
@@ -148,12 +148,12 @@ class Scan:
         reply = self._connection.request("endpoints", request, headers)
         source = ScanSource(self._connection, bound.headers, bound.schema, projection.positions)
         batches = read_endpoints(source, decode_endpoints(reply))
-        return _passing(batches, projection.predicate, self.row_limit)
+        return _matching_rows(batches, projection.predicate, self.row_limit)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a batch: all of them, or those of the given numbers."""
+    """Rows of a batch: all of them, or those with these numbers."""
 
     batch: pa.RecordBatch
     numbers: pa.Array | None
@@ -173,7 +173,7 @@ class _Rows:
 
 
 class _Projection:
-    """Which columns of a bound schema are read, and which of them are given out."""
+    """The columns of a bound schema that are read, and those of them that are returned."""
 
     def __init__(
         self,
@@ -183,29 +183,29 @@ class _Projection:
     ) -> None:
         self._schema = schema
         self.predicate = Predicate(bound_filter(conditions, schema), schema)
-        self._outputs = _visible(schema) if columns is None else _chosen(schema, columns)
+        self._outputs = _visible(schema) if columns is None else _positions_of(schema, columns)
         self.schema = pa.schema([_output_field(schema.field(i)) for i in self._outputs])
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """What is read: the columns of the filter first, as DuckDB orders them."""
-        read = dict.fromkeys((*self.predicate.positions, *self._outputs))
-        if not read and len(self._schema):
-            # Rows can only be counted by some column; the row identifier is the cheapest.
-            read = dict.fromkeys([column_positions(self._schema).get(ROWID, 0)])
-        return tuple(read)
+        """Return the positions to read: the columns of the filter first, in DuckDB's order."""
+        positions = dict.fromkeys((*self.predicate.positions, *self._outputs))
+        if not positions and len(self._schema):
+            # Counting rows needs one column; the row identifier is the cheapest.
+            positions = dict.fromkeys([column_positions(self._schema).get(ROWID, 0)])
+        return tuple(positions)
 
     def column_ids(self) -> list[int]:
-        """The positions as DuckDB counts them: as if the row identifier were not there."""
+        """Return the positions as DuckDB counts them: without the row identifier."""
         numbers = {index: number for number, index in enumerate(_visible(self._schema))}
         return [numbers.get(index, _ROWID_COLUMN) for index in self.positions]
 
     def json_filters(self) -> str:
-        """The filter as the client's JSON."""
+        """Return the filter as the JSON of DuckDB's client."""
         return to_json(self.predicate.filter)
 
     def output(self, rows: _Rows) -> pa.RecordBatch:
-        """The columns to give out."""
+        """Return the columns of the result."""
         arrays = [rows.column(index) for index in self._outputs]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -217,22 +217,22 @@ def _sql(condition: Filter | str) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}…"
+    return text if len(text) <= _MAX_LINE_LENGTH else f"{text[:_MAX_LINE_LENGTH]}…"
 
 
-def _passing(
+def _matching_rows(
     batches: Iterator[pa.RecordBatch], predicate: Predicate, limit: int | None
 ) -> Iterator[_Rows]:
-    left = limit
+    remaining = limit
     try:
-        while left is None or left > 0:
+        while remaining is None or remaining > 0:
             batch = next(batches, None)
             if batch is None:
                 return
-            rows = _Rows(batch, predicate.passing(batch))
-            if left is not None:
-                rows = rows.first(left)
-                left -= rows.count
+            rows = _Rows(batch, predicate.matching_rows(batch))
+            if remaining is not None:
+                rows = rows.first(remaining)
+                remaining -= rows.count
             if rows.count:
                 yield rows
     finally:
@@ -243,12 +243,12 @@ def _visible(schema: pa.Schema) -> list[int]:
     return [index for index, each in enumerate(schema) if not field_is_rowid(each)]
 
 
-def _chosen(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
-    known = column_positions(schema)
-    missing = [name for name in columns if fold_name(name) not in known]
+def _positions_of(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
+    positions = column_positions(schema)
+    missing = [name for name in columns if fold_name(name) not in positions]
     if missing:
         raise NotFoundError(f"there is no column {missing[0]!r}")
-    return [known[fold_name(name)] for name in columns]
+    return [positions[fold_name(name)] for name in columns]
 
 
 def _output_field(each: pa.Field) -> pa.Field:

@@ -1,4 +1,4 @@
-"""All endpoints of a scan at once: a thread for each, up to a bound, into one bounded queue."""
+"""Read all endpoints of a scan in parallel, with a limited number of threads, into one queue."""
 
 from __future__ import annotations
 
@@ -40,31 +40,31 @@ _OPENING_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ScanSource:
-    """What the endpoints of a scan have in common."""
+    """The settings that all endpoints of a scan share."""
 
     connection: Connection
     headers: Headers
     schema: pa.Schema
     """The bound schema, which every stream must have."""
-    wanted: Collection[int]
-    """The positions of the columns that are read; servers leave the others null."""
+    positions: Collection[int]
+    """The positions of the columns that are read; servers send nulls for the others."""
 
 
 def read_endpoints(
     source: ScanSource, endpoints: Sequence[flight.FlightEndpoint]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of all endpoints, in no order; closing the iterator cancels the rest."""
-    crew = _EndpointReaders(source, endpoints)
+    """Yield the batches of all endpoints, in no order. Closing the iterator cancels the rest."""
+    readers = _EndpointReaders(source, endpoints)
     try:
-        crew.start()
-        while (batch := crew.take()) is not None:
+        readers.start()
+        while (batch := readers.take()) is not None:
             yield batch
     finally:
-        crew.stop()
+        readers.stop()
 
 
 class _EndpointReaders:
-    """Threads that take endpoint after endpoint, and the queue that they fill."""
+    """Threads that read endpoints one after another, and the queue that they fill."""
 
     def __init__(self, source: ScanSource, endpoints: Sequence[flight.FlightEndpoint]) -> None:
         self._source = source
@@ -81,14 +81,14 @@ class _EndpointReaders:
         self._failure: BaseException | None = None
         self._stopped = False
         self._streams: dict[threading.Thread, Any] = {}
-        """What each thread reads; None while it waits for a server to open its stream."""
+        """The stream of each thread; None while the server opens it."""
 
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
 
     def take(self) -> pa.RecordBatch | None:
-        """The next batch; None when there are no more."""
+        """Return the next batch; None at the end."""
         with self._changed:
             while not self._queue and self._working and self._failure is None:
                 self._changed.wait()
@@ -99,7 +99,7 @@ class _EndpointReaders:
             return batch
 
     def stop(self) -> None:
-        """Cancel what runs, and wait for the threads to end."""
+        """Cancel the open streams, and wait for the threads to end."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -108,8 +108,8 @@ class _EndpointReaders:
             if stream is not None:
                 with suppress(pa.ArrowException):
                     stream.cancel()
-        # Opening a stream cannot be interrupted. A server that answers does so soon; a thread that
-        # waits for one that does not is left to end by itself.
+        # Opening a stream cannot be interrupted. A thread that still waits for its server after
+        # the deadline is not joined; it ends when the call ends.
         deadline = time.monotonic() + _OPENING_SECONDS
         for thread in self._threads:
             if thread.is_alive() and thread is not threading.current_thread():
@@ -149,11 +149,11 @@ class _EndpointReaders:
     def _batches(self, endpoint: flight.FlightEndpoint) -> Iterator[pa.RecordBatch]:
         location = _location(endpoint)
         if location.startswith(DATA_SCHEME):
-            batches = open_reference(location, self._source.schema, self._source.wanted)
-            return (_relabelled(batch, self._source.schema) for batch in batches)
-        return self._fetched(location, endpoint.ticket)
+            batches = open_reference(location, self._source.schema, self._source.positions)
+            return (_with_names(batch, self._source.schema) for batch in batches)
+        return self._fetch(location, endpoint.ticket)
 
-    def _fetched(self, location: str, ticket: flight.Ticket) -> Iterator[pa.RecordBatch]:
+    def _fetch(self, location: str, ticket: flight.Ticket) -> Iterator[pa.RecordBatch]:
         thread = threading.current_thread()
         with self._changed:
             self._streams[thread] = None
@@ -179,31 +179,31 @@ def _read(stream: flight.FlightStreamReader, schema: pa.Schema) -> Iterator[pa.R
                 chunk = stream.read_chunk()
         except StopIteration:
             return
-        # A message without rows says nothing that matters here.
+        # A message without rows contains only metadata, which a scan does not use.
         if chunk.data is not None:
-            yield _relabelled(chunk.data, schema)
+            yield _with_names(chunk.data, schema)
 
 
-def _relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _with_names(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     with decoding_reply("rows"):
         batch.validate()
     if not schema.names:
         return batch
-    # Columns that were not asked for are null, whatever the schema promises.
+    # Columns that are not read are null, even if the schema declares them NOT NULL.
     return pa.RecordBatch.from_arrays(batch.columns, names=schema.names)
 
 
-def _check_types(found: pa.Schema, bound: pa.Schema) -> None:
-    if len(found) != len(bound):
+def _check_types(received: pa.Schema, bound: pa.Schema) -> None:
+    if len(received) != len(bound):
         raise InternalError(
-            f"the server announced {counted(len(bound), 'column')} and sends {len(found)}; "
+            f"the server announced {counted(len(bound), 'column')} and sends {len(received)}; "
             "try refresh()"
         )
-    for got, expected in zip(found, bound, strict=True):
-        if got.type != expected.type:
+    for field, expected in zip(received, bound, strict=True):
+        if field.type != expected.type:
             raise InternalError(
                 f"the server announced {expected.type} for column {expected.name!r} and sends "
-                f"{got.type}; try refresh()"
+                f"{field.type}; try refresh()"
             )
 
 
@@ -211,7 +211,7 @@ def _location(endpoint: flight.FlightEndpoint) -> str:
     with decoding_reply("endpoint"):
         locations = endpoint.locations
         if not locations:
-            raise InternalError("the server gave an endpoint without a location")
+            raise InternalError("the server sent an endpoint without a location")
         return str(locations[0].uri.decode())
 
 
@@ -229,20 +229,20 @@ _FUNCTIONS: Final = frozenset(
 
 
 def open_reference(
-    uri: str, schema: pa.Schema, wanted: Collection[int]
+    uri: str, schema: pa.Schema, positions: Collection[int]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a `data:` URI in the bound schema; columns that are not wanted are null."""
+    """Return the rows of a `data:` URI in the bound schema; columns that are not read are null."""
     media_type, payload = _decode(uri)
     if media_type == _FUNCTION_CALL:
         function, positional, named = _function_call(payload)
-        return _run(function, positional, named, schema, wanted)
+        return _run(function, positional, named, schema, positions)
     if media_type != _FILE:
         raise UnsupportedError(f"this client cannot read {media_type[:80]!r}")
     with decoding_reply("file reference"):
         kind, location = payload.text("format"), payload.text("uri")
     match kind:
         case "parquet":
-            return _run("parquet_scan", [location], {}, schema, wanted)
+            return _run("parquet_scan", [location], {}, schema, positions)
         case "ipc-stream" | "ipc-file":
             return _read_ipc(kind, location, schema)
     raise UnsupportedError(f"this client cannot read files of format {kind[:80]!r}")
@@ -275,52 +275,55 @@ def _run(
     positional: list[Any],
     named: dict[str, Any],
     schema: pa.Schema,
-    wanted: Collection[int],
+    positions: Collection[int],
 ) -> Iterator[pa.RecordBatch]:
     if function not in _FUNCTIONS:
-        raise UnsupportedError(f"the server asks to run {function[:80]!r}, which reads no files")
+        raise UnsupportedError(
+            f"the server refers to the function {function[:80]!r}, which this client does not run"
+        )
     try:
         import duckdb
     except ImportError:
         raise UnsupportedError(
-            f"the rows are to be read with DuckDB's {function}; install the duckdb package"
+            f"the rows must be read with DuckDB's {function}; install the duckdb package"
         ) from None
-    marks = [*("?" for _ in positional), *(f"{duckdb_identifier(name)} := ?" for name in named)]
-    query = f"SELECT * FROM {function}({', '.join(marks)})"  # noqa: S608
+    arguments = [*("?" for _ in positional), *(f"{duckdb_identifier(name)} := ?" for name in named)]
+    query = f"SELECT * FROM {function}({', '.join(arguments)})"  # noqa: S608
     lossless = any(isinstance(field.type, pa.BaseExtensionType) for field in schema)
     try:
         with duckdb.connect(config={"arrow_lossless_conversion": str(lossless)}) as connection:
             relation = connection.sql(query, params=[*positional, *named.values()])
             columns = ", ".join(
-                duckdb_identifier(name) for name in _names(schema, wanted, relation)
+                duckdb_identifier(name) for name in _names(schema, positions, relation)
             )
             rows = relation.project(columns).to_arrow_reader()
-            yield from _aligned(rows, schema, wanted, function)
+            yield from _in_schema(rows, schema, positions, function)
     except duckdb.Error as error:
         raise UnavailableError(f"{function} failed: {str(error).partition(chr(10))[0]}") from None
 
 
-def _names(schema: pa.Schema, wanted: Collection[int], relation: Any) -> list[str]:
-    names = [schema.field(index).name for index in sorted(wanted)]
+def _names(schema: pa.Schema, positions: Collection[int], relation: Any) -> list[str]:
+    names = [schema.field(index).name for index in sorted(positions)]
     missing = [name for name in names if name not in relation.columns]
     if missing:
         raise InternalError(f"the referenced rows have no column {missing[0]!r}")
     return names
 
 
-def _aligned(
-    rows: pa.RecordBatchReader, schema: pa.Schema, wanted: Collection[int], function: str
+def _in_schema(
+    rows: pa.RecordBatchReader, schema: pa.Schema, positions: Collection[int], function: str
 ) -> Iterator[pa.RecordBatch]:
     for name in rows.schema.names:
-        found, expected = rows.schema.field(name).type, schema.field(name).type
-        if from_arrow_type(found) != from_arrow_type(expected):
+        actual, expected = rows.schema.field(name).type, schema.field(name).type
+        if from_arrow_type(actual) != from_arrow_type(expected):
             raise InternalError(
-                f"{function} gives {found} for column {name!r}, which the table declares {expected}"
+                f"{function} returns {actual} for column {name!r}, "
+                f"which the table declares as {expected}"
             )
     for batch in rows:
         arrays = [
             convert(batch.column(field.name), field.type, f"column {field.name!r}")
-            if index in wanted
+            if index in positions
             else pa.nulls(batch.num_rows, field.type)
             for index, field in enumerate(schema)
         ]
@@ -354,6 +357,6 @@ def _filesystem(location: str) -> tuple[fs.FileSystem, str]:
     return fs.LocalFileSystem(), location
 
 
-def _check_same(found: pa.Schema, expected: pa.Schema, location: str) -> None:
-    if not found.equals(expected, check_metadata=False):
+def _check_same(actual: pa.Schema, expected: pa.Schema, location: str) -> None:
+    if not actual.equals(expected, check_metadata=False):
         raise InternalError(f"the columns of {location[:200]} are not those of the table")

@@ -11,7 +11,12 @@ import pyarrow as pa
 from lakeport.airport.client.catalog import AttachedCatalog
 from lakeport.airport.client.entries import Column, TableEntry, columns_of
 from lakeport.airport.client.predicates import FilterLike
-from lakeport.airport.client.replies import REPLY_LIMITS, Described, decoding_reply, read_described
+from lakeport.airport.client.replies import (
+    REPLY_LIMITS,
+    FlightDescription,
+    decoding_reply,
+    read_flight_description,
+)
 from lakeport.airport.client.scan import Bound, Scan
 from lakeport.airport.client.statements.ddl import alter, one_field
 from lakeport.airport.client.statements.statement import Statement
@@ -31,7 +36,7 @@ __all__ = ["CAN_PRODUCE_STATISTICS", "RemoteTable", "column_statistics"]
 
 
 class RemoteTable:
-    """A table of a server. It shows the table as the client knows it, also after it was altered."""
+    """A table of a server, as the client's listing describes it, including the client's changes."""
 
     def __init__(self, catalog: AttachedCatalog, schema_name: str, name: str) -> None:
         self._catalog = catalog
@@ -43,44 +48,44 @@ class RemoteTable:
 
     @property
     def name(self) -> str:
-        """The name of the table."""
+        """Return the name of the table."""
         return self._name
 
     @property
     def schema_name(self) -> str:
-        """The name of the schema that it is in."""
+        """Return the name of the table's schema."""
         return self._schema_name
 
     @property
     def comment(self) -> str:
-        """A description for people, or an empty string."""
+        """Return the comment, or an empty string."""
         return self._entry.comment
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that a user sees, as Arrow describes them."""
+        """Return the Arrow schema without the row identifier."""
         return without_rowid(self._entry.schema)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns with what SQL says of them: NOT NULL, defaults, comments."""
+        """Return the columns with NOT NULL, defaults and comments."""
         return columns_of(self._entry.schema)
 
     @property
     def rowid_type(self) -> pa.DataType | None:
-        """The type of the row identifier; None when rows cannot be changed."""
+        """Return the type of the row identifier; None if rows cannot be changed."""
         rowid = self._entry.rowid
         return None if rowid is None else rowid.type
 
     @property
     def check_constraints(self) -> tuple[str, ...]:
-        """SQL expressions that every row satisfies."""
+        """Return the SQL expressions that every row satisfies."""
         with decoding_reply("check constraints"):
             return check_constraints(self._entry.schema)
 
     @property
     def has_statistics(self) -> bool:
-        """Whether `statistics` can be asked."""
+        """Return whether the server has `statistics` of the table."""
         return bool((self._entry.schema.metadata or {}).get(CAN_PRODUCE_STATISTICS))
 
     def scan(
@@ -92,21 +97,21 @@ class RemoteTable:
         timestamp: dt.datetime | dt.date | str | None = None,
         limit: int | None = None,
     ) -> Scan:
-        """The rows of the table; nothing is read before the scan is asked for them.
+        """Return a scan of the table. Nothing is read before a method of the scan is called.
 
         Args:
-            columns: Only these, in this order; `rowid` is the row identifier.
-            filter: Only rows that satisfy this: `col("id") > 5`, or SQL such as `"id > 5"`.
+            columns: The columns to read, in this order; `rowid` is the row identifier.
+            filter: The condition of the rows: `col("id") > 5`, or SQL such as `"id > 5"`.
             version: The table as of this version.
-            timestamp: The table as of this time; without a zone the server chooses one.
-            limit: At most so many rows.
+            timestamp: The table as of this time; the server chooses the zone if there is none.
+            limit: The largest number of rows.
         """
         unit, value = _time_point(version, timestamp)
         scan = Scan(
             self._catalog.connection,
             lambda: self._bind(unit, value),
             _known_schema=None if unit else self._entry.schema,
-            _what=f"table {self._entry}" + (f" at {unit.lower()} {value}" if unit else ""),
+            _subject=f"table {self._entry}" + (f" at {unit.lower()} {value}" if unit else ""),
         )
         if columns is not None:
             scan = scan.select(*columns)
@@ -115,22 +120,22 @@ class RemoteTable:
         return scan if filter is None else scan.filter(filter)
 
     def statistics(self, column: str) -> ColumnStats:
-        """What the server knows of a column without reading it."""
+        """Return the server's statistics of a column."""
         return column_statistics(self._catalog, self._entry, self._column(column))
 
     def insert(self, rows: RowSource, *, returning: bool = False) -> WriteResult:
-        """Add rows. Columns are matched by name; those left out get their default, or null.
+        """Add rows. Columns are matched by name; omitted columns get their default, or null.
 
         Args:
             rows: An Arrow table, batch or reader, a pandas or polars frame, or a list of dicts.
-            returning: Whether to get back the rows as the server stored them.
+            returning: Whether to return the rows as the server stored them.
         """
         return insert_rows(self._catalog, self._entry, rows, returning=returning)
 
     def update(self, rows: RowSource, *, returning: bool = False) -> WriteResult:
         """Set columns of rows: each row has its `rowid`, as scanned, and the new values.
 
-        `returning` gives back the same columns as they are now.
+        With `returning`, the result has the same columns with their new values.
         """
         return update_rows(self._catalog, self._entry, rows, returning=returning)
 
@@ -139,7 +144,7 @@ class RemoteTable:
         return delete_rows(self._catalog, self._entry, rowids, returning=returning)
 
     def rename(self, new_name: str) -> None:
-        """Give the table another name."""
+        """Rename the table."""
         self._name = self._alter("rename_table", new_table_name=new_name).name
 
     def add_column(self, name: str, type: pa.DataType, *, if_not_exists: bool = False) -> None:
@@ -155,18 +160,18 @@ class RemoteTable:
         )
 
     def rename_column(self, name: str, new_name: str) -> None:
-        """Give a column another name."""
+        """Rename a column."""
         self._alter("rename_column", new_name=new_name, old_name=name)
 
     def change_type(self, column: str, type: pa.DataType, *, using: str | None = None) -> None:
-        """Give a column another type; `using` is the SQL that converts a value, else a cast."""
+        """Change the type of a column; `using` is SQL that converts a value, by default a cast."""
         cast = f"CAST({duckdb_identifier(column)} AS {from_arrow_type(type).sql()})"
         self._alter(
             "change_column_type", column_schema=one_field(column, type), expression=using or cast
         )
 
     def set_default(self, column: str, expression: str) -> None:
-        """Use an SQL expression for inserted rows that leave the column out."""
+        """Set the SQL expression for inserted rows without a value for the column."""
         self._alter("set_default", column_name=column, expression=expression)
 
     def set_not_null(self, column: str) -> None:
@@ -200,7 +205,7 @@ class RemoteTable:
         )
 
     def rename_field(self, path: Sequence[str], new_name: str) -> None:
-        """Give a field of a struct column another name."""
+        """Rename a field of a struct column."""
         self._alter("rename_field", column_path=list(path), new_name=new_name)
 
     @property
@@ -222,20 +227,22 @@ class RemoteTable:
             statement = self._catalog.begin()
             headers = statement.stream_headers(entry.descriptor)
             return Bound(entry.descriptor, entry.schema, headers)
-        statement = self._catalog.begin(asks_version=False)
-        # DuckDB asks twice: when it looks the table up, and when it binds the scan.
+        statement = self._catalog.begin(fetch_version=False)
+        # DuckDB sends this call twice: to look up the table, and to bind the scan.
         self._flight_info(entry, statement, at_unit, at_value, is_lookup=True)
-        self._catalog.ask_version()
+        self._catalog.fetch_version()
         info = self._flight_info(entry, statement, at_unit, at_value, is_lookup=False)
         headers = statement.stream_headers(entry.descriptor)
         return Bound(entry.descriptor, info.schema, headers, at_unit=at_unit, at_value=at_value)
 
     def _flight_info(
         self, entry: TableEntry, statement: Statement, unit: str, value: str, *, is_lookup: bool
-    ) -> Described:
+    ) -> FlightDescription:
         request = {"descriptor": entry.descriptor.serialize(), "at_unit": unit, "at_value": value}
         headers = statement.headers() if is_lookup else statement.stream_headers(entry.descriptor)
-        info = read_described(self._catalog.connection.request("flight_info", request, headers))
+        info = read_flight_description(
+            self._catalog.connection.request("flight_info", request, headers)
+        )
         if info.descriptor != entry.descriptor:
             raise InternalError(f"the server described another table than {entry}")
         return info
@@ -244,9 +251,9 @@ class RemoteTable:
 def _time_point(
     version: int | str | None, timestamp: dt.datetime | dt.date | str | None
 ) -> tuple[str, str]:
-    """Unit and value as DuckDB writes them."""
+    """Return the unit and value of AT as DuckDB writes them."""
     if version is not None and timestamp is not None:
-        raise InvalidArgumentError("give version or timestamp, not both")
+        raise InvalidArgumentError("pass version or timestamp, not both")
     if version is not None:
         return "VERSION", str(version)
     match timestamp:
@@ -265,7 +272,7 @@ CAN_PRODUCE_STATISTICS = b"can_produce_statistics"
 
 
 def column_statistics(catalog: AttachedCatalog, entry: TableEntry, column: pa.Field) -> ColumnStats:
-    """What the server knows of a column."""
+    """Return the server's statistics of a column."""
     if not (entry.schema.metadata or {}).get(CAN_PRODUCE_STATISTICS):
         raise UnsupportedError(f"table {entry} has no statistics")
     statement = catalog.begin()
@@ -302,5 +309,5 @@ def _value(scalar: pa.Scalar) -> Any:
     try:
         return scalar.as_py()
     except ValueError:
-        # Beyond what Python's own dates can say.
+        # The value is outside the range of Python's dates.
         return scalar

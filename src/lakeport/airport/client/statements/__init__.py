@@ -1,1 +1,1 @@
-"""What a client sends besides scans: DDL, writes and function calls."""
+"""The statements of a client other than scans: DDL, writes and function calls."""

@@ -1,4 +1,4 @@
-"""DDL: the actions of CREATE, DROP and ALTER, and what their replies change in the listing."""
+"""DDL: send the actions of CREATE, DROP and ALTER, and update the listing from their replies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakeport.airport.client.catalog import AttachedCatalog
 from lakeport.airport.client.connection import pack
 from lakeport.airport.client.entries import RemoteSchema, TableEntry
-from lakeport.airport.client.replies import read_contents_ref, read_described
+from lakeport.airport.client.replies import read_contents_ref, read_flight_description
 from lakeport.airport.client.statements.statement import Statement
 from lakeport.airport.client.statements.writes import wire_schema
 from lakeport.airport.protocol.codec import write_schema
@@ -49,10 +49,10 @@ def create_schema(
         "tags": dict(tags),
     }
     if if_not_exists:
-        # DuckDB has no such field; a server that does not know it reports the schema as existing.
+        # DuckDB has no such field. A server that ignores it raises an error if the schema exists.
         request["if_not_exists"] = True
     body = catalog.connection.request("create_schema", request, statement.headers())
-    return catalog.put_schema(name, comment or "", tags, read_contents_ref(body))
+    return catalog.cache_schema(name, comment or "", tags, read_contents_ref(body))
 
 
 def drop_schema(catalog: AttachedCatalog, name: str, *, if_exists: bool, cascade: bool) -> None:
@@ -67,7 +67,7 @@ def drop_schema(catalog: AttachedCatalog, name: str, *, if_exists: bool, cascade
         "cascade": cascade,
     }
     catalog.connection.action("drop_schema", pack(request), statement.headers())
-    catalog.drop_schema(name)
+    catalog.remove_schema(name)
 
 
 def create_table(
@@ -84,7 +84,7 @@ def create_table(
     check: Sequence[str] = (),
 ) -> TableEntry:
     """Create a table."""
-    known = catalog.schema(schema)
+    schema_name = catalog.schema(schema).name
     fields = [field for field in columns if not field_is_rowid(field)]
     key = [primary_key] if isinstance(primary_key, str) else list(primary_key)
     sets = [[each] if isinstance(each, str) else list(each) for each in unique]
@@ -93,7 +93,7 @@ def create_table(
     required = {*not_null, *key, *(field.name for field in fields if not field.nullable)}
     request = {
         "catalog_name": catalog.name,
-        "schema_name": known.name,
+        "schema_name": schema_name,
         "table_name": name,
         "arrow_schema": write_schema(wire_schema(fields)),
         "on_conflict": conflict_mode(on_conflict).value,
@@ -106,7 +106,7 @@ def create_table(
         "extra_constraints": [_unique_constraint(each) for each in sets if len(each) > 1],
     }
     body = catalog.connection.request("create_table", request, statement.headers())
-    return catalog.put_table(read_described(body), known.name)
+    return catalog.cache_table(read_flight_description(body), schema_name)
 
 
 def drop_table(catalog: AttachedCatalog, entry: TableEntry, *, if_exists: bool) -> None:
@@ -120,11 +120,11 @@ def drop_table(catalog: AttachedCatalog, entry: TableEntry, *, if_exists: bool) 
         "ignore_not_found": if_exists,
     }
     catalog.connection.action("drop_table", pack(request), statement.headers())
-    catalog.drop_table(entry)
+    catalog.remove_table(entry)
 
 
 def alter(catalog: AttachedCatalog, entry: TableEntry, action: str, **fields: Any) -> TableEntry:
-    """Change a table: the action with the fields of its own, and the table as it is afterwards."""
+    """Run an action that alters a table, and return the altered table."""
     statement = catalog.begin()
     request = {
         "catalog": catalog.name,
@@ -136,11 +136,13 @@ def alter(catalog: AttachedCatalog, entry: TableEntry, action: str, **fields: An
     # DuckDB sends the name of these actions twice.
     headers = [*statement.headers(), ("airport-action-name", action)]
     body = catalog.connection.request(action, request, headers)
-    return catalog.put_table(read_described(body), entry.schema_name, instead_of=entry.name)
+    return catalog.cache_table(
+        read_flight_description(body), entry.schema_name, instead_of=entry.name
+    )
 
 
 def conflict_mode(on_conflict: OnConflict | str) -> OnConflict:
-    """What CREATE TABLE does when the table exists."""
+    """Return the conflict mode of CREATE TABLE with this name."""
     try:
         return OnConflict(on_conflict)
     except ValueError:
@@ -150,7 +152,7 @@ def conflict_mode(on_conflict: OnConflict | str) -> OnConflict:
 
 
 def one_field(name: str, type: pa.DataType) -> bytes:
-    """A column as ALTER sends it."""
+    """Encode a column as the actions of ALTER TABLE expect it."""
     return write_schema(pa.schema([pa.field(name, type)]))
 
 

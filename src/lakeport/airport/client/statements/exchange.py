@@ -1,4 +1,4 @@
-"""One DoExchange from the client's end: announce columns, send batches, read answers."""
+"""The client's side of a DoExchange: send the schema and batches, read replies."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _MAX_TRAILING = 1000
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the server sent: rows, metadata, or both."""
+    """A message of the server: rows, metadata, or both."""
 
     rows: pa.RecordBatch | None
     metadata: bytes | None
 
 
 class Exchange:
-    """An open exchange. Leaving its block normally ends it; an exception cancels it.
+    """An open exchange. The end of its `with` block ends it; an exception cancels it.
 
-    A cancelled exchange, unlike an ended one, tells the server that the statement failed.
+    The server treats a cancelled exchange as a failed statement.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Exchange:
         self._has_ended = False
 
     def send_metadata(self, metadata: bytes) -> None:
-        """Send a message without rows; possible before the columns are announced."""
+        """Send a message without rows. Allowed before `send_schema`."""
         with translating_errors(self._operation):
             self._writer.write_metadata(metadata)
 
-    def begin(self, schema: pa.Schema) -> pa.Schema:
-        """Announce the columns to be sent, and wait for those of the answers."""
+    def send_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Send the schema of the rows, and return the schema of the replies."""
         with translating_errors(self._operation):
             self._writer.begin(schema)
             return self._reader.schema
@@ -71,12 +71,12 @@ class Exchange:
             self._writer.write_batch(batch)
 
     def finish(self) -> None:
-        """Say that there are no more rows."""
+        """Send the end of the rows."""
         with translating_errors(self._operation):
             self._writer.done_writing()
 
     def receive(self) -> Message | None:
-        """The next message; None at the end."""
+        """Return the next message; None at the end."""
         try:
             with translating_errors(self._operation):
                 chunk = self._reader.read_chunk()
@@ -84,18 +84,18 @@ class Exchange:
             self._has_ended = True
             return None
         if chunk.data is not None:
-            with decoding_reply(f"answer to {self._operation}"):
+            with decoding_reply(f"reply to {self._operation}"):
                 chunk.data.validate()
         metadata = None if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
         return Message(chunk.data, metadata)
 
     def receive_rows(self) -> Message:
-        """The next message, which must have rows."""
+        """Return the next message; raise InternalError if it has no rows."""
         message = self.receive()
         if message is None:
             raise InternalError(f"the server ended the {self._operation} too early")
         if message.rows is None:
-            raise InternalError(f"the server answered the {self._operation} without rows")
+            raise InternalError(f"the server replied to the {self._operation} without rows")
         return message
 
     def __enter__(self) -> Self:
@@ -112,7 +112,7 @@ class Exchange:
         if not self._has_ended:
             with suppress(pa.ArrowException):
                 self._reader.cancel()
-        # What the server says now changes nothing: the statement is over.
+        # The statement has ended, so errors of the server no longer matter.
         with suppress(pa.ArrowException, OSError):
             self._writer.close()
 

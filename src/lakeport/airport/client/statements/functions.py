@@ -1,4 +1,4 @@
-"""Calls of functions: scalar, table, and table-in table-out."""
+"""Call scalar functions, table functions, and functions from rows to rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pyarrow as pa
 from lakeport.airport.client.catalog import AttachedCatalog
 from lakeport.airport.client.connection import pack
 from lakeport.airport.client.entries import FunctionKind, RemoteFunction
-from lakeport.airport.client.replies import Described, read_described
+from lakeport.airport.client.replies import FlightDescription, read_flight_description
 from lakeport.airport.client.scan import Bound, Scan
 from lakeport.airport.client.statements.exchange import Exchange
 from lakeport.airport.client.statements.overloads import (
     BoundCall,
-    choose,
+    bind_call,
     column_argument,
     value_argument,
 )
@@ -36,19 +36,19 @@ _NO_FILTERS = '{"filters":[],"column_binding_names_by_index":[]}'
 def call_scalar(
     catalog: AttachedCatalog, function: RemoteFunction, arguments: Sequence[Any], num_rows: int
 ) -> pa.Array:
-    """One result for every row of the arguments."""
-    given = [column_argument(value) for value in arguments]
-    lengths = {len(each.array) for each in given if not each.is_constant}
+    """Call a scalar function and return one result for every row of the arguments."""
+    columns = [column_argument(value) for value in arguments]
+    lengths = {len(each.array) for each in columns if not each.is_constant}
     if len(lengths) > 1:
         raise InvalidArgumentError(f"the arguments have different lengths: {sorted(lengths)}")
     rows = lengths.pop() if lengths else num_rows
-    call = choose(function, FunctionKind.SCALAR, given)
+    call = bind_call(function, FunctionKind.SCALAR, columns)
     declared = call.overload.returns
     if declared is None:
-        raise InternalError(f"function {function} does not say what it returns")
+        raise InternalError(f"function {function} does not declare its return type")
 
-    statement = catalog.begin(asks_version=False)
-    batches = [_repeated(call, [each.is_constant for each in given], n) for n in _slices(rows)]
+    statement = catalog.begin(fetch_version=False)
+    batches = [_repeated(call, [each.is_constant for each in columns], n) for n in _slices(rows)]
     with Exchange(
         catalog.connection,
         call.overload.descriptor,
@@ -56,19 +56,19 @@ def call_scalar(
         statement.stream_headers(call.overload.descriptor),
         returns_rows=True,
     ) as exchange:
-        answer = exchange.begin(_argument_schema(call))
-        if not answer.equals(pa.schema([declared]), check_metadata=False):
+        reply = exchange.send_schema(_argument_schema(call))
+        if not reply.equals(pa.schema([declared]), check_metadata=False):
             raise InternalError(
                 f"function {function} is declared to return {declared}, but returns "
-                f"{', '.join(map(str, answer)) or 'nothing'}"
+                f"{', '.join(map(str, reply)) or 'nothing'}"
             )
         results = []
         for batch in batches:
             exchange.send(batch)
-            rows_back = exchange.receive_rows().rows
-            if rows_back is None or rows_back.num_rows != batch.num_rows:
+            result = exchange.receive_rows().rows
+            if result is None or result.num_rows != batch.num_rows:
                 raise InternalError(f"function {function} did not return one value for each row")
-            results.append(rows_back.column(0))
+            results.append(result.column(0))
     return pa.chunked_array(results, type=declared.type).combine_chunks()
 
 
@@ -78,17 +78,17 @@ def call_table(
     positional: Sequence[Any],
     named: Mapping[str, Any],
 ) -> Scan:
-    """The rows that a table function returns, as a scan."""
-    call = _choose(function, FunctionKind.TABLE, positional, named)
+    """Return the rows of a table function as a scan."""
+    call = _bind_values(function, FunctionKind.TABLE, positional, named)
 
     def bind() -> Bound:
-        statement = catalog.begin(asks_version=False)
+        statement = catalog.begin(fetch_version=False)
         row = _argument_row(call)
         info = _flight_info(catalog, statement, call, row, table_input_schema=b"")
         headers = statement.stream_headers(call.overload.descriptor, transactional=False)
         return Bound(call.overload.descriptor, info.schema, headers, arguments=row)
 
-    return Scan(catalog.connection, bind, _what=f"function {function}")
+    return Scan(catalog.connection, bind, _subject=f"function {function}")
 
 
 def call_in_out(
@@ -98,8 +98,8 @@ def call_in_out(
     positional: Sequence[Any],
     named: Mapping[str, Any],
 ) -> pa.RecordBatchReader:
-    """The rows that a function makes of others; they are computed as the reader is read."""
-    call = _choose(function, FunctionKind.IN_OUT, positional, named)
+    """Call a function from rows to rows. Its rows are computed while the reader is read."""
+    call = _bind_values(function, FunctionKind.IN_OUT, positional, named)
     source = reader_of(rows)
     statement = catalog.begin()
     row = _argument_row(call)
@@ -134,37 +134,37 @@ def _in_out_batches(
             "at_value": "",
         }
         exchange.send_metadata(pack(parameters))
-        answer = exchange.begin(source.schema)
-        if answer.types != schema.types:
+        reply = exchange.send_schema(source.schema)
+        if reply.types != schema.types:
             raise InternalError("the function returns other columns than it announced")
         for batch in chunks(source):
             exchange.send(batch)
-            yield from _answers(exchange, schema, may_end=False)
+            yield from _replies(exchange, schema, may_end=False)
         exchange.finish()
-        yield from _answers(exchange, schema, may_end=True)
+        yield from _replies(exchange, schema, may_end=True)
 
 
-def _answers(exchange: Exchange, schema: pa.Schema, *, may_end: bool) -> Iterator[pa.RecordBatch]:
-    """The batches up to the one that says that the chunk is finished."""
+def _replies(exchange: Exchange, schema: pa.Schema, *, may_end: bool) -> Iterator[pa.RecordBatch]:
+    """Yield the replies to one chunk, up to the message that ends it."""
     while True:
         message = exchange.receive() if may_end else exchange.receive_rows()
         if message is None:
             return
         if message.rows is None or message.metadata not in (_CONTINUES, _FINISHED):
-            raise InternalError("the function answered without saying whether it is finished")
+            raise InternalError("the function's reply does not show whether the chunk is finished")
         if message.rows.num_rows:
             yield pa.RecordBatch.from_arrays(message.rows.columns, schema=schema)
         if message.metadata == _FINISHED:
             return
 
 
-def _choose(
+def _bind_values(
     function: RemoteFunction,
     kind: FunctionKind,
     positional: Sequence[Any],
     named: Mapping[str, Any],
 ) -> BoundCall:
-    return choose(
+    return bind_call(
         function,
         kind,
         [value_argument(value) for value in positional],
@@ -179,7 +179,7 @@ def _flight_info(
     row: bytes,
     *,
     table_input_schema: bytes,
-) -> Described:
+) -> FlightDescription:
     descriptor = call.overload.descriptor
     request = {
         "descriptor": descriptor.serialize(),
@@ -189,7 +189,7 @@ def _flight_info(
         "at_value": "",
     }
     headers = statement.stream_headers(descriptor, transactional=False)
-    info = read_described(
+    info = read_flight_description(
         catalog.connection.request("table_function_flight_info", request, headers)
     )
     if info.descriptor != descriptor:
@@ -204,7 +204,7 @@ def _argument_row(call: BoundCall) -> bytes:
 
 
 def _argument_schema(call: BoundCall) -> pa.Schema:
-    """The declared parameters; with any-type ones among them, the types that are really sent."""
+    """Return the declared parameters, or the types of the arguments if one may have any type."""
     parameters = [p for p in call.overload.parameters if p.kind is not ParameterKind.TABLE]
     if any(isinstance(p.type, AnyType) for p in parameters):
         return call.schema

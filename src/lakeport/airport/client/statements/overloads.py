@@ -1,4 +1,4 @@
-"""Which overload of a function a call means, and its arguments in the types of that overload."""
+"""Choose the overload of a function call, and convert the arguments to its types."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from lakeport.catalog import AnyType, Parameter, ParameterKind
 from lakeport.errors import InvalidArgumentError, InvalidInputError, first_line
 from lakeport.types import fold_name
 
-__all__ = ["BoundCall", "choose", "column_argument", "value_argument"]
+__all__ = ["BoundCall", "bind_call", "column_argument", "value_argument"]
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument as an array: of one row for a value, of all rows for a column."""
+    """An argument as an array: one row for a value, all rows for a column."""
 
     array: pa.Array
     python_values: Sequence[Any] | None = None
-    """The values it was inferred from; a literal 5 may be of any integer type."""
+    """The Python values; a literal 5 fits every integer type."""
     is_constant: bool = False
 
 
@@ -33,20 +33,20 @@ Arguments: TypeAlias = Sequence[Argument]
 
 @dataclass(frozen=True, slots=True)
 class BoundCall:
-    """An overload, with one array for each of its parameters but the table."""
+    """An overload, with one array for each parameter except the table."""
 
     overload: FunctionOverload
     arrays: tuple[pa.Array, ...]
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the arguments, named by their parameters."""
+        """Return the columns of the arguments, named after their parameters."""
         names = [p.name for p in self.overload.parameters if p.kind is not ParameterKind.TABLE]
         return pa.schema([pa.field(n, a.type) for n, a in zip(names, self.arrays, strict=True)])
 
 
 def column_argument(value: Any) -> Argument:
-    """An argument of a scalar function: arrays and lists are columns, all else is a constant."""
+    """Return an argument of a scalar function: arrays and lists are columns, others constants."""
     if isinstance(value, pa.ChunkedArray):
         return Argument(value.combine_chunks())
     if isinstance(value, pa.Array):
@@ -61,60 +61,60 @@ def column_argument(value: Any) -> Argument:
 
 
 def value_argument(value: Any) -> Argument:
-    """An argument of a table function: always one value."""
+    """Return an argument of a table function, which is always one value."""
     if isinstance(value, pa.Scalar):
         return Argument(pa.repeat(value, 1), is_constant=True)
     return Argument(_inferred([value]), python_values=[value], is_constant=True)
 
 
-def choose(
+def bind_call(
     function: RemoteFunction,
     kind: FunctionKind,
     positional: Arguments,
     named: Mapping[str, Argument] | None = None,
 ) -> BoundCall:
-    """The overload whose parameters the arguments fit best."""
+    """Choose the overload that needs the cheapest casts, and bind the arguments to it."""
     candidates = [overload for overload in function.overloads if overload.kind is kind]
     if not candidates:
         kinds = ", ".join(sorted({overload.kind.value for overload in function.overloads}))
         raise InvalidArgumentError(f"function {function} is not of kind {kind.value}, but {kinds}")
     fitting: list[tuple[int, BoundCall]] = []
-    faults: list[InvalidInputError] = []
+    errors: list[InvalidInputError] = []
     for overload in candidates:
         try:
             bound = _bind(overload, positional, named or {})
-        except InvalidInputError as fault:
-            faults.append(fault)
+        except InvalidInputError as error:
+            errors.append(error)
             continue
         if bound is not None:
             fitting.append(bound)
-    if not fitting and faults:
-        raise faults[0]
+    if not fitting and errors:
+        raise errors[0]
     if not fitting:
-        given = [str(argument.array.type) for argument in positional]
-        given += [f"{name} := {each.array.type}" for name, each in (named or {}).items()]
-        raise InvalidInputError(f"function {function} does not take ({', '.join(given)})")
+        types = [str(argument.array.type) for argument in positional]
+        types += [f"{name} := {each.array.type}" for name, each in (named or {}).items()]
+        raise InvalidInputError(f"function {function} does not take ({', '.join(types)})")
     return min(fitting, key=lambda scored: scored[0])[1]
 
 
 def _bind(
     overload: FunctionOverload, positional: Arguments, named: Mapping[str, Argument]
 ) -> tuple[int, BoundCall] | None:
-    """The overload with its arguments, and how far they are from it; None if they don't fit."""
-    places = [p for p in overload.parameters if p.kind is ParameterKind.POSITIONAL]
+    """Return the cost of the casts and the bound call; None if the arguments do not fit."""
+    expected = [p for p in overload.parameters if p.kind is ParameterKind.POSITIONAL]
     by_name = {fold_name(p.name): p for p in overload.parameters if p.kind is ParameterKind.NAMED}
-    given = {fold_name(name): argument for name, argument in named.items()}
-    if len(places) != len(positional) or not given.keys() <= by_name.keys():
+    named_arguments = {fold_name(name): argument for name, argument in named.items()}
+    if len(expected) != len(positional) or not named_arguments.keys() <= by_name.keys():
         return None
-    given_positional = iter(positional)
+    positional_arguments = iter(positional)
     total, arrays = 0, []
     for parameter in overload.parameters:
         if parameter.kind is ParameterKind.TABLE:
             continue
         argument = (
-            next(given_positional)
+            next(positional_arguments)
             if parameter.kind is ParameterKind.POSITIONAL
-            else given.get(fold_name(parameter.name))
+            else named_arguments.get(fold_name(parameter.name))
         )
         fitted = _fit(argument, parameter)
         if fitted is None:
@@ -127,7 +127,7 @@ def _bind(
 def _fit(argument: Argument | None, parameter: Parameter) -> tuple[int, pa.Array] | None:
     if isinstance(parameter.type, AnyType):
         if argument is None or pt.is_null(argument.array.type):
-            # DuckDB gives a NULL without a type the type INTEGER.
+            # In DuckDB a NULL without a type is an INTEGER.
             return _ANY_COST, pa.nulls(1 if argument is None else len(argument.array), pa.int32())
         return _ANY_COST, argument.array
     if argument is None:
@@ -144,7 +144,7 @@ def _fit_values(argument: Argument, type: pa.DataType) -> tuple[int, pa.Array] |
     inferred = argument.array.type
     if inferred == type:
         return 0, argument.array
-    # Python and Arrow convert these silently, SQL does not.
+    # Python and Arrow convert these implicitly; SQL does not.
     families = {_family(inferred), _family(type)}
     if pt.is_boolean(inferred) != pt.is_boolean(type) and not pt.is_null(inferred):
         return None
@@ -170,7 +170,7 @@ _CONVERSION_COST = 10
 
 
 def _cast_cost(source: pa.DataType, target: pa.DataType) -> int | None:
-    """How far apart two types are for an implicit cast; None for a cast that must be written."""
+    """Return the cost of an implicit cast; None if SQL needs an explicit cast."""
     if source == target:
         return 0
     if pt.is_null(source):

@@ -1,7 +1,7 @@
-"""Statements and transactions: which headers the calls of one statement share.
+"""Statements and transactions: the headers that the calls of one statement share.
 
-DuckDB creates a transaction for every statement outside of BEGIN; so does this client. An explicit
-transaction is more: its statements take effect together when it is committed, or not at all.
+Like DuckDB, this client creates a transaction for every statement outside of BEGIN. The statements
+of an explicit transaction take effect together when it is committed, or not at all.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Transaction:
     """A transaction that is open in a `with client.transaction()` block."""
 
     id: str | None
-    """The identifier that the server gave; None when it has no transactions."""
+    """The identifier that the server returned; None if it has no transactions."""
     is_explicit: bool = False
-    """Whether its changes wait for the end of the block."""
+    """Whether its changes take effect at the end of the block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Statement:
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def headers(self) -> Headers:
-        """For calls that change or list the catalog: only an explicit transaction covers those."""
+        """Return the headers of DDL and listings, which only an explicit transaction includes."""
         return [*self._catalog(), *(self._transaction() if self.transaction.is_explicit else ())]
 
     def stream_headers(
         self, descriptor: flight.FlightDescriptor, *, transactional: bool = True
     ) -> Headers:
-        """For the calls of a scan or an exchange."""
+        """Return the headers of the calls of a scan or an exchange."""
         is_covered = transactional or self.transaction.is_explicit
         return [
             *self._catalog(),
@@ -51,7 +51,7 @@ class Statement:
         ]
 
     def statistics_headers(self) -> Headers:
-        """For questions about columns, which carry no path."""
+        """Return the headers of `column_statistics`, which have no path."""
         return [*self._catalog(), ("airport-trace-id", self.trace_id), *self._transaction()]
 
     def _catalog(self) -> Headers:

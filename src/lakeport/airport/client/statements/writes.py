@@ -1,7 +1,7 @@
-"""INSERT, UPDATE and DELETE: batches out, a count back, and with RETURNING a batch for each.
+"""INSERT, UPDATE and DELETE: send batches, read the count and, with RETURNING, a batch for each.
 
-A statement that fails on the client's side is cancelled, so that the server can tell it from one
-that ended; DuckDB's client has no such manners.
+A statement that fails in the client is cancelled, so that the server does not treat it as
+complete.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What an INSERT, UPDATE or DELETE did."""
+    """The result of an INSERT, UPDATE or DELETE."""
 
     affected_rows: int
-    """How many rows the server says it changed."""
+    """The number of changed rows that the server reported."""
     returning: pa.Table | None = None
-    """The rows themselves, if they were asked for."""
+    """The changed rows, if `returning` was set."""
 
 
 def insert_rows(
@@ -61,7 +61,7 @@ def insert_rows(
     returning: bool,
     statement: Statement | None = None,
 ) -> WriteResult:
-    """Add rows. Columns that are left out get their default, or null."""
+    """Add rows. Omitted columns get their default, or null."""
     columns = without_rowid(entry.schema)
     reader = reader_of(rows, columns)
     return _exchange(
@@ -78,7 +78,7 @@ def insert_rows(
 def update_rows(
     catalog: AttachedCatalog, entry: TableEntry, rows: RowSource, *, returning: bool
 ) -> WriteResult:
-    """Set the given columns of the rows with the given row identifiers."""
+    """Set the columns of `rows` in the rows with these row identifiers."""
     rowid = _rowid(entry)
     columns = without_rowid(entry.schema)
     reader = reader_of(rows, pa.schema([*columns, rowid.with_name(ROWID)]))
@@ -135,8 +135,8 @@ def _exchange(
         statement.stream_headers(entry.descriptor),
         returns_rows=returning is not None,
     ) as exchange:
-        answer = exchange.begin(schema)
-        select = None if returning is None else _returned_columns(answer, returning, operation)
+        reply = exchange.send_schema(schema)
+        select = None if returning is None else _returned_columns(reply, returning, operation)
         returned: list[pa.RecordBatch] = []
         for batch in batches:
             exchange.send(batch)
@@ -152,22 +152,22 @@ def _total_changed(exchange: Exchange, operation: str) -> int:
     message = exchange.receive()
     if message is None or message.rows is not None or message.metadata is None:
         raise InternalError(f"the server did not confirm the {operation}")
-    with decoding_reply(f"answer to {operation}"):
+    with decoding_reply(f"reply to {operation}"):
         return read_map(message.metadata, "result").unsigned("total_changed")
 
 
 def _returned_columns(
-    answer: pa.Schema, wanted: pa.Schema, operation: str
+    reply: pa.Schema, columns: pa.Schema, operation: str
 ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """Picks the wanted columns from the answers, by name."""
-    positions = [answer.get_field_index(name) for name in wanted.names]
+    """Return a function that selects columns of the replies by name."""
+    positions = [reply.get_field_index(name) for name in columns.names]
     if -1 in positions:
-        missing = wanted.names[positions.index(-1)]
-        raise InternalError(f"the server's answer to the {operation} lacks column {missing!r}")
-    schema = wire_schema(wanted)
+        missing = columns.names[positions.index(-1)]
+        raise InternalError(f"the server's reply to the {operation} lacks column {missing!r}")
+    schema = wire_schema(columns)
 
     def select(batch: pa.RecordBatch) -> pa.RecordBatch:
-        with decoding_reply(f"answer to {operation}"):
+        with decoding_reply(f"reply to {operation}"):
             arrays = [
                 convert(batch.column(position), field.type, f"column {field.name!r}")
                 for position, field in zip(positions, schema, strict=True)
@@ -184,7 +184,7 @@ def _to_insert(
     for index, field in enumerate(reader.schema):
         name = _column(columns, field.name, entry).name
         if name in sources:
-            raise InvalidArgumentError(f"column {name!r} is given twice")
+            raise InvalidArgumentError(f"column {name!r} occurs twice")
         sources[name] = index
     schema = wire_schema(columns)
     omitted = default_values([field for field in columns if field.name not in sources])
@@ -237,18 +237,18 @@ def _rowid_reader(rowids: Any, rowid: pa.Field) -> pa.RecordBatchReader:
 
 
 Values: TypeAlias = Callable[[pa.Field, int], pa.Array]
-"""Gives so many values for a column."""
+"""Returns this number of values for a column."""
 
 
 def default_values(omitted: Sequence[pa.Field]) -> Values:
-    """The values of columns that are left out; nulls where there is no default."""
+    """Return a function that makes the values of omitted columns; null without a default."""
     with_default = [field.name for field in omitted if _expression(field)]
     if not with_default:
         return _nulls
     if importlib.util.find_spec("duckdb") is None:
         raise UnsupportedError(
             f"column {with_default[0]!r} has a default that DuckDB computes; "
-            "give a value, or install the duckdb package"
+            "pass a value, or install the duckdb package"
         )
     return _computed()
 
@@ -263,7 +263,7 @@ def _computed() -> Values:
         if not expression:
             return _nulls(field, rows)
         try:
-            # As a relation: the text of one expression cannot become a second statement.
+            # `project` takes one expression: its text cannot contain a second statement.
             computed = connection.sql(f"SELECT 1 FROM range({rows})").project(  # noqa: S608
                 f"({expression}){_cast(field.type)} AS value"
             )
@@ -298,17 +298,21 @@ CHUNK_ROWS = 2048
 
 
 def chunks(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """The batches of a reader, cut as DuckDB cuts them; empty ones are left out."""
+    """Yield the rows of a reader in batches of at most CHUNK_ROWS; no empty ones."""
     for batch in reader:
         for start in range(0, batch.num_rows, CHUNK_ROWS):
             yield batch.slice(start, CHUNK_ROWS)
 
 
 def wire_schema(fields: Iterable[pa.Field]) -> pa.Schema:
-    """Columns as DuckDB sends them: nullable, and without metadata but that of extension types."""
+    """Return the schema that DuckDB sends: nullable fields, only metadata of extension types."""
     return pa.schema([pa.field(f.name, f.type, metadata=_extension(f)) for f in fields])
 
 
 def _extension(field: pa.Field) -> dict[bytes, bytes] | None:
-    kept = {k: v for k, v in (field.metadata or {}).items() if k.startswith(b"ARROW:extension:")}
-    return kept or None
+    metadata = {
+        key: value
+        for key, value in (field.metadata or {}).items()
+        if key.startswith(b"ARROW:extension:")
+    }
+    return metadata or None
