@@ -154,7 +154,7 @@ def _needs_newer_duckdb(location: str) -> str:
 
 
 def _schema(location: Location, metadata_schema: str | None) -> str | None:
-    """The database schema of the `ducklake_*` tables; the defaults are the reference's."""
+    """Return the database schema of the `ducklake_*` tables; DuckLake has the same defaults."""
     if metadata_schema is not None:
         return metadata_schema
     return {
