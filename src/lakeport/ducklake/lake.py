@@ -29,7 +29,21 @@ from lakeport.ducklake.metadata.contents import (
 from lakeport.ducklake.metadata.database import Database
 from lakeport.ducklake.metadata.lifetimes import Lifetime, lifetimes_of, why_missing
 from lakeport.ducklake.metadata.location import parse_location
-from lakeport.ducklake.metadata.queries import CatalogReader, Row, check_version, open_catalog
+from lakeport.ducklake.metadata.queries import (
+    CatalogReader,
+    QueryResult,
+    TableWithColumnsRow,
+    check_version,
+    open_catalog,
+)
+from lakeport.ducklake.metadata.rows import (
+    ColumnRow,
+    MetadataRow,
+    SchemaRow,
+    SnapshotChangesRow,
+    SnapshotRow,
+    TableRow,
+)
 from lakeport.ducklake.metadata.soundness import Omission, sound_names
 from lakeport.ducklake.metadata.table_state import table_state, visible
 from lakeport.ducklake.model import Schema, Snapshot, TableState, View
@@ -179,8 +193,8 @@ class Lake:
     def snapshots(self) -> list[Snapshot]:
         """Return every snapshot that has not been expired, oldest first."""
         rows = self._read(self.catalog.snapshots)
-        changes = {row["snapshot_id"]: row for row in rows["changes"]}
-        found = [_snapshot(row, changes.get(row["snapshot_id"])) for row in rows["snapshot"]]
+        changes = {row.snapshot_id: row for row in rows[SnapshotChangesRow]}
+        found = [_snapshot(row, changes.get(row.snapshot_id)) for row in rows[SnapshotRow]]
         return sorted(found, key=lambda snapshot: snapshot.id)
 
     def snapshot(
@@ -189,9 +203,9 @@ class Lake:
         """Return the snapshot of a version or of a time; the newest one when neither is given."""
         wanted = self._version(version, timestamp)
         rows = self._read(lambda connection: self.catalog.snapshot(connection, wanted))
-        if not rows["snapshot"]:
+        if not rows[SnapshotRow]:
             raise _no_snapshot(wanted)
-        return _snapshot(rows["snapshot"][0], next(iter(rows["changes"]), None))
+        return _snapshot(rows[SnapshotRow][0], next(iter(rows[SnapshotChangesRow]), None))
 
     def contents(
         self, *, version: int | None = None, timestamp: datetime | str | None = None
@@ -199,9 +213,9 @@ class Lake:
         """Return everything that the lake holds at a snapshot, with all columns, by one query."""
         wanted = self._version(version, timestamp)
         rows = self._read(lambda connection: self.catalog.contents(connection, wanted))
-        if not rows["snapshot"]:
+        if not rows[SnapshotRow]:
             raise _no_snapshot(wanted)
-        contents = contents_of(_snapshot(rows["snapshot"][0]), rows)
+        contents = contents_of(_snapshot(rows[SnapshotRow][0]), rows)
         self._report(contents.omitted)
         return contents
 
@@ -211,7 +225,7 @@ class Lake:
         """Return number and size of the files of every table at a snapshot, by the table's id."""
         wanted = self._version(version, timestamp)
         rows = self._read(lambda connection: self.catalog.file_totals(connection, wanted))
-        if not rows["snapshot"]:
+        if not rows[SnapshotRow]:
             raise _no_snapshot(wanted)
         return file_totals_of(rows)
 
@@ -233,8 +247,8 @@ class Lake:
         Tables whose columns cannot be understood are among them: `table` raises what is wrong.
         """
         rows = self._names(version, timestamp)
-        names = {row["schema_id"]: row["schema_name"] for row in rows["schema"]}
-        found = [(names[row["schema_id"]], row["table_name"]) for row in rows["table"]]
+        names = {row.schema_id: row.schema_name for row in rows[SchemaRow]}
+        found = [(names[row.schema_id], row.table_name) for row in rows[TableRow]]
         return sorted(pair for pair in found if schema is None or _same(pair[0], schema))
 
     def views(
@@ -268,8 +282,8 @@ class Lake:
                 lambda connection: self.catalog.table(connection, schema, name, wanted)
             )
             meant = self._meant(rows, schema, name)
-            if meant["snapshot"] and not meant["table"]:
-                self._refuse_missing(schema, name, meant["snapshot"][0]["snapshot_id"])
+            if meant[SnapshotRow] and not meant[TableRow]:
+                self._refuse_missing(schema, name, meant[SnapshotRow][0].snapshot_id)
             return self._state(meant, wanted, f"{schema}.{name}")
 
         if self._cache is None:
@@ -309,43 +323,43 @@ class Lake:
                 f"there is no table {schema}.{name} at snapshot {snapshot}: {reason}"
             )
 
-    def _meant(self, rows: dict[str, list[Row]], schema: str, name: str) -> dict[str, list[Row]]:
+    def _meant(self, rows: QueryResult, schema: str, name: str) -> QueryResult:
         """Return the rows of one table: a database may fold more than the ASCII case of names."""
-        schemas = [row for row in rows["schema"] if _is_called(row["schema_name"], schema)]
+        schemas = [row for row in rows[SchemaRow] if _is_called(row.schema_name, schema)]
         # Of two schemas with one name, the older one is listed.
-        schemas = sorted(schemas, key=lambda row: row["schema_id"])[:1]
-        ids = {row["schema_id"] for row in schemas}
+        schemas = sorted(schemas, key=lambda row: row.schema_id)[:1]
+        ids = {row.schema_id for row in schemas}
         tables = [
             row
-            for row in rows["table"]
-            if row["schema_id"] in ids and _is_called(row["table_name"], name)
+            for row in rows[TableRow]
+            if row.schema_id in ids and _is_called(row.table_name, name)
         ]
-        if not tables or len(tables) == len(rows["table"]) == 1:
-            return {**rows, "schema": schemas, "table": tables}
-        snapshot = rows["snapshot"][0]["snapshot_id"]
-        found = [self._by_id(row["table_id"], snapshot) for row in tables]
+        if not tables or len(tables) == len(rows[TableRow]) == 1:
+            return rows.replace({SchemaRow: schemas, TableRow: tables})
+        snapshot = rows[SnapshotRow][0].snapshot_id
+        found = [self._by_id(row.table_id, snapshot) for row in tables]
         # A rename that raced a drop leaves a table without columns behind; it is not a table.
-        living = [rows for rows in found if any(visible(c, snapshot) for c in rows["column"])]
+        living = [rows for rows in found if any(visible(c, snapshot) for c in rows[ColumnRow])]
         if len(living) > 1:
-            alike = " and ".join(str(row["table_id"]) for row in tables)
+            alike = " and ".join(str(row.table_id) for row in tables)
             raise CorruptLakeError(
                 f"the table {schema}.{name} cannot be read: the tables with ids {alike} have the "
                 "same name"
             )
         return living[0] if living else found[0]
 
-    def _by_id(self, id: int, version: int) -> dict[str, list[Row]]:
+    def _by_id(self, id: int, version: int) -> QueryResult:
         return self._read(lambda connection: self.catalog.table_by_id(connection, id, version))
 
     def _state(
-        self, rows: dict[str, list[Row]], wanted: int | None, name: str
+        self, rows: QueryResult, wanted: int | None, name: str
     ) -> tuple[Snapshot, TableState]:
         """Return what a table is at a snapshot, from the rows of its lookup."""
-        if not rows["snapshot"]:
+        if not rows[SnapshotRow]:
             raise _no_snapshot(wanted)
-        snapshot = _snapshot(rows["snapshot"][0])
-        schemas = {row["schema_id"]: row for row in rows["schema"]}
-        tables = [row for row in rows["table"] if row["schema_id"] in schemas]
+        snapshot = _snapshot(rows[SnapshotRow][0])
+        schemas = {row.schema_id: row for row in rows[SchemaRow]}
+        tables = [row for row in rows[TableRow] if row.schema_id in schemas]
         if not tables:
             what = f"there is no table {name}" if schemas else f"there is no schema of {name}"
             raise NotFoundError(f"{what} at snapshot {snapshot.id}")
@@ -353,26 +367,26 @@ class Lake:
             rows,
             snapshot=snapshot.id,
             version=self.catalog.version,
-            data_path=self._root(rows["metadata"]),
-            schema=schemas[tables[0]["schema_id"]],
+            data_path=self._root(rows[MetadataRow]),
+            schema=schemas[tables[0].schema_id],
             table=tables[0],
         )
         if not state.columns:
             raise NotFoundError(f"the table {name} has no columns at snapshot {snapshot.id}")
         return snapshot, state
 
-    def _root(self, metadata: Sequence[Row]) -> str:
+    def _root(self, metadata: Sequence[MetadataRow]) -> str:
         if self._data_path is not None:
             return as_directory(self._data_path)
-        stored = (r["value"] for r in metadata if r["key"] == "data_path" and r["scope"] is None)
+        stored = (r.value for r in metadata if r.key == "data_path" and r.scope is None)
         return as_directory(next(stored, ""))
 
-    def _names(self, version: int | None, timestamp: datetime | str | None) -> dict[str, list[Row]]:
+    def _names(self, version: int | None, timestamp: datetime | str | None) -> QueryResult:
         wanted = self._version(version, timestamp)
         rows = self._read(lambda connection: self.catalog.names(connection, wanted))
-        if not rows["snapshot"]:
+        if not rows[SnapshotRow]:
             raise _no_snapshot(wanted)
-        sound = sound_names(rows, {row["table_id"] for row in rows["columns_of"]})
+        sound = sound_names(rows, {row.table_id for row in rows[TableWithColumnsRow]})
         self._report(sound.omitted)
         return sound.rows
 
@@ -391,7 +405,7 @@ class Lake:
             return self._pinned if version is None else version
         moment = parse_user_timestamp(timestamp)
         rows = self._read(self.catalog.snapshot_times)
-        known = [(parse_catalog_timestamp(r["snapshot_time"]), r["snapshot_id"]) for r in rows]
+        known = [(parse_catalog_timestamp(r.snapshot_time), r.snapshot_id) for r in rows]
         past = [(time, id) for time, id in known if time <= moment]
         if not past:
             raise SnapshotNotFoundError(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 
-from lakeport.ducklake.metadata.queries import Row
+from lakeport.ducklake.metadata.rows import SnapshotChangesRow, SnapshotRow
 from lakeport.ducklake.model import Snapshot
 from lakeport.errors import CorruptLakeError, InvalidArgumentError, SnapshotNotFoundError
 from lakeport.types import Column, parse_value
@@ -65,16 +65,15 @@ def _zone(offset: str | None) -> timezone:
     return timezone(-span if offset[0] == "-" else span)
 
 
-def _snapshot(row: Row, changes: Row | None = None) -> Snapshot:
-    said = changes or {}
+def _snapshot(row: SnapshotRow, changes: SnapshotChangesRow | None = None) -> Snapshot:
     return Snapshot(
-        id=row["snapshot_id"],
-        time=parse_catalog_timestamp(row["snapshot_time"]),
-        schema_version=row["schema_version"],
-        changes=said.get("changes_made") or "",
-        author=said.get("author"),
-        commit_message=said.get("commit_message"),
-        commit_extra_info=said.get("commit_extra_info"),
+        id=row.snapshot_id,
+        time=parse_catalog_timestamp(row.snapshot_time),
+        schema_version=row.schema_version,
+        changes=(changes.changes_made or "") if changes else "",
+        author=changes.author if changes else None,
+        commit_message=changes.commit_message if changes else None,
+        commit_extra_info=changes.commit_extra_info if changes else None,
     )
 
 

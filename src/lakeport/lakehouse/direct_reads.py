@@ -81,13 +81,12 @@ def last_schema_change(access: LakeResources, table: LakeTable) -> int:
                 connection, table.schema_name, table.name
             )
         )
-        changes = [
-            row[edge]
+        return max(
+            snapshot
             for row in rows
-            if row["table_id"] == table.id
-            for edge in ("begin_snapshot", "end_snapshot")
-            if row[edge] is not None and row[edge] <= table.snapshot.id
-        ]
-        return int(max(changes))
+            if row.table_id == table.id
+            for snapshot in (row.begin_snapshot, row.end_snapshot)
+            if snapshot is not None and snapshot <= table.snapshot.id
+        )
 
     return access.details.get_or_load(("last change", table.id, table.snapshot.id), load)

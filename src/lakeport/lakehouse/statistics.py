@@ -96,9 +96,8 @@ def _unambiguous_columns(planner: Planner) -> list[Column]:
     )
     meanings: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
     for row in rows:
-        if row["parent_column"] is None:
-            key = fold_name(row["column_name"])
-            meanings[key].add((row["table_id"], row["column_id"]))
+        if row.parent_column is None:
+            meanings[fold_name(row.column_name)].add((row.table_id, row.column_id))
     return [
         column
         for column in state.columns

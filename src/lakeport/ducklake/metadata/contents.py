@@ -1,12 +1,20 @@
-"""What a lake holds at a snapshot: its schemas, tables with their columns, and views."""
+"""The contents of a lake at a snapshot: schemas, tables with their columns, and views."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakeport.ducklake.metadata.queries import Row
+from lakeport.ducklake.metadata.queries import DataFileTotals, DeleteFileTotals, QueryResult
+from lakeport.ducklake.metadata.rows import (
+    ColumnRow,
+    ColumnTagRow,
+    SchemaRow,
+    TableRow,
+    TagRow,
+    ViewColumnTagRow,
+    ViewRow,
+)
 from lakeport.ducklake.metadata.soundness import Omission, sound_names
 from lakeport.ducklake.metadata.table_state import column_tree
 from lakeport.ducklake.model import Schema, Snapshot, View
@@ -26,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSummary:
-    """A table as a listing shows it."""
+    """A table in a listing."""
 
     id: int
     uuid: str
@@ -38,7 +46,7 @@ class TableSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeContents:
-    """Everything that a lake holds at one snapshot."""
+    """All schemas, tables and views of a lake at one snapshot."""
 
     snapshot: Snapshot
     schemas: tuple[Schema, ...]
@@ -47,12 +55,12 @@ class LakeContents:
     views: tuple[View, ...]
     """By schema and name."""
     omitted: tuple[Omission, ...] = ()
-    """What is left out because its rows in the catalog cannot be understood."""
+    """The objects that are left out because their rows in the catalog are not valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTotals:
-    """How many files a table has, and how large they are."""
+    """The number and size of a table's files."""
 
     files: int = 0
     bytes: int = 0
@@ -60,21 +68,21 @@ class FileTotals:
     delete_bytes: int = 0
 
 
-def contents_of(snapshot: Snapshot, rows: Mapping[str, list[Row]]) -> LakeContents:
-    """The contents of a lake from the rows of one lookup."""
-    columns: dict[int, list[Row]] = defaultdict(list)
-    for row in rows["column"]:
-        columns[row["table_id"]].append(row)
+def contents_of(snapshot: Snapshot, rows: QueryResult) -> LakeContents:
+    """Return the contents of a lake from the rows of one lookup."""
+    columns: dict[int, list[ColumnRow]] = defaultdict(list)
+    for column in rows[ColumnRow]:
+        columns[column.table_id].append(column)
     comments: dict[int, dict[int, str | None]] = defaultdict(dict)
-    for row in rows["column_tag"]:
-        comments[row["table_id"]][row["column_id"]] = row["value"]
+    for tag in rows[ColumnTagRow]:
+        comments[tag.table_id][tag.column_id] = tag.value
     sound = sound_names(rows, columns)
-    names = {row["schema_id"]: row["schema_name"] for row in sound.rows["schema"]}
-    table_comments = _comments(rows)
+    names = {row.schema_id: row.schema_name for row in sound.rows[SchemaRow]}
+    tags = _tags(rows)
     tables: list[TableSummary] = []
     omitted = list(sound.omitted)
-    for row in sound.rows["table"]:
-        id, schema, name = row["table_id"], names[row["schema_id"]], row["table_name"]
+    for row in sound.rows[TableRow]:
+        id, schema, name = row.table_id, names[row.schema_id], row.table_name
         try:
             tree = column_tree(columns[id], snapshot.id, comments[id])
         except CorruptLakeError as error:
@@ -85,11 +93,11 @@ def contents_of(snapshot: Snapshot, rows: Mapping[str, list[Row]]) -> LakeConten
         tables.append(
             TableSummary(
                 id=id,
-                uuid=_uuid(row["table_uuid"]),
+                uuid=row.table_uuid or "",
                 schema=schema,
                 name=name,
                 columns=tree,
-                comment=table_comments.get(id),
+                comment=tags[id].get("comment"),
             )
         )
     return LakeContents(
@@ -101,82 +109,72 @@ def contents_of(snapshot: Snapshot, rows: Mapping[str, list[Row]]) -> LakeConten
     )
 
 
-def schemas_of(rows: Mapping[str, list[Row]]) -> list[Schema]:
-    """The schemas among the rows of a lookup, by id."""
+def schemas_of(rows: QueryResult) -> list[Schema]:
+    """Return the schemas among the rows of a lookup, by id."""
     tags = _tags(rows)
     return [
         Schema(
-            id=row["schema_id"],
-            name=row["schema_name"],
-            uuid=_uuid(row["schema_uuid"]),
-            comment=tags[row["schema_id"]].get("comment"),
-            tags=tags[row["schema_id"]],
+            id=row.schema_id,
+            name=row.schema_name,
+            uuid=row.schema_uuid or "",
+            comment=tags[row.schema_id].get("comment"),
+            tags=tags[row.schema_id],
         )
-        for row in sorted(rows["schema"], key=lambda row: row["schema_id"])
+        for row in sorted(rows[SchemaRow], key=lambda row: row.schema_id)
     ]
 
 
-def views_of(rows: Mapping[str, list[Row]]) -> list[View]:
-    """The views among the rows of a lookup, by schema and name."""
+def views_of(rows: QueryResult) -> list[View]:
+    """Return the views among the rows of a lookup, by schema and name."""
     tags = _tags(rows)
-    names = {row["schema_id"]: row["schema_name"] for row in rows["schema"]}
+    names = {row.schema_id: row.schema_name for row in rows[SchemaRow]}
     column_comments: dict[int, dict[str, str]] = defaultdict(dict)
-    for row in rows["view_column_tag"]:
-        if row["key"] == "comment" and row["value"] is not None:
-            column_comments[row["view_id"]][row["column_name"]] = row["value"]
-    found = [
+    for tag in rows[ViewColumnTagRow]:
+        if tag.key == "comment" and tag.value is not None:
+            column_comments[tag.view_id][tag.column_name] = tag.value
+    views = [
         View(
-            id=row["view_id"],
-            schema=names[row["schema_id"]],
-            name=row["view_name"],
-            uuid=_uuid(row["view_uuid"]),
-            dialect=row["dialect"] or "duckdb",
-            sql=row["sql"],
-            column_aliases=_aliases(row["column_aliases"]),
-            comment=tags[row["view_id"]].get("comment"),
-            column_comments=column_comments.get(row["view_id"], {}),
-            tags=tags[row["view_id"]],
+            id=row.view_id,
+            schema=names[row.schema_id],
+            name=row.view_name,
+            uuid=row.view_uuid or "",
+            dialect=row.dialect or "duckdb",
+            sql=row.sql,
+            column_aliases=_aliases(row.column_aliases),
+            comment=tags[row.view_id].get("comment"),
+            column_comments=column_comments.get(row.view_id, {}),
+            tags=tags[row.view_id],
         )
-        for row in rows["view"]
-        if row["schema_id"] in names
+        for row in rows[ViewRow]
+        if row.schema_id in names
     ]
-    return sorted(found, key=lambda view: (view.schema, view.name))
+    return sorted(views, key=lambda view: (view.schema, view.name))
 
 
-def file_totals_of(rows: Mapping[str, list[Row]]) -> dict[int, FileTotals]:
-    """The totals of every table that has files."""
-    data = {row["table_id"]: row for row in rows["data_file"]}
-    deletes = {row["table_id"]: row for row in rows["delete_file"]}
-    nothing: Row = {"files": 0, "bytes": 0}
+def file_totals_of(rows: QueryResult) -> dict[int, FileTotals]:
+    """Return the totals of every table that has files."""
+    data = {row.table_id: row for row in rows[DataFileTotals]}
+    deletes = {row.table_id: row for row in rows[DeleteFileTotals]}
     return {
         id: FileTotals(
-            files=data.get(id, nothing)["files"],
-            bytes=data.get(id, nothing)["bytes"] or 0,
-            delete_files=deletes.get(id, nothing)["files"],
-            delete_bytes=deletes.get(id, nothing)["bytes"] or 0,
+            files=data[id].files if id in data else 0,
+            bytes=(data[id].bytes or 0) if id in data else 0,
+            delete_files=deletes[id].files if id in deletes else 0,
+            delete_bytes=(deletes[id].bytes or 0) if id in deletes else 0,
         )
         for id in {*data, *deletes}
     }
 
 
-def _uuid(value: object) -> str:
-    """The text of a UUID, which identifies an object for people only; empty if there is none."""
-    return "" if value is None else str(value)
-
-
-def _comments(rows: Mapping[str, list[Row]]) -> dict[int, str | None]:
-    return {row["object_id"]: row["value"] for row in rows["tag"] if row["key"] == "comment"}
-
-
-def _tags(rows: Mapping[str, list[Row]]) -> defaultdict[int, dict[str, str | None]]:
-    found: defaultdict[int, dict[str, str | None]] = defaultdict(dict)
-    for row in rows["tag"]:
-        found[row["object_id"]][row["key"]] = row["value"]
-    return found
+def _tags(rows: QueryResult) -> defaultdict[int, dict[str, str | None]]:
+    tags: defaultdict[int, dict[str, str | None]] = defaultdict(dict)
+    for row in rows[TagRow]:
+        tags[row.object_id][row.key] = row.value
+    return tags
 
 
 def _aliases(text: str | None) -> tuple[str, ...]:
-    """A comma list of double-quoted names."""
+    """Parse a comma list of double-quoted names."""
     names, rest = [], (text or "").strip()
     while rest.startswith('"'):
         end = 1

@@ -1,10 +1,10 @@
-"""One way to read four databases: short read-only transactions, and errors without secrets.
+"""Read a catalog in any of four databases: short read-only transactions, errors without secrets.
 
-A database server that does not answer is given up after some seconds: its connection is closed and
-the caller gets UnavailableError. This side keeps the time, since a server that hangs does not.
+If a database server does not answer in time, its connection is closed and UnavailableError is
+raised. The client measures the time, because a server that hangs does not.
 
-DuckDB files are opened read-only for one transaction and closed again, so a writer elsewhere never
-waits longer than that; while a writer holds the file, we wait for it.
+A DuckDB file is opened read-only for one transaction and closed again, so that writers do not wait
+longer. While a writer holds the file, the reader waits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 LOCK_TIMEOUT_SECONDS: Final = 30.0
 TIMEOUT_SECONDS: Final = 60.0
-"""For an answer of a database server."""
+"""The time that a database server has for an answer."""
 _CONNECT_SECONDS: Final = 10
 _LOCKED = (
     "could not set lock",
@@ -154,7 +154,7 @@ def _needs_newer_duckdb(location: str) -> str:
 
 
 def _schema(location: Location, metadata_schema: str | None) -> str | None:
-    """The database schema of the `ducklake_*` tables; the defaults are the reference's."""
+    """Return the database schema of the `ducklake_*` tables; DuckLake has the same defaults."""
     if metadata_schema is not None:
         return metadata_schema
     return {
@@ -165,7 +165,7 @@ def _schema(location: Location, metadata_schema: str | None) -> str | None:
 
 
 def _driver_errors(kind: DatabaseKind) -> tuple[type[Exception], ...]:
-    """Errors of `creator` functions, which SQLAlchemy does not wrap."""
+    """Return the errors of `creator` functions, which SQLAlchemy does not wrap."""
     if kind == "duckdb":
         import duckdb
 
@@ -182,7 +182,7 @@ def _driver_errors(kind: DatabaseKind) -> tuple[type[Exception], ...]:
 
 
 def _is_timeout(error: Exception) -> bool:
-    """Whether a database server has not answered in time."""
+    """Return whether a database server has not answered in time."""
     cause = getattr(error, "orig", None) or error
     # PyMySQL has one number for every lost connection, and names the reason in the text.
     return isinstance(cause, TimeoutError | sa.exc.TimeoutError) or (
@@ -229,7 +229,7 @@ def _open_duckdb(path: str) -> Any:
         try:
             connection = duckdb.connect(path, read_only=True)
         except duckdb.ConnectionException as error:
-            # This very process has the file open for writing: there is no way in but its instance.
+            # This process has the file open for writing: only a connection like that one works.
             if "different configuration" not in str(error):
                 raise
             connection = duckdb.connect(path)
@@ -247,7 +247,7 @@ def _open_sqlite(path: str) -> Any:
 def _open_postgresql(location: Location, timeout: float) -> Any:
     from lakeport.ducklake.metadata.postgresql import connect
 
-    # A machine that was cut off sends nothing: the kernel has to find out.
+    # A server that lost its network sends nothing: TCP keepalives detect it.
     settings: dict[str, Any] = {
         "connect_timeout": str(_CONNECT_SECONDS),
         "keepalives_idle": "30",

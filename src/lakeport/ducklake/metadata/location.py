@@ -1,6 +1,6 @@
-"""Where a lake's catalog database is: every spelling, parsed once, and no secret in any text.
+"""Parse the location of a lake's catalog database; its text never contains a secret.
 
-Understood, with or without the leading `ducklake:`
+Accepted, with or without the leading `ducklake:`
 
     meta.ducklake            duckdb:meta.ducklake     duckdb:///meta.ducklake
     meta.sqlite              sqlite:meta.sqlite       sqlite:///meta.sqlite
@@ -61,7 +61,7 @@ class Location:
     path: str = ""
     """The file of a DuckDB or SQLite database."""
     parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Connection parameters of a server, in the words of its driver."""
+    """Connection parameters of a server, with the names of its driver."""
 
     def __str__(self) -> str:
         if self.path:
@@ -98,9 +98,9 @@ def parse_location(uri: str) -> Location:
 
 
 def _is_sqlite(path: str) -> bool:
-    """Whether a file says that it is SQLite's; DuckDB would look for an extension to read it."""
+    """Return whether a file is a SQLite database, by its first bytes."""
     try:
-        # To open a named pipe would wait for its writer.
+        # Opening a named pipe would wait for a writer.
         if not Path(path).is_file():
             return False
         with Path(path).open("rb") as file:

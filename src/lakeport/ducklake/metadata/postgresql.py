@@ -1,6 +1,6 @@
-"""Connections to PostgreSQL that do not wait for an answer without end.
+"""Connections to PostgreSQL with a time limit for every answer.
 
-PostgreSQL's own `statement_timeout` is kept by the server, which may be the one that hangs.
+PostgreSQL's `statement_timeout` is measured by the server, which has no effect if the server hangs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def connect(answer_seconds: float, **parameters: Any) -> psycopg.Connection[Any]
 
 
 def _bounded(gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
-    """Pass on what psycopg waits for; it comes back without news several times a second."""
+    """Wrap psycopg's generator with a time limit; it is resumed several times a second."""
     deadline = time.monotonic() + seconds
     try:
         wanted = next(gen)

@@ -1,4 +1,4 @@
-"""Every question to the catalog database. A table costs one round trip, its files two more."""
+"""Every query of the catalog database. A table costs one round trip, its files two more."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Final
 
 import sqlalchemy as sa
 
 from lakeport.ducklake.metadata.catalog_tables import CatalogTables, probe_statement
 from lakeport.ducklake.metadata.database import Database
+from lakeport.ducklake.metadata.rows import (
+    ColumnRow,
+    ColumnTagRow,
+    DataFileRow,
+    DeleteFileRow,
+    MetadataRow,
+    QueryRow,
+    SchemaRow,
+    SnapshotChangesRow,
+    SnapshotRow,
+    TableRow,
+    ViewRow,
+)
 from lakeport.ducklake.metadata.statements import (
-    AT,
-    CHANGES,
-    COLUMN,
-    SNAPSHOT,
-    add_names,
+    SNAPSHOT_PARAMETER,
+    InlinedDeleteRow,
+    add_listing,
     at_snapshot,
     file_query,
     name_parameters,
@@ -25,20 +36,50 @@ from lakeport.ducklake.metadata.statements import (
     snapshot_id,
     table_query,
 )
-from lakeport.ducklake.metadata.union_query import PreparedUnionQuery, UnionQuery
+from lakeport.ducklake.metadata.union_query import PreparedUnionQuery, QueryResult, Row, UnionQuery
 from lakeport.errors import LakeVersionError, NotFoundError
 
 __all__ = [
     "CatalogReader",
+    "DataFileTotals",
+    "DeleteFileTotals",
+    "QueryResult",
     "Row",
+    "TableWithColumnsRow",
     "check_version",
     "open_catalog",
     "partition_columns_are_ordinals",
 ]
 
-Row = dict[str, Any]
+MAX_PREPARED: Final = 512
 
-MOST_PREPARED = 512
+
+@dataclass(frozen=True, slots=True)
+class TableWithColumnsRow(QueryRow):
+    """A table that has columns at a snapshot."""
+
+    branch = "table_with_columns"
+    table_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataFileTotals(QueryRow):
+    """The number and size of the data files of a table."""
+
+    branch = "data_file_totals"
+    table_id: int
+    files: int
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFileTotals(QueryRow):
+    """The number and size of the delete files of a table."""
+
+    branch = "delete_file_totals"
+    table_id: int
+    files: int
+    bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,161 +91,147 @@ class CatalogReader:
     version: str
     _prepared: dict[object, PreparedUnionQuery] = field(repr=False, compare=False)
 
-    def snapshots(self, connection: sa.Connection) -> dict[str, list[Row]]:
-        """Every snapshot, with what its commit says."""
+    def snapshots(self, connection: sa.Connection) -> QueryResult:
+        """Return all snapshots, with the changes and messages of their commits."""
 
         def build() -> UnionQuery:
-            bundle = UnionQuery()
-            bundle.add("snapshot", self.tables["snapshot"], SNAPSHOT)
-            bundle.add("changes", self.tables["snapshot_changes"], CHANGES)
-            return bundle
+            query = UnionQuery()
+            query.add(SnapshotRow, self.tables[SnapshotRow])
+            query.add(SnapshotChangesRow, self.tables[SnapshotChangesRow])
+            return query
 
         return self._run(connection, "snapshots", build)
 
-    def snapshot_times(self, connection: sa.Connection) -> list[Row]:
-        """Ids and times of all snapshots; the times are compared by the caller, in UTC."""
+    def snapshot_times(self, connection: sa.Connection) -> list[SnapshotRow]:
+        """Return all snapshots without their commits; the caller compares the times in UTC."""
 
         def build() -> UnionQuery:
-            bundle = UnionQuery()
-            bundle.add("snapshot", self.tables["snapshot"], SNAPSHOT)
-            return bundle
+            query = UnionQuery()
+            query.add(SnapshotRow, self.tables[SnapshotRow])
+            return query
 
-        return self._run(connection, "snapshot_times", build)["snapshot"]
+        return self._run(connection, "snapshot_times", build)[SnapshotRow]
 
     def newest_snapshot(self, connection: sa.Connection) -> int | None:
-        """The id of the newest snapshot."""
-        snapshot = self.tables["snapshot"]
+        """Return the id of the newest snapshot."""
+        snapshot = self.tables[SnapshotRow]
         newest = connection.execute(sa.select(sa.func.max(snapshot.c.snapshot_id))).scalar()
         return None if newest is None else int(newest)
 
-    def snapshot(self, connection: sa.Connection, version: int | None) -> dict[str, list[Row]]:
-        """The snapshot of a version, or the newest one, with what its commit says."""
+    def snapshot(self, connection: sa.Connection, version: int | None) -> QueryResult:
+        """Return the snapshot of a version, or the newest one, with its commit."""
 
         def build() -> UnionQuery:
             at = snapshot_id(self.tables, version)
-            bundle = at_snapshot(self.tables, at)
-            changes = self.tables["snapshot_changes"]
-            bundle.add("changes", changes, CHANGES, changes.c.snapshot_id == at)
-            return bundle
+            query = at_snapshot(self.tables, at)
+            changes = self.tables[SnapshotChangesRow]
+            query.add(SnapshotChangesRow, changes, changes.c.snapshot_id == at)
+            return query
 
         return self._run(connection, ("snapshot", version is None), build, at=version)
 
-    def lifetimes(self, connection: sa.Connection) -> dict[str, list[Row]]:
-        """Return every name of schemas, tables and views, with its first and last snapshot."""
+    def lifetimes(self, connection: sa.Connection) -> QueryResult:
+        """Return all rows of schemas, tables and views, of all snapshots."""
 
         def build() -> UnionQuery:
-            bundle = UnionQuery()
-            validity = ("begin_snapshot", "end_snapshot")
-            bundle.add("schema", self.tables["schema"], ("schema_id", "schema_name", *validity))
-            for kind in ("table", "view"):
-                columns = (f"{kind}_id", "schema_id", f"{kind}_name", *validity)
-                bundle.add(kind, self.tables[kind], columns)
-            return bundle
+            query = UnionQuery()
+            for row in (SchemaRow, TableRow, ViewRow):
+                query.add(row, self.tables[row])
+            return query
 
         return self._run(connection, "lifetimes", build)
 
-    def names(self, connection: sa.Connection, version: int | None) -> dict[str, list[Row]]:
-        """Schemas, tables, views and their tags at a snapshot."""
+    def names(self, connection: sa.Connection, version: int | None) -> QueryResult:
+        """Return schemas, tables, views and their tags at a snapshot."""
         t = self.tables
         at = snapshot_id(t, version)
 
         def build() -> UnionQuery:
-            bundle = at_snapshot(t, at)
-            add_names(bundle, t, at)
-            column = t["column"]
-            living = (
+            query = at_snapshot(t, at)
+            add_listing(query, t, at)
+            column = t[ColumnRow]
+            tables_with_columns = (
                 sa.select(column.c.table_id)
                 .where(t.visible(column, at))
                 .distinct()
-                .subquery("living")
+                .subquery("tables_with_columns")
             )
-            bundle.add("columns_of", living, ("table_id",))
-            return bundle
+            query.add(TableWithColumnsRow, tables_with_columns)
+            return query
 
         return self._run(connection, ("names", version is None), build, at=version)
 
-    def contents(self, connection: sa.Connection, version: int | None) -> dict[str, list[Row]]:
-        """The same with the columns of all tables and their comments."""
+    def contents(self, connection: sa.Connection, version: int | None) -> QueryResult:
+        """Return schemas, tables, views, their tags, and all columns with comments."""
         t = self.tables
         at = snapshot_id(t, version)
 
         def build() -> UnionQuery:
-            bundle = at_snapshot(t, at)
-            add_names(bundle, t, at)
-            bundle.add("column", t["column"], ("table_id", *COLUMN), t.visible(t["column"], at))
-            tag = t["column_tag"]
-            columns = ("table_id", "column_id", "value")
-            bundle.add("column_tag", tag, columns, t.visible(tag, at), tag.c.key == "comment")
-            return bundle
+            query = at_snapshot(t, at)
+            add_listing(query, t, at)
+            query.add(ColumnRow, t[ColumnRow], t.visible(t[ColumnRow], at))
+            tag = t[ColumnTagRow]
+            query.add(ColumnTagRow, tag, t.visible(tag, at), tag.c.key == "comment")
+            return query
 
         return self._run(connection, ("contents", version is None), build, at=version)
 
-    def file_totals(self, connection: sa.Connection, version: int | None) -> dict[str, list[Row]]:
-        """Number and size of the data files and the delete files of every table."""
+    def file_totals(self, connection: sa.Connection, version: int | None) -> QueryResult:
+        """Return number and size of the data files and the delete files of every table."""
         t = self.tables
         at = snapshot_id(t, version)
 
         def build() -> UnionQuery:
-            bundle = at_snapshot(t, at)
-            for kind in ("data_file", "delete_file"):
-                file = t[kind]
-                totals = (
-                    sa.select(
-                        file.c.table_id,
-                        sa.func.count().label("files"),
-                        sa.cast(sa.func.sum(file.c.file_size_bytes), sa.BigInteger).label("bytes"),
-                    )
+            query = at_snapshot(t, at)
+            for row, totals in ((DataFileRow, DataFileTotals), (DeleteFileRow, DeleteFileTotals)):
+                file = t[row]
+                size = sa.cast(sa.func.sum(file.c.file_size_bytes), sa.BigInteger)
+                count = sa.cast(sa.func.count(), sa.BigInteger)
+                source = (
+                    sa.select(file.c.table_id, count.label("files"), size.label("bytes"))
                     .where(t.visible(file, at))
                     .group_by(file.c.table_id)
-                    .subquery(f"{kind}_totals")
+                    .subquery(totals.branch)
                 )
-                chosen = {
-                    "table_id": totals.c.table_id,
-                    "files": sa.cast(totals.c.files, sa.BigInteger),
-                    "bytes": totals.c.bytes,
-                }
-                bundle.add_select(kind, chosen, totals)
-            return bundle
+                query.add(totals, source)
+            return query
 
         return self._run(connection, ("file_totals", version is None), build, at=version)
 
-    def columns_ever_named(self, connection: sa.Connection, schema: str, name: str) -> list[Row]:
-        """All columns, of any time, of all tables that ever had this name."""
+    def columns_ever_named(
+        self, connection: sa.Connection, schema: str, name: str
+    ) -> list[ColumnRow]:
+        """Return all columns, of all snapshots, of all tables that ever had this name."""
         t = self.tables
 
         def build() -> UnionQuery:
-            named = t["table"].join(t["schema"], t["table"].c.schema_id == t["schema"].c.schema_id)
+            table, schemas, column = t[TableRow], t[SchemaRow], t[ColumnRow]
             ids = (
-                sa.select(t["table"].c.table_id)
-                .select_from(named)
+                sa.select(table.c.table_id)
+                .select_from(table.join(schemas, table.c.schema_id == schemas.c.schema_id))
                 .where(
-                    same_name(t["table"].c.table_name, "name"),
-                    same_name(t["schema"].c.schema_name, "schema"),
+                    same_name(table.c.table_name, "name"),
+                    same_name(schemas.c.schema_name, "schema"),
                 )
             )
-            bundle = UnionQuery()
-            columns = ("table_id", "column_id", "column_name", "parent_column")
-            validity = ("begin_snapshot", "end_snapshot")
-            bundle.add(
-                "column", t["column"], (*columns, *validity), t["column"].c.table_id.in_(ids)
-            )
-            return bundle
+            query = UnionQuery()
+            query.add(ColumnRow, column, column.c.table_id.in_(ids))
+            return query
 
-        return self._run(connection, "columns_ever_named", build, **name_parameters(schema, name))[
-            "column"
-        ]
+        parameters = name_parameters(schema, name)
+        return self._run(connection, "columns_ever_named", build, **parameters)[ColumnRow]
 
     def table(
         self, connection: sa.Connection, schema: str, name: str, version: int | None
-    ) -> dict[str, list[Row]]:
-        """Everything about one table at a snapshot except its files, in one statement."""
+    ) -> QueryResult:
+        """Return everything about one table at a snapshot except its files."""
         t = self.tables
         at = snapshot_id(t, version)
 
         def build() -> UnionQuery:
-            schema_is_it = same_name(t["schema"].c.schema_name, "schema")
-            is_it = sa.and_(same_name(t["table"].c.table_name, "name"), schema_is_it)
-            return table_query(t, at, is_it, schema_is_it)
+            schema_matches = same_name(t[SchemaRow].c.schema_name, "schema")
+            matches = sa.and_(same_name(t[TableRow].c.table_name, "name"), schema_matches)
+            return table_query(t, at, matches, schema_matches)
 
         return self._run(
             connection,
@@ -214,12 +241,12 @@ class CatalogReader:
             **name_parameters(schema, name),
         )
 
-    def table_by_id(self, connection: sa.Connection, id: int, version: int) -> dict[str, list[Row]]:
-        """The same by the table's id, which survives renames."""
+    def table_by_id(self, connection: sa.Connection, id: int, version: int) -> QueryResult:
+        """Return the same by the table's id, which does not change when a table is renamed."""
 
         def build() -> UnionQuery:
-            is_it = self.tables["table"].c.table_id == sa.bindparam("id", type_=sa.BigInteger)
-            return table_query(self.tables, AT, is_it, sa.true())
+            matches = self.tables[TableRow].c.table_id == sa.bindparam("id", type_=sa.BigInteger)
+            return table_query(self.tables, SNAPSHOT_PARAMETER, matches, sa.true())
 
         return self._run(connection, "table_by_id", build, at=version, id=id)
 
@@ -233,33 +260,26 @@ class CatalogReader:
         partition_keys: int = 0,
         inlined_delete_table: str | None = None,
         from_snapshot: int | None = None,
-    ) -> dict[str, list[Row]]:
-        """Data files visible at a snapshot, with their deletes, in one statement.
+    ) -> QueryResult:
+        """Return the data files visible at a snapshot, with their deletes.
 
-        `statistics_columns` adds the statistics of some columns, `partition_keys` the values of
-        that many partition keys. With `from_snapshot`, instead: every file with a row written or
-        deleted from there on.
+        `statistics_columns` adds the statistics of some columns, and `partition_keys` the values of
+        that many partition keys. With `from_snapshot`, the files are instead all those in which
+        rows were inserted or deleted from there on.
         """
-        key = (
-            "files",
-            tuple(statistics_columns),
-            partition_keys,
-            inlined_delete_table,
-            from_snapshot is None,
-        )
+        changed = from_snapshot is not None
+        columns = tuple(statistics_columns)
+        key = ("files", columns, partition_keys, inlined_delete_table, changed)
 
         def build() -> UnionQuery:
             return file_query(
-                self.tables,
-                statistics_columns,
-                partition_keys,
-                inlined_delete_table,
-                from_snapshot=from_snapshot is not None,
+                self.tables, columns, partition_keys, inlined_delete_table, changed=changed
             )
 
-        return self._run(
+        rows = self._run(
             connection, key, build, at=at, table_id=table_id, from_snapshot=from_snapshot
         )
+        return rows if inlined_delete_table else rows.replace({InlinedDeleteRow: []})
 
     def _run(
         self,
@@ -267,18 +287,18 @@ class CatalogReader:
         key: object,
         build: Callable[[], UnionQuery],
         **parameters: object,
-    ) -> dict[str, list[Row]]:
-        """Run a bundle, built and compiled only the first time that it is asked."""
+    ) -> QueryResult:
+        """Run a query, which is built and compiled only the first time."""
         prepared = self._prepared.get(key)
         if prepared is None:
-            if len(self._prepared) >= MOST_PREPARED:
-                self._prepared.clear()  # filters on ever other columns make ever other statements
+            if len(self._prepared) >= MAX_PREPARED:
+                self._prepared.clear()  # each set of filter columns compiles its own statement
             prepared = self._prepared[key] = build().prepare(self.database.engine.dialect)
         return prepared.run(connection, **parameters)
 
 
 def open_catalog(database: Database) -> CatalogReader:
-    """Probe a catalog database: which tables and columns it has, and its format version."""
+    """Read from a catalog database its tables and columns and its format version."""
 
     def work(connection: sa.Connection) -> CatalogReader:
         present: dict[str, set[str]] = {}
@@ -286,9 +306,9 @@ def open_catalog(database: Database) -> CatalogReader:
             present.setdefault(table, set()).add(column)
         if "ducklake_metadata" not in present or "ducklake_snapshot" not in present:
             raise NotFoundError(f"{database.location} holds no DuckLake tables")
-        found = {name: frozenset(columns) for name, columns in present.items()}
-        tables = CatalogTables(database, found)
-        metadata = tables["metadata"]
+        columns_by_table = {name: frozenset(columns) for name, columns in present.items()}
+        tables = CatalogTables(database, columns_by_table)
+        metadata = tables[MetadataRow]
         version = connection.execute(
             sa.select(metadata.c.value).where(
                 metadata.c.key == "version", metadata.c.scope.is_(None)
@@ -296,7 +316,7 @@ def open_catalog(database: Database) -> CatalogReader:
         ).scalar()
         dialect = database.engine.dialect
         shape = (dialect.name, dialect.driver, dialect.server_version_info, database.schema)
-        shared = _statements((*shape, frozenset(found.items())))
+        shared = _statements((*shape, frozenset(columns_by_table.items())))
         return CatalogReader(database, tables, str(version or ""), shared)
 
     return database.read(work)
@@ -304,7 +324,7 @@ def open_catalog(database: Database) -> CatalogReader:
 
 @lru_cache(maxsize=32)
 def _statements(_shape: tuple[object, ...]) -> dict[object, PreparedUnionQuery]:
-    """The statements of all catalogs of one shape: who opens many lakes compiles them once."""
+    """Return the compiled statements, shared by all catalogs with the same tables and dialect."""
     return {}
 
 
@@ -312,7 +332,7 @@ _OLDER = ("0.1", "0.2", "0.3-dev1", "0.3", "0.4-dev1", "0.4")
 
 
 def check_version(version: str) -> str:
-    """Accept 0.1 to 0.4 and every 1.x; refuse what nobody has described yet."""
+    """Accept format versions 0.1 to 0.4 and 1.x; raise LakeVersionError for others."""
     if version in _OLDER or re.fullmatch(r"1\.\d+(-dev\d+)?", version):
         return version
     raise LakeVersionError(
@@ -322,5 +342,5 @@ def check_version(version: str) -> str:
 
 
 def partition_columns_are_ordinals(version: str) -> bool:
-    """In 0.1 a partition key names its column by position, later by column id."""
+    """Return whether partition keys name columns by position, as in format 0.1, not by id."""
     return version == "0.1"

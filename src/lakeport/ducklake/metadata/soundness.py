@@ -1,17 +1,18 @@
-"""Which objects of a catalog can be listed: one bad row must not hide the rest of the lake.
+"""Find the objects of a catalog that can be listed: a bad row must not hide the rest of the lake.
 
-A schema, table or view whose row cannot be understood is left out, with the reason. Reading it by
-name raises `CorruptLakeError` with the same reason.
+A schema, table or view whose row is not valid is left out, with the reason. Reading it by name
+raises `CorruptLakeError` with the same reason.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from lakeport.ducklake.metadata.queries import Row
+from lakeport.ducklake.metadata.queries import QueryResult
+from lakeport.ducklake.metadata.rows import SchemaRow, TableRow, ViewRow
 from lakeport.types import fold_name
 
 __all__ = ["Omission", "Sound", "id_problem", "name_problem", "sound_names"]
@@ -33,7 +34,7 @@ class Omission:
 
     @property
     def shown_name(self) -> str:
-        """The name for people, or the id of what has no name."""
+        """The name for display, or the id of an object without a name."""
         name = f"with id {self.id}" if self.name is None else self.name[:_SHOWN]
         return name if self.schema is None else f"{self.schema[:_SHOWN]}.{name}"
 
@@ -43,46 +44,68 @@ class Omission:
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """The rows of a lookup that can be listed, and what was left out."""
+    """The rows of a lookup that can be listed, and the objects that are left out."""
 
-    rows: dict[str, list[Row]]
+    rows: QueryResult
     omitted: tuple[Omission, ...]
 
 
-def sound_names(rows: Mapping[str, list[Row]], living: Collection[int]) -> Sound:
-    """Leave out schemas, tables and views without usable names and ids.
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A table or view of a schema."""
 
-    `living` are the ids of the tables that have columns. A rename that raced a drop leaves a table
-    without columns behind: it is not a table, and no second table of its name.
+    kind: Literal["table", "view"]
+    id: int
+    name: str
+    row: TableRow | ViewRow
+
+
+def sound_names(rows: QueryResult, tables_with_columns: Collection[int]) -> Sound:
+    """Leave out schemas, tables and views without valid names and ids.
+
+    `tables_with_columns` are the ids of the tables that have columns. A rename that raced a drop
+    leaves a row of a table without columns in the catalog. Such a table does not exist, and does
+    not conflict with another table of its name.
     """
     omitted: list[Omission] = []
-    schemas = _schemas(rows["schema"], omitted)
-    names = {row["schema_id"]: row["schema_name"] for row in schemas}
-    tables = [row for row in rows["table"] if row["table_id"] in living]
+    schemas = _schemas(rows[SchemaRow], omitted)
+    schema_names = {row.schema_id: row.schema_name for row in schemas}
     members = [
-        *(("table", row["table_id"], row["table_name"], row) for row in tables),
-        *(("view", row["view_id"], row["view_name"], row) for row in rows["view"]),
+        *(
+            _Member("table", row.table_id, row.table_name, row)
+            for row in rows[TableRow]
+            if row.table_id in tables_with_columns
+        ),
+        *(_Member("view", row.view_id, row.view_name, row) for row in rows[ViewRow]),
     ]
-    kept: dict[str, list[Row]] = {"table": [], "view": []}
-    by_name: dict[tuple[int, str], list[tuple[Any, ...]]] = defaultdict(list)
-    for kind, id, name, row in members:
-        if row["schema_id"] not in names:
+    by_name: dict[tuple[int, str], list[_Member]] = defaultdict(list)
+    for member in members:
+        schema = schema_names.get(member.row.schema_id)
+        if schema is None:
             continue
-        problem = id_problem(id) or name_problem(name) or _view_problem(kind, row)
+        problem = id_problem(member.id) or name_problem(member.name) or _view_problem(member.row)
         if problem:
-            omitted.append(_omission(kind, id, names[row["schema_id"]], name, problem))
+            omitted.append(_omission(member.kind, member.id, schema, member.name, problem))
         else:
-            by_name[row["schema_id"], fold_name(name)].append((kind, id, name, row))
+            by_name[member.row.schema_id, fold_name(member.name)].append(member)
+    valid: list[_Member] = []
     for (schema_id, _), alike in by_name.items():
         if len(alike) == 1:
-            kept[alike[0][0]].append(alike[0][-1])
+            valid += alike
             continue
-        ids = " and ".join(f"the {kind} with id {id}" for kind, id, *_ in alike)
-        problem = f"{ids} have the same name"
+        ids = " and ".join(f"the {member.kind} with id {member.id}" for member in alike)
+        problem, schema = f"{ids} have the same name", schema_names[schema_id]
         omitted += [
-            _omission(kind, id, names[schema_id], name, problem) for kind, id, name, _ in alike
+            _omission(member.kind, member.id, schema, member.name, problem) for member in alike
         ]
-    return Sound({**rows, "schema": schemas, **kept}, tuple(omitted))
+    listed = rows.replace(
+        {
+            SchemaRow: schemas,
+            TableRow: [member.row for member in valid if member.kind == "table"],
+            ViewRow: [member.row for member in valid if member.kind == "view"],
+        }
+    )
+    return Sound(listed, tuple(omitted))
 
 
 def name_problem(name: object) -> str | None:
@@ -101,34 +124,40 @@ def id_problem(id: object) -> str | None:
     return "its id is NULL" if id is None else f"its id is {str(id)[:_SHOWN]}"
 
 
-def _schemas(rows: Iterable[Row], omitted: list[Omission]) -> list[Row]:
-    """The schemas that can be listed; of two with one name, the older one."""
-    kept: dict[str, Row] = {}
-    for row in sorted(rows, key=lambda row: (row["schema_id"] is None, row["schema_id"] or 0)):
-        id, name = row["schema_id"], row["schema_name"]
-        problem = id_problem(id) or name_problem(name)
+def _schemas(rows: Iterable[SchemaRow], omitted: list[Omission]) -> list[SchemaRow]:
+    """Return the schemas that can be listed; of two with the same name, the older one."""
+    schemas: dict[str, SchemaRow] = {}
+    for row in sorted(rows, key=lambda row: _null_last(row.schema_id)):
+        problem = id_problem(row.schema_id) or name_problem(row.schema_name)
         if problem is None:
-            older = kept.setdefault(fold_name(name), row)
+            older = schemas.setdefault(fold_name(row.schema_name), row)
             if older is row:
                 continue
-            problem = f"the schema with id {older['schema_id']} has the same name"
+            problem = f"the schema with id {older.schema_id} has the same name"
         problem += "; its tables and views are left out with it"
-        omitted.append(_omission("schema", id, None, name, problem))
-    return list(kept.values())
+        omitted.append(_omission("schema", row.schema_id, None, row.schema_name, problem))
+    return list(schemas.values())
 
 
-def _view_problem(kind: str, row: Row) -> str | None:
-    if kind != "view":
+def _null_last(id: int | None) -> tuple[bool, int]:
+    return id is None, id or 0
+
+
+def _view_problem(row: TableRow | ViewRow) -> str | None:
+    if isinstance(row, TableRow):
         return None
-    if not isinstance(row["sql"], str):
+    if not _is_text(row.sql):
         return "it has no SQL text"
-    aliases = row["column_aliases"]
-    if isinstance(aliases, str) and aliases.count('"') % 2:
+    if row.column_aliases is not None and row.column_aliases.count('"') % 2:
         return "the names of its columns cannot be read"
     return None
 
 
-def _omission(kind: Any, id: object, schema: str | None, name: object, reason: str) -> Omission:
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _omission(kind: Kind, id: object, schema: str | None, name: object, reason: str) -> Omission:
     return Omission(
         kind=kind,
         id=id if isinstance(id, int) else None,

@@ -1,13 +1,37 @@
-"""From rows of the catalog to a table's state: column trees, specs, mappings, inlined tables."""
+"""Build a table's state from rows of the catalog: column trees, specs, mappings, inlined tables."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from lakeport.ducklake.metadata.queries import Row, partition_columns_are_ordinals
+from lakeport.ducklake.metadata.queries import QueryResult, Row, partition_columns_are_ordinals
+from lakeport.ducklake.metadata.rows import (
+    ColumnRow,
+    ColumnTagRow,
+    DeleteFileRow,
+    InlinedDataTableRow,
+    NameMappingRow,
+    PartitionColumnRow,
+    PartitionInfoRow,
+    SchemaRow,
+    SchemaVersionRow,
+    SortExpressionRow,
+    SortInfoRow,
+    TableColumnStatsRow,
+    TableRow,
+    TableStatsRow,
+    TagRow,
+    VersionedRow,
+)
+from lakeport.ducklake.metadata.statements import (
+    FirstSnapshotRow,
+    InlinedColumnRow,
+    InlinedDeleteRow,
+    InlinedDeleteTableRow,
+)
 from lakeport.ducklake.model import (
     ColumnLife,
     ColumnStats,
@@ -29,39 +53,39 @@ __all__ = ["column_tree", "data_files", "inlined_deletes", "table_state", "visib
 
 
 def table_state(
-    rows: Mapping[str, list[Row]],
+    rows: QueryResult,
     *,
     snapshot: int,
     version: str,
     data_path: str,
-    schema: Row,
-    table: Row,
+    schema: SchemaRow,
+    table: TableRow,
 ) -> TableState:
-    """The state of a table from the rows of one lookup."""
-    schema_dir = _directory(data_path, schema)
-    history = rows["column"]
+    """Return the state of a table from the rows of one lookup."""
+    schema_path = _directory(data_path, schema)
+    history = rows[ColumnRow]
     comments = {
-        r["column_id"]: r["value"]
-        for r in rows["column_tag"]
-        if r["key"] == "comment" and visible(r, snapshot)
+        tag.column_id: tag.value
+        for tag in rows[ColumnTagRow]
+        if tag.key == "comment" and visible(tag, snapshot)
     }
     try:
         columns = column_tree(history, snapshot, comments)
     except CorruptLakeError as error:
-        name = f"{schema['schema_name']}.{table['table_name']}"
+        name = f"{schema.schema_name}.{table.table_name}"
         raise CorruptLakeError(f"the table {name} cannot be read: {error}") from None
     specs = _partition_specs(rows, columns, version)
-    visible_specs = [r["partition_id"] for r in rows["partition_info"] if visible(r, snapshot)]
-    spec = specs.get(max(visible_specs)) if visible_specs else None
-    delete_table = f"ducklake_inlined_delete_{table['table_id']}"
-    existing = {r["table_name"] for r in rows["inlined_delete"]}
-    tags = {r["key"]: r["value"] for r in rows["tag"] if visible(r, snapshot)}
+    spec_ids = [info.partition_id for info in rows[PartitionInfoRow] if visible(info, snapshot)]
+    spec = specs.get(max(spec_ids)) if spec_ids else None
+    delete_table = f"ducklake_inlined_delete_{table.table_id}"
+    existing = {row.table_name for row in rows[InlinedDeleteTableRow]}
+    tags = {tag.key: tag.value for tag in rows[TagRow] if visible(tag, snapshot)}
     return TableState(
-        id=table["table_id"],
-        uuid="" if table["table_uuid"] is None else str(table["table_uuid"]),
-        schema=schema["schema_name"],
-        name=table["table_name"],
-        path=_directory(schema_dir, table),
+        id=table.table_id,
+        uuid=table.table_uuid or "",
+        schema=schema.schema_name,
+        name=table.table_name,
+        path=_directory(schema_path, table),
         columns=columns,
         comment=tags.get("comment"),
         tags=tags,
@@ -69,61 +93,55 @@ def table_state(
         partition_spec=spec if spec and spec.fields else None,
         sort_order=_sort_order(rows, snapshot),
         stats=_table_stats(rows),
-        inlined_tables=_inlined_tables(rows, columns_at=history),
+        inlined_tables=_inlined_tables(rows),
         inlined_delete_table=delete_table if delete_table in existing else None,
-        mappings=_mappings(rows["name_mapping"]),
+        mappings=_mappings(rows[NameMappingRow]),
         columns_with_older_types=_columns_with_older_types(history),
         lives=_lives(history),
     )
 
 
-def visible(row: Row, snapshot: int) -> bool:
-    """The validity rule, for a row that is here already."""
-    end = row["end_snapshot"]
-    return row["begin_snapshot"] <= snapshot and (end is None or end > snapshot)
+def visible(row: VersionedRow, snapshot: int) -> bool:
+    """Return whether a row is valid at a snapshot."""
+    end = row.end_snapshot
+    return row.begin_snapshot <= snapshot and (end is None or end > snapshot)
 
 
 def column_tree(
-    history: Iterable[Row], snapshot: int, comments: Mapping[int, str | None] | None = None
+    history: Iterable[ColumnRow], snapshot: int, comments: Mapping[int, str | None] | None = None
 ) -> tuple[Column, ...]:
-    """The columns of a table at a snapshot, from all versions of all its nodes."""
-    newest: dict[int, Row] = {}
+    """Return the columns of a table at a snapshot, from all versions of all its columns."""
+    newest: dict[int, ColumnRow] = {}
     for row in history:
-        known = newest.get(row["column_id"])
-        if row["column_id"] is None:
-            raise CorruptLakeError(f"the id of column {str(row['column_name'])[:80]!r} is NULL")
-        if visible(row, snapshot) and (
-            known is None or known["begin_snapshot"] < row["begin_snapshot"]
-        ):
-            newest[row["column_id"]] = row
-    children: dict[int | None, list[Row]] = defaultdict(list)
+        if _is_null(row.column_id):
+            raise CorruptLakeError(f"the id of column {str(row.column_name)[:80]!r} is NULL")
+        other = newest.get(row.column_id)
+        if visible(row, snapshot) and (other is None or other.begin_snapshot < row.begin_snapshot):
+            newest[row.column_id] = row
+    children: dict[int | None, list[ColumnRow]] = defaultdict(list)
     for row in newest.values():
         _check_column(row, newest)
-        children[row["parent_column"]].append(row)
+        children[row.parent_column].append(row)
     for siblings in children.values():
         _check_names(siblings)
 
     def build(parent: int | None, depth: int) -> tuple[Column, ...]:
         if depth > 200:
             raise CorruptLakeError("the columns of a table contain themselves")
-        ordered = sorted(
-            children.get(parent, []), key=lambda r: (r["column_order"] or 0, r["column_id"])
-        )
+        siblings = children.get(parent, [])
         return tuple(
             Column(
-                id=row["column_id"],
-                name=row["column_name"],
-                type=normalize(row["column_type"]),
-                children=build(row["column_id"], depth + 1),
-                nullable=parent is not None
-                or row["nulls_allowed"] is None
-                or bool(row["nulls_allowed"]),
-                initial_default=row["initial_default"],
+                id=row.column_id,
+                name=row.column_name,
+                type=normalize(row.column_type),
+                children=build(row.column_id, depth + 1),
+                nullable=parent is not None or row.nulls_allowed is not False,
+                initial_default=row.initial_default,
                 default=_default(row),
-                default_is_expression=row["default_value_type"] == "expression",
-                comment=(comments or {}).get(row["column_id"]),
+                default_is_expression=row.default_value_type == "expression",
+                comment=(comments or {}).get(row.column_id),
             )
-            for row in ordered
+            for row in sorted(siblings, key=lambda row: (row.column_order or 0, row.column_id))
         )
 
     tree = build(None, 0)
@@ -132,196 +150,195 @@ def column_tree(
     return tree
 
 
-def _check_column(row: Row, known: Mapping[int, Row]) -> None:
-    """Refuse a column that has no name, no type, or a parent that is not there."""
-    id, name, parent = row["column_id"], row["column_name"], row["parent_column"]
-    shown = f"column {str(name)[:80]!r} (id {id})"
-    if not isinstance(name, str):
-        raise CorruptLakeError(f"the name of the column with id {id} is {_described(name)}")
-    if not isinstance(row["column_type"], str):
-        raise CorruptLakeError(f"the type of {shown} is {_described(row['column_type'])}")
+def _check_column(row: ColumnRow, ids: Container[int]) -> None:
+    """Raise CorruptLakeError for a column without a name or type, or with a missing parent."""
+    id, parent = row.column_id, row.parent_column
+    if problem := _text_problem(row.column_name):
+        raise CorruptLakeError(f"the name of the column with id {id} is {problem}")
+    shown = f"column {row.column_name[:80]!r} (id {id})"
+    if problem := _text_problem(row.column_type):
+        raise CorruptLakeError(f"the type of {shown} is {problem}")
     if id < 0:
         raise CorruptLakeError(f"{shown} has a negative id")
-    if parent is not None and parent not in known:
+    if parent is not None and parent not in ids:
         raise CorruptLakeError(f"{shown} is a part of column {parent}, which does not exist")
 
 
-def _check_names(siblings: Iterable[Row]) -> None:
+def _check_names(siblings: Iterable[ColumnRow]) -> None:
     seen: set[str] = set()
     for row in siblings:
-        name = fold_name(row["column_name"])
+        name = fold_name(row.column_name)
         if name in seen:
-            raise CorruptLakeError(f"two columns are called {row['column_name'][:80]!r}")
+            raise CorruptLakeError(f"two columns are called {row.column_name[:80]!r}")
         seen.add(name)
 
 
-def _described(value: object) -> str:
+def _is_null(value: object) -> bool:
+    return value is None
+
+
+def _text_problem(value: object) -> str | None:
+    if isinstance(value, str):
+        return None
     return "NULL" if value is None else f"not text but {type(value).__name__}"
 
 
-def _default(row: Row) -> str | None:
-    """The text NULL of a literal means that there is no default."""
-    text: str | None = row["default_value"]
-    if row["default_value_type"] != "expression" and text == "NULL":
+def _default(row: ColumnRow) -> str | None:
+    """Return the default of a column. A literal with the text NULL stands for no default."""
+    if row.default_value_type != "expression" and row.default_value == "NULL":
         return None
-    return text
+    return row.default_value
 
 
-def _directory(root: str, row: Row) -> str:
-    path = row["path"] or ""
-    relative = row["path_is_relative"] is None or bool(row["path_is_relative"])
-    return as_directory(resolve(root, path, relative=relative))
+def _directory(root: str, row: SchemaRow | TableRow) -> str:
+    relative = row.path_is_relative is not False
+    return as_directory(resolve(root, row.path or "", relative=relative))
 
 
 def _partition_specs(
-    rows: Mapping[str, list[Row]], columns: tuple[Column, ...], version: str
+    rows: QueryResult, columns: tuple[Column, ...], version: str
 ) -> dict[int, PartitionSpec]:
-    """All specs of the table, past ones too: each file was written with its own."""
-    fields: dict[int, list[Row]] = defaultdict(list)
-    for row in rows["partition_column"]:
-        fields[row["partition_id"]].append(row)
+    """Return all specs of the table, past ones too: each file was written with its own."""
+    keys: dict[int, list[PartitionColumnRow]] = defaultdict(list)
+    for row in sorted(rows[PartitionColumnRow], key=lambda row: row.partition_key_index):
+        keys[row.partition_id].append(row)
 
-    def column_id(row: Row) -> int:
+    def column_id(row: PartitionColumnRow) -> int:
         if partition_columns_are_ordinals(version):
-            return columns[row["column_id"]].id
-        return int(row["column_id"])
+            return columns[row.column_id].id
+        return int(row.column_id)
 
     return {
-        info["partition_id"]: PartitionSpec(
-            info["partition_id"],
-            tuple(
-                PartitionField(column_id(row), row["transform"])
-                for row in sorted(
-                    fields[info["partition_id"]], key=lambda r: r["partition_key_index"]
-                )
-            ),
+        info.partition_id: PartitionSpec(
+            info.partition_id,
+            tuple(PartitionField(column_id(row), row.transform) for row in keys[info.partition_id]),
         )
-        for info in rows["partition_info"]
+        for info in rows[PartitionInfoRow]
     }
 
 
-def _sort_order(rows: Mapping[str, list[Row]], snapshot: int) -> tuple[SortField, ...]:
-    current = [r["sort_id"] for r in rows["sort_info"] if visible(r, snapshot)]
+def _sort_order(rows: QueryResult, snapshot: int) -> tuple[SortField, ...]:
+    current = [info.sort_id for info in rows[SortInfoRow] if visible(info, snapshot)]
     if not current:
         return ()
-    keys = [r for r in rows["sort_expression"] if r["sort_id"] == max(current)]
+    keys = [row for row in rows[SortExpressionRow] if row.sort_id == max(current)]
     return tuple(
         SortField(
-            expression=row["expression"],
-            dialect=row["dialect"],
-            descending=row["sort_direction"] == "DESC",
-            nulls_first=row["null_order"] == "NULLS_FIRST",
+            expression=row.expression,
+            dialect=row.dialect,
+            descending=row.sort_direction == "DESC",
+            nulls_first=row.null_order == "NULLS_FIRST",
         )
-        for row in sorted(keys, key=lambda r: r["sort_key_index"])
+        for row in sorted(keys, key=lambda row: row.sort_key_index)
     )
 
 
-def _table_stats(rows: Mapping[str, list[Row]]) -> TableStats | None:
-    if not rows["table_stats"]:
+def _table_stats(rows: QueryResult) -> TableStats | None:
+    if not rows[TableStatsRow]:
         return None
-    totals = rows["table_stats"][0]
+    totals = rows[TableStatsRow][0]
     return TableStats(
-        record_count=totals["record_count"] or 0,
-        next_row_id=totals["next_row_id"] or 0,
-        file_size_bytes=totals["file_size_bytes"] or 0,
+        record_count=totals.record_count or 0,
+        next_row_id=totals.next_row_id or 0,
+        file_size_bytes=totals.file_size_bytes or 0,
         columns={
-            row["column_id"]: ColumnStats(
-                min_value=row["min_value"],
-                max_value=row["max_value"],
-                contains_null=_flag(row["contains_null"]),
-                contains_nan=_flag(row["contains_nan"]),
-                extra=row["extra_stats"],
+            row.column_id: ColumnStats(
+                min_value=row.min_value,
+                max_value=row.max_value,
+                contains_null=row.contains_null,
+                contains_nan=row.contains_nan,
+                extra=row.extra_stats,
             )
-            for row in rows["table_column_stats"]
+            for row in rows[TableColumnStatsRow]
         },
     )
 
 
-def _flag(value: int | None) -> bool | None:
-    return None if value is None else bool(value)
-
-
-def _inlined_tables(
-    rows: Mapping[str, list[Row]], *, columns_at: list[Row]
-) -> tuple[InlinedTable, ...]:
-    versions = {r["schema_version"]: r["begin_snapshot"] for r in rows["schema_versions"]}
-    first = {r["schema_version"]: r["snapshot_id"] for r in rows["first_snapshot"]}
-    physical: dict[str, list[Row]] = defaultdict(list)
-    for row in rows["inlined_column"]:
-        physical[row["table_name"]].append(row)
-    found = []
-    for row in sorted(rows["inlined_data_tables"], key=lambda r: r["schema_version"]):
-        version, name = row["schema_version"], row["table_name"]
-        names = tuple(
-            (r["column_name"], r["data_type"].lower())
-            for r in sorted(physical[name], key=lambda r: r["position"])
-        )
-        # A table made later than its lake's table has no row of its own in the schema versions.
-        older = max((b for v, b in versions.items() if v < version), default=0)
+def _inlined_tables(rows: QueryResult) -> tuple[InlinedTable, ...]:
+    versions = {row.schema_version: row.begin_snapshot for row in rows[SchemaVersionRow]}
+    first = {row.schema_version: row.snapshot_id for row in rows[FirstSnapshotRow]}
+    physical: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for column in sorted(rows[InlinedColumnRow], key=lambda row: row.position):
+        physical[column.table_name].append((column.column_name, column.data_type.lower()))
+    tables = []
+    for row in sorted(rows[InlinedDataTableRow], key=lambda row: row.schema_version):
+        version, names = row.schema_version, tuple(physical[row.table_name])
+        # An inlined table that is created later has no row of its own in the schema versions.
+        older = max((begin for other, begin in versions.items() if other < version), default=0)
         begins = (versions.get(version), first.get(version), older)
-        layouts = [column_tree(columns_at, begin) for begin in begins if begin is not None]
-        fitting = [layout for layout in layouts if len(layout) + 3 == len(names)]
-        held = [fold_name(physical_name) for physical_name, _ in names[3:]]
-        named = [x for x in fitting if [fold_name(column.name) for column in x] == held]
-        columns = next(iter([*named, *fitting]), None)
+        layouts = [column_tree(rows[ColumnRow], begin) for begin in begins if begin is not None]
+        columns = _matching_layout(layouts, [name for name, _ in names[3:]])
         if columns is None:
-            raise CorruptLakeError(f"the columns of the inlined table {name} are unknown")
-        found.append(
-            InlinedTable(name=name, schema_version=version, columns=columns, physical=names)
+            raise CorruptLakeError(f"the columns of the inlined table {row.table_name} are unknown")
+        tables.append(
+            InlinedTable(
+                name=row.table_name, schema_version=version, columns=columns, physical=names
+            )
         )
-    return tuple(found)
+    return tuple(tables)
 
 
-def _mappings(rows: list[Row]) -> dict[int, dict[int, NameMapping]]:
-    """For each mapping, its tree by the table's column ids."""
-    children: dict[tuple[int, int | None], list[Row]] = defaultdict(list)
+def _matching_layout(
+    layouts: Iterable[tuple[Column, ...]], names: Sequence[str]
+) -> tuple[Column, ...] | None:
+    """Return the layout with these names, or else the first one with as many columns."""
+    fitting = [layout for layout in layouts if len(layout) == len(names)]
+    folded = [fold_name(name) for name in names]
+    same = [layout for layout in fitting if [fold_name(c.name) for c in layout] == folded]
+    return next(iter([*same, *fitting]), None)
+
+
+def _mappings(rows: list[NameMappingRow]) -> dict[int, dict[int, NameMapping]]:
+    """Return the tree of each mapping by the table's column ids."""
+    children: dict[tuple[int, int | None], list[NameMappingRow]] = defaultdict(list)
     for row in rows:
-        children[(row["mapping_id"], row["parent_column"])].append(row)
+        children[(row.mapping_id, row.parent_column)].append(row)
 
     def build(mapping: int, parent: int | None) -> dict[int, NameMapping]:
         return {
-            row["target_field_id"]: NameMapping(
-                row["source_name"], bool(row["is_partition"]), build(mapping, row["column_id"])
+            row.target_field_id: NameMapping(
+                row.source_name, bool(row.is_partition), build(mapping, row.column_id)
             )
             for row in children.get((mapping, parent), [])
         }
 
-    return {mapping: build(mapping, None) for mapping in {row["mapping_id"] for row in rows}}
+    return {mapping: build(mapping, None) for mapping in {row.mapping_id for row in rows}}
 
 
-def _lives(history: Iterable[Row]) -> tuple[ColumnLife, ...]:
-    whole = [row for row in history if row["parent_column"] is None]
+def _lives(history: Iterable[ColumnRow]) -> tuple[ColumnLife, ...]:
+    top_level = [row for row in history if row.parent_column is None]
     return tuple(
-        ColumnLife(row["column_id"], row["begin_snapshot"], row["end_snapshot"])
-        for row in sorted(whole, key=lambda r: (r["column_order"], r["column_id"]))
+        ColumnLife(row.column_id, row.begin_snapshot, row.end_snapshot)
+        for row in sorted(top_level, key=lambda row: (row.column_order, row.column_id))
     )
 
 
-def _columns_with_older_types(history: Iterable[Row]) -> frozenset[int]:
+def _columns_with_older_types(history: Iterable[ColumnRow]) -> frozenset[int]:
     types: dict[int, set[str]] = defaultdict(set)
     for row in history:
-        types[row["column_id"]].add(normalize(row["column_type"] or ""))
+        types[row.column_id].add(normalize(row.column_type or ""))
     return frozenset(column for column, seen in types.items() if len(seen) > 1)
 
 
-def data_files(state: TableState, rows: Mapping[str, list[Row]]) -> list[DataFile]:
-    """The data files among the rows of one lookup, by id."""
+def data_files(state: TableState, rows: QueryResult) -> list[DataFile]:
+    """Return the data files among the rows of one lookup, by id."""
     deletes: dict[int, list[DeleteFile]] = defaultdict(list)
-    kept = {row["data_file_id"] for row in rows["data_file"]}
-    for row in sorted(rows["delete_file"], key=lambda r: r["delete_file_id"]):
-        if row["data_file_id"] in kept:
-            deletes[row["data_file_id"]].append(_delete_file(state, row))
+    file_ids = {row["data_file_id"] for row in rows["data_file"]}
+    for delete in sorted(rows[DeleteFileRow], key=lambda row: row.delete_file_id):
+        if delete.data_file_id in file_ids:
+            deletes[delete.data_file_id].append(_delete_file(state, delete))
     ordered = sorted(rows["data_file"], key=lambda r: r["data_file_id"])
     return [_data_file(state, row, tuple(deletes.get(row["data_file_id"], ()))) for row in ordered]
 
 
-def inlined_deletes(rows: Mapping[str, list[Row]]) -> dict[int, bytes]:
-    """Positions deleted by the catalog database, by data file; ascending 64-bit integers."""
+def inlined_deletes(rows: QueryResult) -> dict[int, bytes]:
+    """Return the positions of inlined deletes by data file, as ascending 64-bit integers."""
     positions: dict[int, list[int]] = defaultdict(list)
-    for row in rows.get("inlined_delete", ()):
-        positions[row["file_id"]].append(row["row_id"])
+    for row in rows[InlinedDeleteRow]:
+        positions[row.file_id].append(row.row_id)
     return {
-        file: np.unique(np.array(found, np.int64)).tobytes() for file, found in positions.items()
+        file: np.unique(np.array(deleted, np.int64)).tobytes()
+        for file, deleted in positions.items()
     }
 
 
@@ -349,23 +366,23 @@ def _data_file(state: TableState, row: Row, deletes: tuple[DeleteFile, ...]) -> 
     )
 
 
-def _delete_file(state: TableState, row: Row) -> DeleteFile:
+def _delete_file(state: TableState, row: DeleteFileRow) -> DeleteFile:
     return DeleteFile(
-        id=row["delete_file_id"],
-        path=resolve(state.path, row["path"], relative=bool(row["path_is_relative"])),
-        format=row["format"] or "parquet",
-        delete_count=row["delete_count"],
-        file_size_bytes=row["file_size_bytes"],
-        footer_size=row["footer_size"],
-        begin_snapshot=row["begin_snapshot"],
-        end_snapshot=row["end_snapshot"],
-        encryption_key=row["encryption_key"] or None,
-        partial_max=row["partial_max"],
+        id=row.delete_file_id,
+        path=resolve(state.path, row.path, relative=bool(row.path_is_relative)),
+        format=row.format or "parquet",
+        delete_count=row.delete_count,
+        file_size_bytes=row.file_size_bytes,
+        footer_size=row.footer_size,
+        begin_snapshot=row.begin_snapshot,
+        end_snapshot=row.end_snapshot,
+        encryption_key=row.encryption_key or None,
+        partial_max=row.partial_max,
     )
 
 
 def _partial(row: Row) -> tuple[int | None, tuple[tuple[int, int], ...]]:
-    """When a file mixes snapshots: the newest of them, or, in format 0.3, which rows are whose."""
+    """Return the newest snapshot in a file of several, or format 0.3's rows of each snapshot."""
     info = row["partial_file_info"]
     if row["partial_max"] is not None or not info:
         return row["partial_max"], ()

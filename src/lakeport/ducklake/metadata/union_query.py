@@ -1,98 +1,137 @@
-"""Several small queries as one statement: what keeps the number of round trips small."""
+"""Several small queries as one statement, so that a lookup costs one round trip."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import ColumnElement
 
-__all__ = ["PreparedUnionQuery", "UnionQuery", "portable"]
+from lakeport.ducklake.metadata.rows import QueryRow, column_types, from_values
+
+__all__ = ["PreparedUnionQuery", "QueryResult", "Row", "UnionQuery", "portable"]
+
+Row = dict[str, Any]
+"""A row of a branch whose columns depend on the query, by the names of the columns."""
+
+R = TypeVar("R", bound=QueryRow)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The rows of each branch: by row class, or by name for branches with other columns."""
+
+    _rows: Mapping[str, list[Any]]
+
+    @overload
+    def __getitem__(self, branch: type[R]) -> list[R]: ...
+
+    @overload
+    def __getitem__(self, branch: str) -> list[Row]: ...
+
+    def __getitem__(self, branch: type[QueryRow] | str) -> list[Any]:
+        return self._rows[branch if isinstance(branch, str) else branch.branch]
+
+    def replace(self, rows: Mapping[type[QueryRow] | str, Sequence[Any]]) -> QueryResult:
+        """Return a result with other rows in some branches."""
+        changed = {
+            branch if isinstance(branch, str) else branch.branch: list(replaced)
+            for branch, replaced in rows.items()
+        }
+        return QueryResult({**self._rows, **changed})
 
 
 class UnionQuery:
-    """Several small queries sent as one statement, so that a lookup costs one round trip.
+    """Several small queries that are sent as one statement.
 
-    Every part becomes a branch of a UNION ALL, its columns laid out over shared columns.
+    Every query becomes a branch of a UNION ALL, its columns laid out over shared columns.
     """
 
     def __init__(self) -> None:
-        self._parts: dict[str, dict[str, ColumnElement[Any]]] = {}
+        self._branches: dict[str, dict[str, ColumnElement[Any]]] = {}
         self._selects: dict[str, sa.Select[Any]] = {}
+        self._row_types: dict[str, type[QueryRow]] = {}
 
     def add(
         self,
-        kind: str,
+        row: type[QueryRow],
         source: sa.FromClause,
-        columns: Sequence[str],
         *conditions: ColumnElement[bool],
         joined: sa.FromClause | None = None,
     ) -> None:
-        """Ask for these columns of the rows of `source` that meet the conditions."""
-        chosen = {name: source.c[name] for name in columns}
-        self.add_select(kind, chosen, source if joined is None else joined, *conditions)
+        """Add a branch for the rows of `source` that meet the conditions."""
+        columns = {name: source.c[name] for name in column_types(row)}
+        self.add_select(row.branch, columns, source if joined is None else joined, *conditions)
+        self._row_types[row.branch] = row
 
     def add_select(
         self,
-        kind: str,
+        branch: str,
         columns: Mapping[str, ColumnElement[Any]],
         source: sa.FromClause,
         *conditions: ColumnElement[bool],
     ) -> None:
-        """Ask for these expressions, by the names that the answer shall use."""
-        self._parts[kind] = {name: portable(column) for name, column in columns.items()}
-        self._selects[kind] = sa.select().select_from(source).where(*conditions)
+        """Add a branch for expressions, by their names in the result."""
+        self._branches[branch] = {name: portable(column) for name, column in columns.items()}
+        self._selects[branch] = sa.select().select_from(source).where(*conditions)
 
     def prepare(self, dialect: sa.Dialect) -> PreparedUnionQuery:
-        """The statement as text, to be sent again and again with other parameters."""
-        layouts = {kind: _layout(columns.values()) for kind, columns in self._parts.items()}
+        """Compile the statement for a database, to be run with any parameters."""
+        layouts = {branch: _layout(columns.values()) for branch, columns in self._branches.items()}
         numbers = max(sum(letter == "n" for letter, _ in slots) for slots in layouts.values())
         texts = max(sum(letter == "t" for letter, _ in slots) for slots in layouts.values())
         slots = [("n", i) for i in range(numbers)] + [("t", i) for i in range(texts)]
-        branches = []
-        for kind, columns in self._parts.items():
-            placed = dict(zip(layouts[kind], columns.values(), strict=True))
-            tag = sa.cast(sa.literal_column(f"'{kind}'"), sa.String(30)).label("kind")
+        selects = []
+        for branch, columns in self._branches.items():
+            placed = dict(zip(layouts[branch], columns.values(), strict=True))
+            tag = sa.cast(sa.literal_column(f"'{branch}'"), sa.String(30)).label("kind")
             cells = [_cell(placed.get(slot), slot) for slot in slots]
-            branches.append(self._selects[kind].add_columns(tag, *cells))
-        compiled: Any = sa.union_all(*branches).compile(dialect=dialect)
+            selects.append(self._selects[branch].add_columns(tag, *cells))
+        compiled: Any = sa.union_all(*selects).compile(dialect=dialect)
         index = {slot: position + 1 for position, slot in enumerate(slots)}
         return PreparedUnionQuery(
             sql=str(compiled),
             positions=tuple(compiled.positiontup) if compiled.positional else None,
             constants={name: value for name, value in compiled.params.items() if value is not None},
             shapes={
-                kind: [
-                    (name, index[slot]) for name, slot in zip(columns, layouts[kind], strict=True)
+                branch: [
+                    (name, index[slot]) for name, slot in zip(columns, layouts[branch], strict=True)
                 ]
-                for kind, columns in self._parts.items()
+                for branch, columns in self._branches.items()
             },
+            row_types=self._row_types,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedUnionQuery:
-    """A bundle as SQL text of one database."""
+    """A union query as SQL text of one database."""
 
     sql: str
     positions: tuple[str, ...] | None
     constants: Mapping[str, Any]
     shapes: Mapping[str, list[tuple[str, int]]]
+    row_types: Mapping[str, type[QueryRow]]
 
-    def run(self, connection: sa.Connection, **parameters: Any) -> dict[str, list[dict[str, Any]]]:
-        """Send the statement; the rows of each part by the names of its columns."""
+    def run(self, connection: sa.Connection, **parameters: Any) -> QueryResult:
+        """Send the statement, and return the rows of each branch."""
         values = {**self.constants, **parameters}
-        found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in self.shapes}
         bound = values if self.positions is None else tuple(values[n] for n in self.positions)
+        rows: dict[str, list[Any]] = {branch: [] for branch in self.shapes}
         for row in connection.exec_driver_sql(self.sql, bound or None).all():
-            found[row[0]].append({name: row[position] for name, position in self.shapes[row[0]]})
-        return found
+            branch = row[0]
+            shape, row_type = self.shapes[branch], self.row_types.get(branch)
+            if row_type is None:
+                rows[branch].append({name: row[position] for name, position in shape})
+            else:
+                rows[branch].append(from_values(row_type, [row[position] for _, position in shape]))
+        return QueryResult(rows)
 
 
 def portable(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Numbers stay, truth values become 0 and 1, and everything else becomes text."""
+    """Return numbers as they are, truth values as 0 and 1, and everything else as text."""
     if isinstance(column.type, sa.Boolean):
         return sa.case((column.is_(None), None), (column, 1), else_=0)
     if isinstance(column.type, sa.BigInteger):

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
-from lakeport.ducklake.metadata.queries import Row
+from lakeport.ducklake.metadata.queries import QueryResult
+from lakeport.ducklake.metadata.statements import InlinedDeleteRow
 from lakeport.ducklake.metadata.table_state import data_files
 from lakeport.ducklake.model import DataFile, Snapshot
 from lakeport.ducklake.planning.inlined_rows import InlinedRows
@@ -48,7 +49,7 @@ def plan_changes(planner: Planner, first: Snapshot) -> ChangePlan:
     names = [column.name for column in planner.state.columns]
     context = planner.context([*names, "rowid", "snapshot_id"], Filter.always())
 
-    def work(connection: sa.Connection) -> tuple[dict[str, list[Row]], list[InlinedRows]]:
+    def work(connection: sa.Connection) -> tuple[QueryResult, list[InlinedRows]]:
         rows = planner.file_rows(connection, (), from_snapshot=first.id)
         return rows, planner.inlined(connection, rows, context, from_snapshot=first.id)
 
@@ -56,8 +57,8 @@ def plan_changes(planner: Planner, first: Snapshot) -> ChangePlan:
     files = data_files(planner.state, rows)
     insertions = [task for file in files if (task := _inserted(planner, context, file, first.id))]
     pairs: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for row in rows.get("inlined_delete", ()):
-        pairs[row["file_id"]].append((row["row_id"], row["begin_snapshot"]))
+    for row in rows[InlinedDeleteRow]:
+        pairs[row.file_id].append((row.row_id, row.begin_snapshot))
     deletions: list[ScanTask] = [
         DeletedRowsTask(
             context=context,

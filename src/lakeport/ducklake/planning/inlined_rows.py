@@ -15,10 +15,10 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from lakeport.arrow import combine, relabel
-from lakeport.ducklake.metadata.inlined_values import _as_text, _decode, _is_binary
 from lakeport.ducklake.metadata.queries import CatalogReader
 from lakeport.ducklake.metadata.union_query import UnionQuery
 from lakeport.ducklake.model import InlinedTable
+from lakeport.ducklake.planning.inlined_values import as_text, decode, is_binary
 from lakeport.ducklake.reading.alignment import column_converter, constant_column
 from lakeport.types import Column, duckdb_identifier, select_expression, with_field_ids
 
@@ -177,7 +177,7 @@ def _read_text(
         }
         for i, (name, type) in enumerate(table.physical[3:]):
             if table.columns[i].id in ids:
-                columns[f"c{i}"] = _as_text(catalog.database.kind, source.c[name], type)
+                columns[f"c{i}"] = as_text(catalog.database.kind, source.c[name], type)
         query.add_select(f"i{index}", columns, source, _condition(table, snapshot, from_snapshot))
     result = query.prepare(catalog.database.engine.dialect).run(connection)
     arrays = []
@@ -185,8 +185,8 @@ def _read_text(
         rows = result[f"i{index}"]
         numbers = [pa.array([row[f"n{i}"] for row in rows], pa.int64()) for i in range(3)]
         decoded = [
-            _decode(
-                [row[f"c{i}"] for row in rows], column, is_hex=_is_binary(table.physical[3 + i][1])
+            decode(
+                [row[f"c{i}"] for row in rows], column, is_hex=is_binary(table.physical[3 + i][1])
             )
             if rows and column.id in ids
             else pa.nulls(len(rows))

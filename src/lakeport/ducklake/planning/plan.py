@@ -12,7 +12,8 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from lakeport._wording import counted
-from lakeport.ducklake.metadata.queries import CatalogReader, Row
+from lakeport.ducklake.metadata.queries import CatalogReader, QueryResult
+from lakeport.ducklake.metadata.rows import InlinedDataTableRow, SnapshotRow
 from lakeport.ducklake.metadata.table_state import data_files, inlined_deletes
 from lakeport.ducklake.model import DataFile, Snapshot, TableState
 from lakeport.ducklake.planning.inlined_rows import InlinedRows, read_inlined
@@ -137,18 +138,19 @@ class Planner:
             self.state.columns_with_older_types,
         )
 
-        def work(connection: sa.Connection) -> tuple[dict[str, list[Row]], list[InlinedRows]]:
+        def work(connection: sa.Connection) -> tuple[QueryResult, list[InlinedRows]]:
             rows = self.file_rows(connection, rules.statistics_columns)
             return rows, self.inlined(connection, rows, context)
 
         rows, inlined = self.catalog.database.read(work)
-        by_partition, by_statistics = rules.keep(rows["data_file"])
-        total = len(rows["data_file"])
+        file_rows = rows["data_file"]
+        by_partition, by_statistics = rules.keep(file_rows)
+        total = len(file_rows)
         keep = by_partition & by_statistics
-        rows["data_file"] = [row for row, kept in zip(rows["data_file"], keep, strict=True) if kept]
+        matching = [row for row, kept in zip(file_rows, keep, strict=True) if kept]
         deletes = inlined_deletes(rows)
         tasks: list[ScanTask] = []
-        for file in data_files(self.state, rows):
+        for file in data_files(self.state, rows.replace({"data_file": matching})):
             tasks += self.file_tasks(context, file, deletes.get(file.id, b""), task_bytes)
         inlined_rows = sum(len(part.row_ids) for part in inlined)
         tables = [_matching(inlined_table(context, part), passing) for part in inlined]
@@ -208,7 +210,7 @@ class Planner:
         statistics_columns: Sequence[int],
         *,
         from_snapshot: int | None = None,
-    ) -> dict[str, list[Row]]:
+    ) -> QueryResult:
         """Return the catalog's rows about the table's files."""
         keys = max((len(spec.fields) for spec in self.state.partition_specs.values()), default=0)
         rows = self.catalog.files(
@@ -220,20 +222,20 @@ class Planner:
             inlined_delete_table=self.state.inlined_delete_table,
             from_snapshot=from_snapshot,
         )
-        if not rows["snapshot"]:
+        if not rows[SnapshotRow]:
             raise SnapshotNotFoundError(f"snapshot {self.snapshot.id} has been expired")
         return rows
 
     def inlined(
         self,
         connection: sa.Connection,
-        rows: dict[str, list[Row]],
+        rows: QueryResult,
         context: ScanContext,
         *,
         from_snapshot: int | None = None,
     ) -> list[InlinedRows]:
         """Return the inlined rows, in the columns of the context."""
-        present = {row["table_name"] for row in rows["inlined_data_tables"]}
+        present = {row.table_name for row in rows[InlinedDataTableRow]}
         tables = [table for table in self.state.inlined_tables if table.name in present]
         stored = [column for column in context.read_columns if isinstance(column, Column)]
         return read_inlined(

@@ -1,8 +1,8 @@
-"""Nested values as DuckDB writes them into text columns, taken apart into lists with text leaves.
+"""Decode inlined values that a database stores as text or bytes, nested values among them.
 
-Two grammars meet. A struct at the top is SQL: quotes are doubled, backslashes are plain, dates are
-`CAST('...' AS DATE)`. Inside a list or a map values are display text: quotes and backslashes are
-escaped by a backslash, and what is unambiguous stands without quotes.
+DuckDB writes nested values in two grammars. A struct at the top is SQL: quotes are doubled,
+backslashes are plain, dates are `CAST('...' AS DATE)`. Inside a list or a map values are display
+text: quotes and backslashes are escaped by a backslash, and unambiguous text is not quoted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakeport.arrow import relabel
 from lakeport.errors import CorruptLakeError
 from lakeport.types import Column, duckdb_cast, with_field_ids
 
-__all__ = ["parse_nested"]
+__all__ = ["as_text", "decode", "is_binary", "parse_nested"]
 
 _SQL_STRING: Final = re.compile(r"'((?:[^']|'')*)'", re.DOTALL)
 _TEXT_STRING: Final = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
@@ -27,7 +27,7 @@ _CONCAT_PART: Final = re.compile(r"\s*(?:'((?:[^']|'')*)'|chr\((\d+)\))\s*(,|\))
 
 
 def parse_nested(values: Iterable[str | None], column: Column) -> pa.Array:
-    """An array of a nested column from the text of its values."""
+    """Return an array of a nested column, parsed from the text of its values."""
     parsed = [
         None if value is None else _Parser(value, column.name).parse(column) for value in values
     ]
@@ -35,7 +35,7 @@ def parse_nested(values: Iterable[str | None], column: Column) -> pa.Array:
 
 
 def _text_type(column: Column) -> pa.DataType:
-    """The column's shape with text at every leaf."""
+    """Return the type of a column with text at every leaf."""
     if column.type == "struct":
         return pa.struct([pa.field(child.name, _text_type(child)) for child in column.children])
     if column.type == "list":
@@ -46,12 +46,13 @@ def _text_type(column: Column) -> pa.DataType:
 
 
 class _Parser:
-    """One value; `self._at` is the next character."""
+    """Parses one value; `self._at` is the position of the next character."""
 
     def __init__(self, text: str, name: str) -> None:
         self._text, self._name, self._at = text, name, 0
 
     def parse(self, column: Column) -> Any:
+        """Return the value as a tree of lists and dictionaries with text at its leaves."""
         value = self._value(column, sql=column.type == "struct", stops="")
         if self._at != len(self._text):
             raise self._error()
@@ -68,7 +69,7 @@ class _Parser:
         return self._sql_leaf(stops) if sql else self._text_leaf(stops)
 
     def _struct(self, column: Column, *, sql: bool) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         self._take("{")
         for index, child in enumerate(column.children):
             if index:
@@ -78,29 +79,29 @@ class _Parser:
                 raise self._error()
             self._at = match.end()
             self._take(": ")
-            found[child.name] = self._value(child, sql=sql, stops=",}")
+            members[child.name] = self._value(child, sql=sql, stops=",}")
         self._take("}")
-        return found
+        return members
 
     def _list(self, column: Column) -> list[Any]:
-        found: list[Any] = []
+        elements: list[Any] = []
         self._take("[")
         while not self._taken("]"):
-            if found:
+            if elements:
                 self._take(", ")
-            found.append(self._value(column.children[0], sql=False, stops=",]"))
-        return found
+            elements.append(self._value(column.children[0], sql=False, stops=",]"))
+        return elements
 
     def _map(self, column: Column) -> list[tuple[Any, Any]]:
-        found: list[tuple[Any, Any]] = []
+        entries: list[tuple[Any, Any]] = []
         self._take("{")
         while not self._taken("}"):
-            if found:
+            if entries:
                 self._take(", ")
             key = self._value(column.children[0], sql=False, stops="=")
             self._take("=")
-            found.append((key, self._value(column.children[1], sql=False, stops=",}")))
-        return found
+            entries.append((key, self._value(column.children[1], sql=False, stops=",}")))
+        return entries
 
     def _sql_leaf(self, stops: str) -> str | None:
         for pattern in (_SQL_STRING, _CAST):
@@ -113,7 +114,7 @@ class _Parser:
         return self._bare(stops)
 
     def _concat(self) -> str:
-        """Text with NUL bytes: `CONCAT('a', chr(0), 'b')`."""
+        """Parse text with NUL bytes: `CONCAT('a', chr(0), 'b')`."""
         self._take("CONCAT(")
         parts = []
         while True:
@@ -151,27 +152,30 @@ class _Parser:
         return False
 
     def _error(self) -> CorruptLakeError:
-        return CorruptLakeError(f"an inlined value of column {self._name!r} cannot be understood")
+        return CorruptLakeError(f"an inlined value of column {self._name!r} cannot be parsed")
 
 
 _BINARY_TYPES: Final = ("bytea", "blob", "binary")
 
 
-def _as_text(kind: str, column: Any, type: str) -> Any:
-    if _is_binary(type):
+def as_text(kind: str, column: Any, type: str) -> Any:
+    """Return an expression for the text of a column, or for the hexadecimal text of bytes."""
+    if is_binary(type):
         hexed = sa.func.encode(column, "hex") if kind == "postgresql" else sa.func.hex(column)
-        # SQLite's hex() of NULL is the empty text
+        # SQLite's hex() returns an empty text for NULL.
         return sa.type_coerce(sa.case((column.is_(None), sa.null()), else_=hexed), sa.String())
     if kind == "mysql" and type == "float":
         column = sa.cast(column, sa.Double)  # MySQL would print a float with six digits
     return sa.cast(column, sa.String())
 
 
-def _is_binary(type: str) -> bool:
+def is_binary(type: str) -> bool:
+    """Return whether a database type holds bytes."""
     return any(name in type for name in _BINARY_TYPES)
 
 
-def _decode(values: list[str | None], column: Column, *, is_hex: bool) -> pa.Array:
+def decode(values: list[str | None], column: Column, *, is_hex: bool) -> pa.Array:
+    """Return an array of a column from the texts of its values."""
     if is_hex:
         raw = pa.array([None if v is None else bytes.fromhex(v) for v in values], pa.binary())
         if column.type in ("blob", "geometry"):
@@ -181,7 +185,7 @@ def _decode(values: list[str | None], column: Column, *, is_hex: bool) -> pa.Arr
         typed = parse_nested(values, column)
         return relabel(typed, with_field_ids(column).type)
     elif column.type == "interval":
-        # PostgreSQL writes a plus sign where the sign changes, which DuckDB does not read.
+        # PostgreSQL writes a plus sign where the sign changes, which DuckDB cannot parse.
         texts = pa.array([None if v is None else v.replace("+", "") for v in values], pa.string())
     else:
         texts = pa.array(values, pa.string())
