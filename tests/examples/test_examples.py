@@ -68,7 +68,7 @@ EXPECTED = {
         [{'customer': 'Ada'}, {'customer': 'Grace'}]
         [20.0, 9.5, 4.5]
         [{'customer': 'Ada', 'total': 14.0}, {'customer': 'Grace', 'total': 20.0}]
-        this is not one query that Spark understands
+        only queries are allowed here, and DROP is not one
     """,
     "table_references": """
         the client reads 2 of 2 files

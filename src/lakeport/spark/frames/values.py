@@ -1,8 +1,8 @@
-"""A lake's values as Spark's: the schema of a plan's columns, and Arrow batches in its layout.
+"""A lake's values in Spark's types: the schema of a plan's columns, and batches in its layout.
 
-Every value stays exact. What Spark has no type for becomes text, a number or a struct; dates and
-timestamps beyond Spark's own range, infinity among them, keep their number of days or microseconds.
-A huge integer of 39 digits has no place in DECIMAL(38,0) and is an error.
+Every value stays exact. Values without a type in Spark become text, numbers or structs. Dates and
+timestamps beyond Spark's range, and infinity, keep their number of days or microseconds. A HUGEINT
+of 39 digits does not fit in DECIMAL(38,0) and is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AS_TEXT: Final = frozenset({"uuid", "time", "timetz", "uint128"})
 _AS_NUMBER: Final = frozenset({"time_ns", "timestamp_ns", "timestamptz_ns"})
 _COARSE: Final = frozenset({"timestamp_s", "timestamp_ms"})
 
-# Spark's types by their SQL names: what Spark calls them in Python, and what Arrow calls them.
+# Spark's types by their SQL names, with their classes in PySpark and their types in Arrow.
 _SCALARS: Final[dict[str, tuple[str, pa.DataType]]] = {
     "BOOLEAN": ("BooleanType", pa.bool_()),
     "TINYINT": ("ByteType", pa.int8()),
@@ -46,7 +46,7 @@ _SCALARS: Final[dict[str, tuple[str, pa.DataType]]] = {
 
 
 def spark_schema(columns: Sequence[Column | str]) -> StructType:
-    """The Spark schema of columns and virtual columns."""
+    """Return the Spark schema of columns and virtual columns."""
     from pyspark.sql.types import StructField, StructType
 
     fields = spark_arrow_schema(columns)
@@ -54,7 +54,7 @@ def spark_schema(columns: Sequence[Column | str]) -> StructType:
 
 
 def spark_data_type(column: Column) -> DataType:
-    """The Spark type of one column; needs no session."""
+    """Return the Spark type of one column; needs no session."""
     return _data_type(_arrow_type(column))
 
 
@@ -71,7 +71,7 @@ def not_held(column: Column) -> str | None:
 
 
 def spark_arrow_schema(columns: Sequence[Column | str]) -> pa.Schema:
-    """The Arrow schema of batches that Spark takes for `spark_schema(columns)`."""
+    """Return the Arrow schema of batches for `spark_schema(columns)`."""
     return pa.schema(
         [
             pa.field(_name(c), _arrow_type(c) if isinstance(c, Column) else VIRTUAL_COLUMNS[c])
@@ -81,7 +81,7 @@ def spark_arrow_schema(columns: Sequence[Column | str]) -> pa.Schema:
 
 
 def to_spark_batch(batch: pa.RecordBatch, columns: Sequence[Column | str]) -> pa.RecordBatch:
-    """A batch of a scan task in the layout that Spark takes for `spark_schema(columns)`."""
+    """Return a batch of a scan task in the layout of `spark_schema(columns)`."""
     if not columns:
         return batch
     arrays = [
@@ -96,7 +96,7 @@ def _name(column: Column | str) -> str:
 
 
 def _arrow_type(column: Column) -> pa.DataType:
-    """The Arrow type of the column's Spark type."""
+    """Return the Arrow type of the column's Spark type."""
     if column.type == "struct":
         return pa.struct([pa.field(c.name, _arrow_type(c)) for c in column.children])
     if column.type == "list":
@@ -114,7 +114,7 @@ def _arrow_type(column: Column) -> pa.DataType:
 
 
 def _data_type(type: pa.DataType) -> DataType:
-    """The Spark type that has an Arrow type."""
+    """Return the Spark type of an Arrow type."""
     from pyspark.sql import types
 
     if pa.types.is_struct(type):
@@ -126,14 +126,14 @@ def _data_type(type: pa.DataType) -> DataType:
     if pa.types.is_decimal(type):
         return types.DecimalType(type.precision, type.scale)
     name = next(name for name, arrow in _SCALARS.values() if arrow == type)
-    made: DataType = getattr(types, name)()
-    return made
+    spark: DataType = getattr(types, name)()
+    return spark
 
 
 def _convert(array: pa.Array, column: Column) -> pa.Array:
     target = _arrow_type(column)
     if column.type == "struct":
-        # A NULL struct hides whatever its fields hold.
+        # The fields of a NULL struct may have values; `flatten` makes them NULL.
         fields = array.flatten()
         children = [_convert(f, c) for f, c in zip(fields, column.children, strict=True)]
         return rebuild_struct(array, target, children)
@@ -148,21 +148,21 @@ def _convert(array: pa.Array, column: Column) -> pa.Array:
     if column.type == "interval":
         return _interval(array, target)
     if column.type in _AS_TEXT:
-        return duckdb_cast(array, _as(column, "varchar"))
+        return duckdb_cast(array, _with_type(column, "varchar"))
     if column.type in _AS_NUMBER:
         return array.view(target)
     if column.type in _COARSE:
-        # DuckDB keeps infinity where a multiplication would overflow.
-        return duckdb_cast(array, _as(column, "timestamp"))
+        # DuckDB preserves infinity where a multiplication would overflow.
+        return duckdb_cast(array, _with_type(column, "timestamp"))
     return relabel(array, target)
 
 
-def _as(column: Column, type: str) -> Column:
+def _with_type(column: Column, type: str) -> Column:
     return Column(id=column.id, name=column.name, type=type)
 
 
 def _hugeint_to_decimal(array: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
-    """DuckDB's huge integers have the bytes of a decimal without a scale."""
+    """Read the bytes of a HUGEINT as a decimal without a scale, which has the same."""
     storage = array.storage
     wide = pa.Array.from_buffers(
         target, len(storage), storage.buffers(), storage.null_count, storage.offset
@@ -178,7 +178,7 @@ def _hugeint_to_decimal(array: pa.Array, column: Column, target: pa.DataType) ->
 
 
 def _interval(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Months, days and nanoseconds as a struct; a lake's intervals have whole microseconds."""
+    """Return months, days and microseconds as a struct."""
     layout = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
     data = array.buffers()[1]
     parts = np.frombuffer(data, layout, len(array), array.offset * layout.itemsize)
