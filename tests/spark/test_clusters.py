@@ -257,11 +257,11 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
     assert "only trusted queries" in untrusted
     assert failed == "InvalidInputError"
     assert by_zero.startswith("[DIVIDE_BY_ZERO] Division by zero")
-    running = "a Spark session on the server 127.0.0.1 is running: stop it before one on "
+    running = "a Spark session on the server 127.0.0.1 is running: stop it before you start one on "
     asked = ["sc://127.0.0.1:1/", f"sc://{address}/", "local[2]"]
     assert other == [
         True,
-        *(["InvalidArgumentError", f"{running}{master} is asked for"] for master in asked),
+        *(["InvalidArgumentError", f"{running}{master}"] for master in asked),
     ]
 
 

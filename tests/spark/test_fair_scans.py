@@ -27,7 +27,7 @@ ROWS = 20 * 20_000
 
 def stalled(spark: Any, tasks: list[Any]) -> tuple[pa.RecordBatchReader, list[pa.RecordBatch]]:
     """A scan whose consumer has read one batch and does not go on."""
-    reader = stream(spark, tasks, SCHEMA, max_bytes=MIB, patience=0.2)
+    reader = stream(spark, tasks, SCHEMA, max_bytes=MIB, timeout=0.2)
     return reader, [reader.read_next_batch()]
 
 

@@ -51,21 +51,21 @@ class Words:
 class Driver:
     """A receiver with one scan of two tasks."""
 
-    def __init__(self, inlet: BatchQueue) -> None:
+    def __init__(self, batch_queue: BatchQueue) -> None:
         self.receiver = BatchReceiver("127.0.0.1", "127.0.0.1", shared=SharedBufferPool(2))
-        self.inlet = inlet
-        self.receiver.open(SCAN, inlet)
+        self.batch_queue = batch_queue
+        self.receiver.open(SCAN, batch_queue)
         self.attempts = itertools.count(100)
 
     def grant(self, *tasks: int) -> Grant:
-        return self.inlet.grant(SCAN, tasks)
+        return self.batch_queue.grant(SCAN, tasks)
 
     def finish(self, *tasks: int) -> None:
         """What Spark does: run the tasks, and confirm what they return."""
         numbered = [(task, Words()) for task in tasks]
         push = SendTasks(self.receiver.location, SCHEMA)
         for sent in push.send(self.grant(*tasks), numbered, attempt=next(self.attempts)):
-            self.inlet.confirm(*sent)
+            self.batch_queue.confirm(*sent)
 
     def send(self, claim: bytes, *messages: tuple[bytes, pa.RecordBatch | None]) -> None:
         """A stream with frames of the test's own."""
@@ -80,12 +80,12 @@ class Driver:
                         writer.write_with_metadata(rows, metadata)
 
     def words(self) -> list[str]:
-        return [word for taken in self.inlet.take_all() for word in taken["word"].to_pylist()]
+        return [word for taken in self.batch_queue.batches() for word in taken["word"].to_pylist()]
 
 
 @pytest.fixture
 def driver() -> Iterator[Driver]:
-    driver = Driver(BatchQueue(2, max_bytes=1 << 30, patience=5))
+    driver = Driver(BatchQueue(2, max_bytes=1 << 30, timeout=5))
     yield driver
     driver.receiver.stop()
 
@@ -174,7 +174,7 @@ def test_a_grant_is_for_its_own_tasks_only(
 
     driver.finish(0, 1)
     assert driver.words() == ["genuine"] * 60
-    assert driver.inlet.reason() is None
+    assert driver.batch_queue.failure_reason() is None
 
 
 DISTURBANCES: dict[str, list[tuple[bytes, pa.RecordBatch | None]]] = {
@@ -248,7 +248,7 @@ def test_forged_rows_that_end_a_task_fail_the_scan_when_spark_returns_its_own_co
     )
 
     with pytest.raises(InternalError, match=r"Spark read 30 rows of scan task 0, 35 arrived"):
-        driver.inlet.confirm(0, 3, 30)
+        driver.batch_queue.confirm(0, 3, 30)
 
     with pytest.raises(InternalError, match=DISTURBED):
         driver.words()
@@ -276,7 +276,7 @@ def test_rows_are_not_complete_before_spark_confirms_them(driver: Driver) -> Non
     ]
     driver.send(driver.grant(0).claim(7), *frames)
 
-    assert driver.inlet.incomplete() == [0, 1]
+    assert driver.batch_queue.unfinished_tasks() == [0, 1]
 
 
 def test_the_function_that_spark_broadcasts_holds_no_grant(driver: Driver) -> None:
@@ -293,7 +293,7 @@ def test_the_function_that_spark_broadcasts_holds_no_grant(driver: Driver) -> No
 )
 def test_a_partition_is_sent_under_its_own_number_only(number: int) -> None:
     spool = PartitionBuffer(max_bytes=1 << 20, max_disk_bytes=1 << 20)
-    spool.expect(2)
+    spool.set_partition_count(2)
     driver = Driver(spool)
     try:
         with pytest.raises(flight.FlightUnauthenticatedError, match="no grant"):
@@ -304,15 +304,15 @@ def test_a_partition_is_sent_under_its_own_number_only(number: int) -> None:
 
 def test_a_partition_with_other_rows_than_spark_computed_fails_the_scan() -> None:
     spool = PartitionBuffer(max_bytes=1 << 20, max_disk_bytes=1 << 20)
-    spool.expect(1)
-    spool.offer(attempt_id(7, 0), 0, batch("forged", 35), patience=0)
-    spool.complete(attempt_id(7, 0), 1, 35)
+    spool.set_partition_count(1)
+    spool.put(attempt_id(7, 0), 0, batch("forged", 35), timeout=0)
+    spool.finish_task(attempt_id(7, 0), 1, 35)
 
     with pytest.raises(InternalError, match="computed 30 rows of partition 0, 35 arrived"):
         spool.confirm(attempt_id(7, 0), 3, 30)
 
     with pytest.raises(InternalError, match=DISTURBED):
-        list(spool.take_all())
+        list(spool.batches())
 
 
 def test_claims_are_decoded_or_refused(driver: Driver) -> None:
@@ -329,7 +329,7 @@ def test_claims_are_decoded_or_refused(driver: Driver) -> None:
 
 
 def test_on_a_cluster_batches_are_encrypted_and_the_driver_shows_its_certificate() -> None:
-    inlet = BatchQueue(1, max_bytes=1 << 30, patience=5)
+    batch_queue = BatchQueue(1, max_bytes=1 << 30, timeout=5)
     receiver, other = (
         BatchReceiver(
             "127.0.0.1",
@@ -340,17 +340,17 @@ def test_on_a_cluster_batches_are_encrypted_and_the_driver_shows_its_certificate
         for _ in range(2)
     )
     try:
-        receiver.open(SCAN, inlet)
-        grant = inlet.grant(SCAN, [0])
-        wrong = SendTasks(receiver.location, SCHEMA, other.push(SCHEMA).certificate)
+        receiver.open(SCAN, batch_queue)
+        grant = batch_queue.grant(SCAN, [0])
+        wrong = SendTasks(receiver.location, SCHEMA, other.sender(SCHEMA).certificate)
         with pytest.raises(UnavailableError, match="cannot reach the driver"):
             wrong.send(grant, [(0, Words())], attempt=1)
 
-        (sent,) = receiver.push(SCHEMA).send(grant, [(0, Words())], attempt=2)
-        inlet.confirm(*sent)
+        (sent,) = receiver.sender(SCHEMA).send(grant, [(0, Words())], attempt=2)
+        batch_queue.confirm(*sent)
 
         assert receiver.location.startswith("grpc+tls://")
-        assert sum(taken.num_rows for taken in inlet.take_all()) == 30
+        assert sum(taken.num_rows for taken in batch_queue.batches()) == 30
     finally:
         receiver.stop()
         other.stop()

@@ -73,21 +73,21 @@ def test_the_endpoint_stops_with_its_context() -> None:
     spark.stop()
 
     assert not listens(port)
-    assert first.shared.take() is None
+    assert first.shared.acquire() is None
 
 
 @pytest.fixture
 def receiver() -> Iterator[BatchReceiver]:
     """An endpoint with a scan `scan` of two tasks."""
     receiver = BatchReceiver("127.0.0.1", "127.0.0.1", shared=SharedBufferPool(2))
-    receiver.open("scan", BatchQueue(2, max_bytes=1 << 20, patience=0.1))
+    receiver.open("scan", BatchQueue(2, max_bytes=1 << 20, timeout=0.1))
     yield receiver
     receiver.stop()
 
 
 def request(receiver: BatchReceiver, **changed: Any) -> bytes:
     """The message with which a task opens its stream, with some fields changed."""
-    claim = receiver._inlets["scan"].grant("scan", [0, 1]).claim(attempt=1)
+    claim = receiver._queues["scan"].grant("scan", [0, 1]).claim(attempt=1)
     fields = dict(zip(("scan", "tasks", "attempt", "proof"), msgpack.unpackb(claim), strict=True))
     packed: bytes = msgpack.packb(list({**fields, **changed}.values()))
     return packed

@@ -37,7 +37,7 @@ def test_tables_and_views_are_named_after_their_schema_and_the_lake(
         ("sales", "newest"): "sales_newest",
     }
     assert set(named.names.values()) == {f"lake_{name}" for name in plain.names.values()}
-    assert not plain.refused
+    assert not plain.skipped
     assert rows(spark, "SELECT * FROM events UNION SELECT * FROM lake_sales_events") == [(1,), (2,)]
     assert rows(spark, "SELECT * FROM `lake_sales_odd ``name```") == [(3,)]
     assert rows(spark, "SELECT * FROM sales_newest") == [(2,)]
@@ -93,15 +93,15 @@ def test_one_bad_view_stops_no_other(spark: Any, make_lake: LakeMaker) -> None:
         registration = ours.register(spark, "mixed")
 
     assert set(registration.names.values()) == {"mixed_t", "mixed_good", "mixed_after_good"}
-    refused = {name: reason for (_, name), reason in registration.refused.items()}
-    assert "gone" in refused["stale"]
-    assert "has no translation" in refused["odd"]
-    assert refused["after_odd"] == "the view reads main.odd, which is refused"
-    assert refused["first"] == refused["second"] == "views that read each other have no translation"
+    skipped = {name: reason for (_, name), reason in registration.skipped.items()}
+    assert "gone" in skipped["stale"]
+    assert "has no translation" in skipped["odd"]
+    assert skipped["after_odd"] == "the view reads main.odd, which is skipped"
+    assert skipped["first"] == skipped["second"] == "views that read each other have no translation"
     assert rows(spark, "SELECT * FROM mixed_after_good") == [(2,)]
     shown = repr(registration)
     assert "main.good as mixed_good" in shown
-    assert "main.after_odd refused: the view reads main.odd" in shown
+    assert "main.after_odd skipped: the view reads main.odd" in shown
     registration.unregister()
 
 
@@ -119,8 +119,8 @@ def test_a_table_that_spark_cannot_read_is_refused_and_others_are_there(
         registration = ours.register(spark, "partly")
 
     assert dict(registration.names) == {("main", "fine"): "partly_fine"}
-    assert "'quaternion'" in registration.refused["main", "strange"]
-    assert "main.strange, which is refused" in registration.refused["main", "on_strange"]
+    assert "'quaternion'" in registration.skipped["main", "strange"]
+    assert "main.strange, which is skipped" in registration.skipped["main", "on_strange"]
     registration.unregister()
 
 
@@ -145,7 +145,7 @@ def test_a_column_that_spark_cannot_hold_is_hidden_and_its_table_is_there(
     assert "'quaternion'" in hidden["odd"]
     assert "decimal(99,1)" in hidden["wide"]
     assert "main.partly without column odd: " in repr(registration)
-    assert registration.refused.keys() == {("main", "odds")}
+    assert registration.skipped.keys() == {("main", "odds")}
     registration.unregister()
 
 
@@ -201,10 +201,10 @@ def test_a_lake_cannot_read_the_environment_of_its_reader(spark: Any, make_lake:
     row = {"${env:PATH}": 1, "s": {"a ${env:PATH}": 2}}
     for name in ("secret_t", "secret_all_of_it"):
         assert spark.table(name).toArrow().to_pylist() == [row]
-    refused = {name: reason for (_, name), reason in registration.refused.items()}
-    assert refused.keys() == {"${env:PATH}", "text", "alias"}
-    assert all("'${', a part that Spark would replace" in reason for reason in refused.values())
-    assert not complete.refused
+    skipped = {name: reason for (_, name), reason in registration.skipped.items()}
+    assert skipped.keys() == {"${env:PATH}", "text", "alias"}
+    assert all("'${', a part that Spark would replace" in reason for reason in skipped.values())
+    assert not complete.skipped
     assert safe.sql("SELECT v FROM text").collect() == [("${env:PATH}",)]
     assert safe.table("alias").columns == ["${env:PATH}"]
     registration.unregister()

@@ -25,7 +25,7 @@ from lakeport.spark.transport.sender import (
     SendTasks,
 )
 from lakeport.spark.transport.shared_memory import (
-    SEGMENT_BYTES,
+    BUFFER_BYTES,
     SharedBuffer,
     SharedBufferPool,
     write_batch,
@@ -33,7 +33,7 @@ from lakeport.spark.transport.shared_memory import (
 from tests.waiting import TIMEOUT_SECONDS
 
 SCHEMA = pa.schema([("word", pa.string())])
-LARGE, SMALL, HUGE = 100_000, 3, SEGMENT_BYTES // 8
+LARGE, SMALL, HUGE = 100_000, 3, BUFFER_BYTES // 8
 
 
 def batch(word: str, rows: int) -> pa.RecordBatch:
@@ -61,9 +61,9 @@ class Recorded(SharedBufferPool):
         super().__init__(limit)
         self.used: list[str] = []
 
-    def batch(self, segment: SharedBuffer, length: int) -> pa.RecordBatch:
+    def read_batch(self, segment: SharedBuffer, length: int) -> pa.RecordBatch:
         self.used.append(segment.name)
-        return super().batch(segment, length)
+        return super().read_batch(segment, length)
 
 
 class Driver:
@@ -75,21 +75,21 @@ class Driver:
         self.receiver = BatchReceiver("127.0.0.1", "127.0.0.1", shared=self.shared)
 
     def scan(self, name: str, *, tasks: int = 1) -> BatchQueue:
-        inlet = BatchQueue(tasks, max_bytes=1 << 30, patience=5)
-        self.receiver.open(name, inlet)
-        return inlet
+        batch_queue = BatchQueue(tasks, max_bytes=1 << 30, timeout=5)
+        self.receiver.open(name, batch_queue)
+        return batch_queue
 
-    def push(self, name: str, inlet: BatchQueue, *tasks: Words) -> None:
-        grant = inlet.grant(name, range(len(tasks)))
+    def push(self, name: str, batch_queue: BatchQueue, *tasks: Words) -> None:
+        grant = batch_queue.grant(name, range(len(tasks)))
         send = SendTasks(self.receiver.location, SCHEMA).send
         sent = send(grant, list(enumerate(tasks)), attempt=next(self.attempts))
         assert len(sent) == len(tasks)
         for task in sent:
-            inlet.confirm(*task)
+            batch_queue.confirm(*task)
 
-    def open(self, name: str, inlet: BatchQueue) -> tuple[Any, Any]:
+    def open(self, name: str, batch_queue: BatchQueue) -> tuple[Any, Any]:
         """A stream of a task that the test plays itself."""
-        request = inlet.grant(name, [0]).claim(next(self.attempts))
+        request = batch_queue.grant(name, [0]).claim(next(self.attempts))
         client = flight.connect(self.receiver.location)
         descriptor = flight.FlightDescriptor.for_command(request)
         writer, answers = client.do_put(descriptor, SCHEMA)
@@ -104,10 +104,10 @@ def driver() -> Iterator[Driver]:
     driver.receiver.stop()
 
 
-def words(inlet: BatchQueue) -> list[tuple[str, int]]:
+def words(batch_queue: BatchQueue) -> list[tuple[str, int]]:
     """The batches of a scan that is complete: the one word of each, and its rows."""
     found = []
-    for taken in inlet.take_all():
+    for taken in batch_queue.batches():
         (word,) = taken["word"].unique().to_pylist()
         found.append((word.strip(), taken.num_rows))
     return found
@@ -125,29 +125,29 @@ def words(inlet: BatchQueue) -> list[tuple[str, int]]:
 )
 def test_batches_of_all_sizes_arrive(driver: Driver, sizes: list[int], shared: int) -> None:
     for name in ("first", "second"):
-        inlet = driver.scan(name)
+        batch_queue = driver.scan(name)
 
-        driver.push(name, inlet, Words(name, *sizes))
+        driver.push(name, batch_queue, Words(name, *sizes))
 
-        assert words(inlet) == [(name, size) for size in sizes]
+        assert words(batch_queue) == [(name, size) for size in sizes]
     assert len(driver.shared.used) == 2 * shared
 
 
 def test_tasks_that_share_a_stream_all_have_large_batches(driver: Driver) -> None:
-    inlet = driver.scan("scan", tasks=4)
+    batch_queue = driver.scan("scan", tasks=4)
     sizes = [(LARGE,), (LARGE, LARGE), (SMALL,), (LARGE, SMALL)]
 
-    driver.push("scan", inlet, *(Words(f"w{n}", *s) for n, s in enumerate(sizes)))
+    driver.push("scan", batch_queue, *(Words(f"w{n}", *s) for n, s in enumerate(sizes)))
 
-    assert words(inlet) == [(f"w{n}", size) for n, s in enumerate(sizes) for size in s]
+    assert words(batch_queue) == [(f"w{n}", size) for n, s in enumerate(sizes) for size in s]
     assert len(driver.shared.used) == 4
 
 
 def test_a_stream_that_ends_well_leaves_its_segment_to_others(driver: Driver) -> None:
     for number in range(3):
-        inlet = driver.scan(f"scan {number}")
-        driver.push(f"scan {number}", inlet, Words("word", LARGE))
-        assert words(inlet) == [("word", LARGE)]
+        batch_queue = driver.scan(f"scan {number}")
+        driver.push(f"scan {number}", batch_queue, Words("word", LARGE))
+        assert words(batch_queue) == [("word", LARGE)]
 
     assert len(driver.shared.used) == 3
     assert len(set(driver.shared.used)) <= 2  # one with its batch, one lent to the next
@@ -167,10 +167,10 @@ def test_no_client_overwrites_the_rows_of_another(driver: Driver) -> None:
         sending = pool.submit(driver.push, "ours", ours, task)
         assert is_midway.wait(TIMEOUT_SECONDS)
         # The driver has heard of the small batch when that is taken.
-        taken = ours.take_all()
+        taken = ours.batches()
         next(taken), next(taken)
         driver.push("theirs", theirs, Words("others", LARGE, LARGE))
-        held = list(theirs.take_all())
+        held = list(theirs.batches())
         go_on.set()
         sending.result(TIMEOUT_SECONDS)
 
@@ -195,7 +195,7 @@ def test_a_task_that_left_its_stream_can_write_to_nobodys_memory(
         writer.close()
 
     driver.push("theirs", theirs, Words("others", LARGE, LARGE))
-    held = list(theirs.take_all())
+    held = list(theirs.batches())
     write_batch(left, batch("zombie", LARGE))
 
     assert left not in driver.shared.used
@@ -203,16 +203,16 @@ def test_a_task_that_left_its_stream_can_write_to_nobodys_memory(
 
 
 def test_a_task_that_is_tried_again_repeats_nothing(driver: Driver) -> None:
-    inlet = driver.scan("scan")
+    batch_queue = driver.scan("scan")
 
     def fail() -> Iterator[pa.RecordBatch]:
         raise OSError("the disk is away")
 
     with pytest.raises(OSError, match="the disk is away"):
-        driver.push("scan", inlet, Words("word", LARGE, SMALL, then=fail))
-    driver.push("scan", inlet, Words("word", LARGE, SMALL, LARGE))
+        driver.push("scan", batch_queue, Words("word", LARGE, SMALL, then=fail))
+    driver.push("scan", batch_queue, Words("word", LARGE, SMALL, LARGE))
 
-    assert words(inlet) == [("word", LARGE), ("word", SMALL), ("word", LARGE)]
+    assert words(batch_queue) == [("word", LARGE), ("word", SMALL), ("word", LARGE)]
 
 
 def test_memory_that_a_task_gives_back_is_lent_again(driver: Driver) -> None:
@@ -235,13 +235,13 @@ def test_a_task_that_cannot_reach_the_memory_uses_flight(
         raise FileNotFoundError(name)
 
     monkeypatch.setattr(sender, "write_batch", unreachable)
-    inlet = driver.scan("scan")
+    batch_queue = driver.scan("scan")
 
-    driver.push("scan", inlet, Words("word", LARGE, LARGE))
+    driver.push("scan", batch_queue, Words("word", LARGE, LARGE))
 
-    assert words(inlet) == [("word", LARGE), ("word", LARGE)]
+    assert words(batch_queue) == [("word", LARGE), ("word", LARGE)]
     assert driver.shared.used == []
-    assert None not in [driver.shared.take() for _ in range(6)]
+    assert None not in [driver.shared.acquire() for _ in range(6)]
 
 
 @pytest.mark.parametrize(
@@ -256,5 +256,7 @@ def test_what_no_task_says_is_refused(driver: Driver, messages: list[bytes]) -> 
             for message in messages:
                 writer.write_metadata(message)
 
-    with pytest.raises(flight.FlightServerError, match=r"a scan task (speaks of|asks for) memory"):
+    with pytest.raises(
+        flight.FlightServerError, match=r"a scan task (requested a second|used a) shared buffer"
+    ):
         say()

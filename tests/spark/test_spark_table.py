@@ -195,7 +195,7 @@ def test_spark_sql_runs_a_query(client: lakeport.Client) -> None:
     [
         ("SELECT * FROM nowhere", r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view `nowhere`"),
         ("SELECT missing FROM numbers", r"\[UNRESOLVED_COLUMN.* `missing`"),
-        ("SELEC 1", r"not one query that Spark understands: \[PARSE_SYNTAX_ERROR\]"),
+        ("SELEC 1", r"Spark cannot parse the text as one query: \[PARSE_SYNTAX_ERROR\]"),
         ("SELECT 1 / (id - 5) FROM numbers", r"\[DIVIDE_BY_ZERO\] Division by zero"),
         ("  ", "needs the text of a query"),
     ],

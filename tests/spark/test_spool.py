@@ -36,12 +36,12 @@ def existing(folder: Path) -> Iterator[Path]:
 def filled(*, max_bytes: int) -> Iterator[PartitionBuffer]:
     """A spool whose partitions have all arrived, one batch of each after the other."""
     spool = PartitionBuffer(max_bytes=max_bytes, max_disk_bytes=1 << 30)
-    spool.expect(PARTITIONS)
+    spool.set_partition_count(PARTITIONS)
     for number in range(BATCHES):
         for partition in range(PARTITIONS):
-            spool.offer(attempt_id(1, partition), number, batch(partition, number), patience=0)
+            spool.put(attempt_id(1, partition), number, batch(partition, number), timeout=0)
     for partition in range(PARTITIONS):
-        spool.complete(attempt_id(1, partition), BATCHES, BATCHES * ROWS)
+        spool.finish_task(attempt_id(1, partition), BATCHES, BATCHES * ROWS)
         spool.confirm(attempt_id(1, partition), BATCHES, BATCHES * ROWS)
     yield spool
     spool.cancel()
@@ -50,7 +50,7 @@ def filled(*, max_bytes: int) -> Iterator[PartitionBuffer]:
 @pytest.mark.parametrize("max_bytes", [0, 100 * ROWS, 1 << 30], ids=["disk", "both", "memory"])
 def test_partitions_come_in_their_order(max_bytes: int) -> None:
     with filled(max_bytes=max_bytes) as spool:
-        rows = pa.Table.from_batches(spool.take_all())
+        rows = pa.Table.from_batches(spool.batches())
 
     assert rows["id"].to_pylist() == list(range(PARTITIONS * BATCHES * ROWS))
 
@@ -71,7 +71,7 @@ def test_the_space_of_what_was_read_is_free(monkeypatch: pytest.MonkeyPatch) -> 
 
     with filled(max_bytes=0) as spool:
         waiting = open_files()
-        reader = spool.take_all()
+        reader = spool.batches()
         for _ in range(PARTITIONS * BATCHES - 3):
             next(reader)
         assert waiting > before + 10

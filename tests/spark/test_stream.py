@@ -25,9 +25,9 @@ from lakeport.spark import session, stream
 from lakeport.spark.transport.grants import ScanKey
 from lakeport.spark.transport.job import stream_metrics
 from lakeport.spark.transport.receiver import get_receiver
-from lakeport.spark.transport.sender import acknowledge
+from lakeport.spark.transport.sender import enable_tcp_quickack
 from lakeport.spark.transport.shared_memory import (
-    SEGMENT_BYTES,
+    BUFFER_BYTES,
     SharedBuffer,
     SharedBufferPool,
     write_batch,
@@ -133,21 +133,21 @@ def test_the_memory_that_tasks_write_to_is_shared_and_bounded(spark: Any) -> Non
 
     stream(spark, large, SCHEMA).read_all()
     gc.collect()
-    segments = take_all(shared)
+    segments = acquire_all(shared)
 
     assert 0 < len(segments) <= 4 + 2 * spark.sparkContext.defaultParallelism
     # All of it is in use: the batches come by Flight.
     assert sum(batch.num_rows for batch in stream(spark, large, SCHEMA)) == 1_600_000
     for segment in segments:
-        shared.give_back(segment)
+        shared.release(segment)
 
 
-def take_all(shared: SharedBufferPool) -> list[SharedBuffer]:
-    return list(iter(shared.take, None))
+def acquire_all(shared: SharedBufferPool) -> list[SharedBuffer]:
+    return list(iter(shared.acquire, None))
 
 
 def test_a_batch_that_is_larger_than_a_segment_comes_by_flight(spark: Any) -> None:
-    rows = SEGMENT_BYTES // 8
+    rows = BUFFER_BYTES // 8
     batches = list(stream(spark, [Rows(0, batches=2, rows=rows)], SCHEMA))
 
     assert [batch.num_rows for batch in batches] == [rows, rows]
@@ -156,19 +156,19 @@ def test_a_batch_that_is_larger_than_a_segment_comes_by_flight(spark: Any) -> No
 
 def test_memory_that_a_lost_task_may_still_write_to_is_not_used_again() -> None:
     shared = SharedBufferPool(1)
-    segment = shared.take()
+    segment = shared.acquire()
     assert segment is not None
-    assert shared.take() is None
+    assert shared.acquire() is None
 
-    shared.discard(segment)
+    shared.retire(segment)
 
-    other = shared.take()
+    other = shared.acquire()
     assert other is not None
     assert other.name != segment.name
 
 
 def test_a_segment_of_another_machine_cannot_be_reached() -> None:
-    segment = SharedBufferPool(1).take()
+    segment = SharedBufferPool(1).acquire()
     assert segment is not None
     path = segment.name.split(" ")[0]
 
@@ -178,7 +178,7 @@ def test_a_segment_of_another_machine_cannot_be_reached() -> None:
 
 def test_a_consumer_that_stops_reading_leaves_the_cores_to_others(spark: Any) -> None:
     large = [Rows(n, batches=40, rows=50_000) for n in range(4)]
-    stalled = stream(spark, large, SCHEMA, max_bytes=MIB, patience=0.2)
+    stalled = stream(spark, large, SCHEMA, max_bytes=MIB, timeout=0.2)
     first = stalled.read_next_batch()
 
     for _ in range(3):
@@ -394,7 +394,7 @@ def test_a_connection_is_acknowledged_at_once_and_stays_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         with socket.create_connection(server.getsockname()) as java, server.accept()[0] as worker:
             worker.setsockopt(*option, 0)
-            acknowledge()
+            enable_tcp_quickack()
             assert worker.getsockopt(*option) == 1
             java.sendall(b"tasks")
             assert worker.recv(5) == b"tasks"

@@ -1,8 +1,8 @@
-"""An Arrow reader that ends its scan when it is closed.
+"""An Arrow reader that cancels its scan when it is closed.
 
-Closing a `pyarrow.RecordBatchReader.from_batches` does not close its source, and a reader
-made from a C stream turns every error into another one. This reader does neither, and is still a
-`RecordBatchReader`: what reads it from C++ gets the same batches through an IPC stream.
+pyarrow 26: `RecordBatchReader.from_batches` does not close its source, and a reader of a C stream
+changes the types of errors. This reader does neither, and is still a `RecordBatchReader`: C++ code
+reads the same batches through an IPC stream.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class CancellingReader(pa.RecordBatchStreamReader):  # type: ignore[misc]
     """The batches of a scan. Closing it, leaving its `with` block or dropping it ends the scan."""
 
     def __init__(
-        self, schema: pa.Schema, batches: Generator[pa.RecordBatch], end: Callable[[], None]
+        self, schema: pa.Schema, batches: Generator[pa.RecordBatch], stop: Callable[[], None]
     ) -> None:
         source = _IpcSource(schema)
         super().__init__(source)
-        # Only now, so that no batch can be lost to the opening of the stream.
+        # Set after `super().__init__`, which would otherwise consume the first batch.
         source.batches = batches
         self._batches = batches
-        self._end = end
+        self._stop = stop
         self._closed = False
 
     def read_next_batch(self) -> pa.RecordBatch:
@@ -42,17 +42,17 @@ class CancellingReader(pa.RecordBatchStreamReader):  # type: ignore[misc]
         return self.read_next_batch()
 
     def read_next_batch_with_custom_metadata(self) -> tuple[pa.RecordBatch, None]:
-        """Return the next batch; scans have no metadata of batches."""
+        """Return the next batch; batches of scans have no metadata."""
         return self.read_next_batch(), None
 
     def read_all(self) -> pa.Table:
-        """Return the rest of the scan as a table."""
+        """Read the rest of the scan as a table."""
         return pa.Table.from_batches(list(self), self.schema)
 
     def close(self) -> None:
         """End the scan, from any thread; batches that were not read are dropped."""
         self._closed = True
-        self._end()
+        self._stop()
 
     def cast(self, target_schema: pa.Schema) -> pa.RecordBatchReader:
         """Return a reader that casts each batch when it is read."""
@@ -77,8 +77,8 @@ class _IpcSource(io.RawIOBase):
         opening = schema.serialize().to_pybytes()
         self._buffer = io.BytesIO(opening)
         self._writer = pa.ipc.new_stream(self._buffer, schema)
-        # The writer writes the schema with the first batch, when the reader has it already.
-        self._known = len(opening)
+        # The writer repeats the schema before the first batch; the reader has read it already.
+        self._schema_bytes = len(opening)
 
     def readable(self) -> bool:
         return True
@@ -87,7 +87,7 @@ class _IpcSource(io.RawIOBase):
         found = self._buffer.read(size)
         if found or size == 0:
             return found
-        # A reader of IPC streams never asks for bytes of two messages at once.
+        # A reader of IPC streams never reads beyond a message.
         self._write_next()
         return self._buffer.read(size)
 
@@ -99,5 +99,5 @@ class _IpcSource(io.RawIOBase):
             self._writer.close()
         else:
             self._writer.write_batch(batch)
-        self._buffer.seek(self._known)
-        self._known = 0
+        self._buffer.seek(self._schema_bytes)
+        self._schema_bytes = 0

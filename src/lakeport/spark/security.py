@@ -1,7 +1,7 @@
-"""What keeps other users and other machines away from a Spark session.
+"""Protection of a Spark session from other users and other machines.
 
-Spark listens on ports of its own, through which blocks of data and code are fetched and tasks are
-started. By default it asks no one for a secret. The sessions that are started here do.
+Spark listens on ports through which blocks of data and code are fetched and tasks are started. By
+default it requires no secret. The sessions that are started here require one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 _log = logging.getLogger("lakeport.spark")
 
 ALLOW_UNAUTHENTICATED: Final = "spark.lakeport.allowUnauthenticated"
-"""The setting that lets scans run on a Spark whose ports ask no one for a secret."""
+"""The setting that allows scans on a Spark whose ports require no secret."""
 
 _AUTHENTICATE: Final = "spark.authenticate"
 _SECRET: Final = "spark.authenticate.secret"  # noqa: S105
@@ -46,7 +46,7 @@ _CIPHER: Final = "spark.network.crypto.enabled"
 _LOCAL_FOLDERS: Final = "spark.local.dir"
 _JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 
-# Spark makes a secret for each application by itself where it can hand it to the executors.
+# On these masters Spark creates a secret for each application and passes it to the executors.
 _MAKES_SECRETS: Final = re.compile(r"local(\[.*\])?|yarn|k8s://.*")
 
 
@@ -54,12 +54,12 @@ def protection(master: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that protect a new session, beside those of the caller.
 
     Raises:
-        InvalidArgumentError: The session would be open to others, which was not asked for.
+        InvalidArgumentError: The session would be open to other users without a setting for that.
     """
-    known = {**_defaults_file(), **settings}
-    is_allowed = _is_true(known.get(ALLOW_UNAUTHENTICATED))
-    has_secret = _SECRET in known or "_SPARK_AUTH_SECRET" in os.environ
-    private = _private_folders(master, known)
+    effective = {**_defaults_file(), **settings}
+    is_allowed = _is_true(effective.get(ALLOW_UNAUTHENTICATED))
+    has_secret = _SECRET in effective or "_SPARK_AUTH_SECRET" in os.environ
+    private = _private_folders(master, effective)
     if settings.get(_AUTHENTICATE, "true").lower() == "false":
         if not is_allowed:
             raise InvalidArgumentError(
@@ -67,11 +67,11 @@ def protection(master: str, settings: Mapping[str, str]) -> dict[str, str]:
                 f"set {ALLOW_UNAUTHENTICATED}=true as well if that is wanted"
             )
         return private
-    chosen = {**private, _AUTHENTICATE: "true", _CIPHER: settings.get(_CIPHER, "true")}
+    protected = {**private, _AUTHENTICATE: "true", _CIPHER: settings.get(_CIPHER, "true")}
     if has_secret or _MAKES_SECRETS.fullmatch(master):
-        return chosen
+        return protected
     if master.startswith("local-cluster"):
-        return {**chosen, _SECRET: secrets.token_hex(32)}
+        return {**protected, _SECRET: secrets.token_hex(32)}
     if is_allowed:
         return private
     raise InvalidArgumentError(
@@ -82,10 +82,10 @@ def protection(master: str, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_protected(context: SparkContext) -> None:
-    """Refuse a cluster that asks no one for a secret; warn once of a local session that does not.
+    """Refuse a cluster that requires no secret; warn once of such a local session.
 
-    A session of the caller's own that runs on this machine alone is at the mercy of the users of
-    this machine whatever is read with it, so it is used.
+    A local session of the caller is open to other users of this machine whether or not Lakeport
+    uses it, so it is only warned of.
 
     Raises:
         InvalidArgumentError: The session runs on a cluster without authentication.
@@ -98,9 +98,9 @@ def check_protected(context: SparkContext) -> None:
     )
     if is_open and not is_local(context.master):
         raise InvalidArgumentError(
-            f"the Spark session on {context.master} has no {_AUTHENTICATE}: whoever reaches its "
-            "ports can read and change what it computes. Start it with lakeport.spark.session(), "
-            f"or with {ALLOW_UNAUTHENTICATED}=true if that is wanted"
+            f"the Spark session on {context.master} has no {_AUTHENTICATE}: every machine that "
+            "reaches its ports can read and change what it computes. Start it with "
+            f"lakeport.spark.session(), or with {ALLOW_UNAUTHENTICATED}=true if that is wanted"
         )
     if is_open:
         _log.warning(
@@ -113,7 +113,7 @@ def check_protected(context: SparkContext) -> None:
     _checked.add(context)
 
 
-# Contexts that may be used, so that each is looked at and warned of once.
+# Contexts that may be used; each is checked, and warned of, once.
 _checked: Final[WeakSet[SparkContext]] = WeakSet()
 
 
@@ -125,9 +125,9 @@ def private_folder() -> Path:
 
 @contextmanager
 def settings_file(settings: Mapping[str, str]) -> Iterator[None]:
-    """Have a JVM that is started inside read settings from a private file.
+    """Make a JVM that is started inside the block read its settings from a private file.
 
-    PySpark puts them on the command line, which every user of the machine can list.
+    PySpark passes them on the command line, which every user of the machine can read.
     """
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
     descriptor, name = tempfile.mkstemp(dir=private_folder(), suffix=".conf")
@@ -148,18 +148,18 @@ def settings_file(settings: Mapping[str, str]) -> Iterator[None]:
         Path(name).unlink()
 
 
-def _private_folders(master: str, known: Mapping[str, str]) -> dict[str, str]:
+def _private_folders(master: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return settings by which the files of Spark's driver are below folders of this user alone."""
     if master == "yarn" or master.startswith("k8s://"):
         # The cluster manager chooses the folders of its containers.
         return {}
-    named = os.environ.get("SPARK_LOCAL_DIRS") or known.get(_LOCAL_FOLDERS)
+    named = os.environ.get("SPARK_LOCAL_DIRS") or settings.get(_LOCAL_FOLDERS)
     roots = named.split(",") if named else [str(private_folder())]
     inside = ",".join(root if _is_private(root) else str(_inside(root)) for root in roots)
     if "SPARK_LOCAL_DIRS" in os.environ:
         # It takes precedence over the setting.
         os.environ["SPARK_LOCAL_DIRS"] = inside
-    options = f"-Djava.io.tmpdir={private_folder()} {known.get(_JAVA_OPTIONS, '')}".strip()
+    options = f"-Djava.io.tmpdir={private_folder()} {settings.get(_JAVA_OPTIONS, '')}".strip()
     return {_LOCAL_FOLDERS: inside, _JAVA_OPTIONS: options}
 
 
@@ -171,8 +171,8 @@ def _inside(root: str) -> Path:
 
 def _is_private(folder: str) -> bool:
     with suppress(OSError):
-        found = Path(folder).stat()
-        return found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        status = Path(folder).stat()
+        return status.st_uid == os.geteuid() and not status.st_mode & 0o077
     return False
 
 
@@ -205,7 +205,7 @@ def _defaults_file() -> dict[str, str]:
 
 
 def _escaped(text: str) -> str:
-    """Return text as it stands in a file of Java properties."""
+    """Return text as it is written in a file of Java properties."""
     return "".join(_escaped_unit(unit) for unit in _utf16(text))
 
 

@@ -1,4 +1,4 @@
-"""The Spark session that the pipeline runs on: the caller's, a remote one, or an embedded one."""
+"""The Spark session of the process: the active one, a remote one, or an embedded one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DEFAULTS: Final[dict[str, str]] = {
     "spark.python.worker.reuse": "true",
 }
 
-# Where everything runs on this machine, nothing else is listened to.
+# Where everything runs on this machine, Spark listens on the loopback interface only.
 _LOOPBACK: Final[dict[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -53,12 +53,12 @@ _lock = threading.Lock()
 
 
 def session(master: str | None = None, **conf: Any) -> SparkSession:
-    """A Spark session for lakes.
+    """Return a Spark session for lakes.
 
-    The session that is active already, if there is one; else a session on `master`, on what
-    `SPARK_REMOTE` or `MASTER` name, or on the cores of this machine. Further settings go by
-    keyword, with underscores for dots: `spark_executor_memory="4g"`. Names that have dots are taken
-    as they are: `**{"spark.hadoop.fs.s3a.access_key": …}`.
+    This is the active session, if there is one; else a session on `master`, on the address in
+    `SPARK_REMOTE` or `MASTER`, or on the cores of this machine. Pass further settings by keyword,
+    with underscores for dots: `spark_executor_memory="4g"`. Names with dots are used as
+    they are: `**{"spark.hadoop.fs.s3a.access_key": …}`.
     """
     try:
         import pyspark.sql  # noqa: F401
@@ -77,7 +77,7 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
 
 
 def is_running(spark: SparkSession) -> bool:
-    """Whether a session can still be used: it was not stopped, and its Java has not ended."""
+    """Return whether a session can still be used: neither it nor its Java process has ended."""
     if is_connect(spark):
         remote: Any = spark
         return not remote.is_stopped
@@ -86,7 +86,7 @@ def is_running(spark: SparkSession) -> bool:
 
 
 def check_running(context: SparkContext) -> None:
-    """Refuse a context that nothing can be run on."""
+    """Raise UnavailableError if a context was stopped or its Java process has ended."""
     if _is_stopped(context):
         raise UnavailableError(
             "the Spark session was stopped: get another one from lakeport.spark.session()"
@@ -112,13 +112,13 @@ def _setting(keyword: str) -> str:
 
 
 def _active() -> SparkSession | None:
-    """The session of this thread or, in a thread that has none, of the process."""
+    """Return the session of this thread or, in a thread without one, of the process."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     last: SparkSession | None = SparkSession._instantiatedSession  # noqa: SLF001
     if last is not None and _has_lost_java(last.sparkContext):
-        _forget(last)
+        _release(last)
     try:
         found = SparkSession.active()
     except PySparkRuntimeError:
@@ -127,13 +127,13 @@ def _active() -> SparkSession | None:
     return found if is_running(found) else None
 
 
-def _forget(lost: SparkSession) -> None:
-    """Let PySpark start another Java: by itself it talks to the first one for ever."""
+def _release(lost: SparkSession) -> None:
+    """Make PySpark start another JVM: PySpark 4 keeps its connection to a lost one."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     context: Any = lost.sparkContext
-    # There is nobody to be told of the stop.
+    # Without it, `stop` does not call the lost JVM.
     context._jsc = None  # noqa: SLF001
     context.stop()
     SparkContext._gateway = None  # noqa: SLF001
@@ -143,7 +143,7 @@ def _forget(lost: SparkSession) -> None:
 
 
 def _reuse(active: SparkSession, master: str | None, settings: dict[str, str]) -> SparkSession:
-    """The active session with more settings, if it can have them."""
+    """Return the active session with more settings; raise an error if it cannot have them."""
     from pyspark.errors import PySparkException
 
     if master is not None:
@@ -161,36 +161,36 @@ def _reuse(active: SparkSession, master: str | None, settings: dict[str, str]) -
 
 
 def _check_master(active: SparkSession, master: str) -> None:
-    """Refuse another master than that of the active session."""
+    """Raise an error if the active session has another master."""
     if is_connect(active):
         is_same = _is_remote_of(active, master)
         remote: Any = active
-        # What follows in an address may be a token.
-        running, asked = f"the server {remote.client.host}", master.partition(";")[0]
+        # The rest of an address may contain a token.
+        running, requested = f"the server {remote.client.host}", master.partition(";")[0]
     else:
-        running, asked = active.sparkContext.master, master
-        is_same = running == asked
+        running, requested = active.sparkContext.master, master
+        is_same = running == requested
     if not is_same:
         raise InvalidArgumentError(
-            f"a Spark session on {running} is running: stop it before one on {asked} is asked for"
+            f"a Spark session on {running} is running: stop it before you start one on {requested}"
         )
 
 
 def _is_remote_of(active: SparkSession, master: str) -> bool:
-    """Whether an address is that of a Connect session, with nothing in it that differs."""
+    """Return whether an address is that of a Connect session, with the same parameters."""
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
     opened: Any = active
     channel = opened.client._builder  # noqa: SLF001
     try:
-        asked: Any = DefaultChannelBuilder(master)
+        requested: Any = DefaultChannelBuilder(master)
     except PySparkException:
         return False
     return (
         isinstance(channel, DefaultChannelBuilder)
-        and asked.endpoint == channel.endpoint
-        and asked._params.items() <= channel._params.items()  # noqa: SLF001
+        and requested.endpoint == channel.endpoint
+        and requested._params.items() <= channel._params.items()  # noqa: SLF001
     )
 
 
@@ -224,7 +224,7 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local-cluster"):
-        # Its executors are processes of this machine, which would listen to the network.
+        # Its executors are processes of this machine, which would listen on all interfaces.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     defaults = {
         **_DEFAULTS,
@@ -241,19 +241,36 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     _quieten(spark)
+    _silence_accumulator_server(spark.sparkContext)
     return spark
 
 
 def _quieten(spark: SparkSession) -> None:
-    """Keep Spark from warning at every scan that its scheduler pool stands in no file."""
+    """Silence the warning of Spark 4, at every scan, that its scheduler pool is in no file."""
     log4j = spark._jvm.org.apache.logging.log4j  # noqa: SLF001
     log4j.core.config.Configurator.setLevel(
         "org.apache.spark.scheduler.FairSchedulableBuilder", log4j.Level.ERROR
     )
 
 
+def _silence_accumulator_server(context: Any) -> None:
+    """Keep PySpark from printing a traceback when the JVM ends.
+
+    PySpark 4.0 to 4.3: the handler of `pyspark.accumulators` raises when its connection to the JVM
+    is lost, and `socketserver` prints what handlers raise.
+    """
+    server = context._accumulatorServer  # noqa: SLF001
+    print_error = server.handle_error
+
+    def handle_error(request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            print_error(request, client_address)
+
+    server.handle_error = handle_error
+
+
 def _is_here(master: str) -> bool:
-    """Whether driver, master and executors are all on this machine."""
+    """Return whether driver, master and executors are all on this machine."""
     if master.startswith("local"):
         return True
     hosts = [part.rpartition(":")[0] for part in master.removeprefix("spark://").split(",")]

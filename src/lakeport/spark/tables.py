@@ -1,4 +1,4 @@
-"""A Spark DataFrame as a table of a catalog: DuckDB's filters and columns become Spark's."""
+"""A Spark DataFrame as a table of a catalog: Spark applies DuckDB's filters and columns."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class SparkTable:
     builder.schema("sales").table("today", SparkTable("SELECT * FROM orders WHERE …"))
     ```
 
-    Every scan is one Spark query with DuckDB's filter and columns pushed into Catalyst. Its rows
-    come in the order that the DataFrame has.
+    Every scan is one Spark query with DuckDB's filter and columns. Its rows have the order of the
+    DataFrame.
     """
 
     def __init__(
@@ -56,33 +56,33 @@ class SparkTable:
 
         Args:
             source: A DataFrame; or the text of a Spark SQL query, or a callable without arguments
-                that gives a DataFrame, both asked anew for every scan.
-            name: The name of the table, where the catalog's builder does not give one.
+                that returns a DataFrame. Both are evaluated for every scan.
+            name: The name of the table, if the catalog's builder does not set one.
             comment: A description for people.
-            spark: The session for SQL text; the active one if left out, or a new one.
+            spark: The session for SQL text; by default the active one, or a new one.
 
         """
         self.name = name
         self.comment = comment
         self._source = source
         self._spark = spark
-        # Found by the first who asks; several would find the same.
+        # Computed at the first use; threads that compute it at once get the same result.
         self._columns: tuple[FrameColumn, ...] | None = None
 
     def named(self, name: str, comment: str = "") -> SparkTable:
-        """The same table under another name."""
+        """Return the same table under another name."""
         return SparkTable(
             self._source, name=name, comment=comment or self.comment, spark=self._spark
         )
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The columns of the DataFrame, as it was when they were first asked for."""
+        """Return the columns of the DataFrame, as they were at the first call."""
         if self._columns is None:
             self._columns = frame_columns(self._frame().schema)
         return project_schema(arrow_schema(self._columns), columns)
 
     def size(self, options: ScanOptions) -> TableSize:  # noqa: ARG002
-        """What Spark's optimizer knows of the size."""
+        """Return the number of rows if Spark's optimizer has it."""
         frame = self._frame()
         if is_connect(frame.sparkSession):
             return TableSize()
@@ -102,13 +102,13 @@ class SparkTable:
         if hasattr(self._source, "sparkSession"):
             return self._source
         raise DefinitionError(
-            f"table {self.name!r}: {type(self._source).__name__} is not a DataFrame; give one, "
-            "Spark SQL, or a callable that returns one"
+            f"table {self.name!r}: {type(self._source).__name__} is not a DataFrame; pass a "
+            "DataFrame, Spark SQL, or a callable that returns a DataFrame"
         )
 
 
 def scan_frame(frame: DataFrame, options: ScanOptions) -> pa.RecordBatchReader:
-    """The rows of a DataFrame, with as much of the filter and columns as Spark can apply."""
+    """Return the rows of a DataFrame, with the columns and what Spark can apply of the filter."""
     columns = frame_columns(frame.schema)
     frame = frame.toDF(*[column.name for column in columns])
     comparable = [column.name for column in columns if column.can_be_filtered]
@@ -117,26 +117,26 @@ def scan_frame(frame: DataFrame, options: ScanOptions) -> pa.RecordBatchReader:
         frame = frame.where(condition)
     if options.limit is not None and not options.filter:
         frame = frame.limit(options.limit)
-    wanted = columns
+    requested = columns
     if options.columns is not None:
-        # A batch without columns would forget how many rows it has.
-        wanted = tuple(c for c in columns if c.name in options.columns) or columns[:1]
-    return stream_dataframe(select(frame, wanted), arrow_schema(wanted))
+        # A batch without columns has no number of rows.
+        requested = tuple(c for c in columns if c.name in options.columns) or columns[:1]
+    return stream_dataframe(select(frame, requested), arrow_schema(requested))
 
 
 def spark_sql_function(
     spark: SparkSession | None = None, name: str = "spark_sql", *, trusted: bool = False
 ) -> TableFunction:
-    """A table function for a catalog: `SELECT * FROM spark_sql('SELECT …')`.
+    """Return a table function for a catalog: `SELECT * FROM spark_sql('SELECT …')`.
 
-    Whoever may call it can read every table and view of the session, with the server's rights.
-    To show only some, give it a session of its own: `spark.newSession()`.
+    Its callers can read every table and view of the session, with the server's rights. To offer
+    only some, pass another session: `spark.newSession()`.
 
     Args:
         spark: The session whose tables, views and functions a query sees. Each query runs in a
-            copy of it. Left out: a new session of the active one, without temporary views.
+            copy of it. By default a new session of the active one, without temporary views.
         name: The name of the function in SQL.
-        trusted: Let callers do whatever Spark can do: read files by their paths, run scripts, call
+        trusted: Allow everything that Spark can do: read files by their paths, run scripts, call
             Java methods and the functions that were registered in the session. Otherwise a query
             may use only what is on a list of functions, options and clauses. On a Connect session
             nothing can be checked, so only trusted callers are possible.
@@ -155,7 +155,7 @@ class _SparkSql:
         self._trusted = trusted
 
     def schema_for(self, arguments: Arguments) -> pa.Schema:
-        """The columns of the result, which Spark tells without running the query."""
+        """Return the columns of the result, without running the query."""
         return arrow_schema(frame_columns(self._frame(arguments).schema))
 
     def execute_table(self, arguments: Arguments, options: ScanOptions) -> pa.RecordBatchReader:

@@ -67,7 +67,7 @@ def sql(
     console = make_console()
     with Lake.open(uri) as opened, spark_session(master) as spark:
         registration = opened.register(spark, **parse_at(at))
-        for (schema, name), reason in registration.refused.items():
+        for (schema, name), reason in registration.skipped.items():
             typer.echo(f"{schema}.{name} cannot be queried: {reason}", err=True)
         try:
             with _result(spark, query, limit if output is None else None) as rows:

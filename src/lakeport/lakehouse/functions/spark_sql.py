@@ -105,7 +105,7 @@ class _LakeSession:
         )
         objects: list[TableSummary | View] = [*contents.tables, *contents.views]
         self._objects = {table_key(each.schema, each.name): each for each in objects}
-        self._names, self._refused = view_names([*tables, *views])
+        self._names, self._skipped = view_names([*tables, *views])
         self._hidden: dict[tuple[str, str], dict[str, str]] = {}
         self._registered: set[TableKey] = set()
         self._lock = threading.Lock()
@@ -156,9 +156,9 @@ class _LakeSession:
             self._spark,
             {key: called for key, called in self._names.items() if key in needed},
             version=self._snapshot.id,
-            refused=self._refused,
+            skipped=self._skipped,
         )
-        self._refused.update(registration.refused)
+        self._skipped.update(registration.skipped)
         self._hidden.update({name: dict(why) for name, why in registration.hidden.items()})
         self._registered |= needed
 
@@ -205,7 +205,7 @@ class _LakeSession:
 
         reasons = {
             reason
-            for (schema, name), reason in list(self._refused.items())
+            for (schema, name), reason in list(self._skipped.items())
             if view_name(schema, name).lower() == parts[-1].lower()
             and self._may_read(table_key(schema, name), permissions)
         }

@@ -1,4 +1,4 @@
-"""The columns of a DataFrame as DuckDB sees them.
+"""The columns of a DataFrame in DuckDB's types.
 
 | Spark | Arrow, DuckDB |
 |---|---|
@@ -13,7 +13,7 @@
 | variant | JSON text, JSON |
 | void | int32, INTEGER |
 
-Names that DuckDB cannot tell apart get a number: `id`, `ID` become `id`, `ID_1`.
+Names that are equal for DuckDB get a number: `id`, `ID` become `id`, `ID_1`.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _BINARY_ORDER: Final = "UTF8_BINARY"
 
 @dataclass(frozen=True, slots=True)
 class FrameColumn:
-    """One column of a DataFrame, in its place."""
+    """One column of a DataFrame."""
 
     name: str
-    """The name, unique whatever the case."""
+    """The name; unique, also if case is ignored."""
     type: pa.DataType
     expression: str
-    """Spark SQL that gives the values in a type that Arrow has; the first `{}` is the column."""
+    """Spark SQL for the values in a type that Arrow has; the first `{}` is the column."""
     can_be_filtered: bool
     """Whether a comparison in Spark means what it means in DuckDB."""
 
 
 def frame_columns(schema: StructType) -> tuple[FrameColumn, ...]:
-    """The columns of a DataFrame."""
+    """Return the columns of a DataFrame."""
     if not schema.fields:
         raise InvalidArgumentError("a DataFrame without columns cannot be read")
     names = _unique([field.name for field in schema.fields])
@@ -60,12 +60,12 @@ def frame_columns(schema: StructType) -> tuple[FrameColumn, ...]:
 
 
 def arrow_schema(columns: Sequence[FrameColumn]) -> pa.Schema:
-    """The columns in Arrow. Any of them may have nulls, since Spark promises little."""
+    """Return the Arrow schema of columns; all of them are nullable."""
     return pa.schema([pa.field(column.name, column.type) for column in columns])
 
 
 def select(frame: DataFrame, columns: Sequence[FrameColumn]) -> DataFrame:
-    """The columns of a DataFrame with unique names, in types that Arrow has."""
+    """Select columns of a DataFrame under unique names, in types that Arrow has."""
     return frame.select([_selected(column) for column in columns])
 
 
@@ -114,7 +114,7 @@ def _column(name: str, type: DataType) -> FrameColumn:
 
 
 def _arrow_type(type: DataType) -> pa.DataType | None:
-    """The Arrow type that DuckDB reads; None if there is none."""
+    """Return the Arrow type that DuckDB reads; None if there is none."""
     from pyspark.sql import types as t
 
     match type:
@@ -165,7 +165,7 @@ def _plain_types() -> dict[type, pa.DataType]:
 
 
 def _without_void(type: DataType) -> DataType:
-    """The type with INT for every void; the same object if there is none."""
+    """Return the type with INT for every void; the same object if there is none."""
     from pyspark.sql import types as t
 
     match type:
@@ -191,7 +191,7 @@ def _without_void(type: DataType) -> DataType:
 
 
 def sql_type(type: DataType) -> str:
-    """A type as SQL; Spark's own text does not quote the names of fields."""
+    """Return a type as SQL; `simpleString` does not quote the names of fields."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(type, StructType):

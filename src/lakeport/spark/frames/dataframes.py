@@ -1,4 +1,4 @@
-"""A scan plan as a Spark DataFrame: read by Spark itself wherever that is exact, else by Arrow."""
+"""A scan plan as a DataFrame: read by Spark itself where that is exact, else by Arrow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["dataframe_from_inlined_rows", "dataframe_from_tasks", "to_dataframe"
 
 
 def to_dataframe(spark: SparkSession, plan: ScanPlan) -> DataFrame:
-    """The rows of a plan as a DataFrame; `spark_schema(plan.columns)` is its schema."""
+    """Return the rows of a plan as a DataFrame with the schema `spark_schema(plan.columns)`."""
     files = [task for task in plan.tasks if isinstance(task, FileTask)]
     carried = [task for task in plan.tasks if isinstance(task, InlinedTask)]
     others = [task for task in plan.tasks if not isinstance(task, FileTask | InlinedTask)]
@@ -45,7 +45,7 @@ def to_dataframe(spark: SparkSession, plan: ScanPlan) -> DataFrame:
 def _native_frames(
     spark: SparkSession, tasks: list[FileTask]
 ) -> tuple[list[DataFrame], list[FileTask]]:
-    """What Spark reads itself, filtered and projected, and the tasks that it cannot read."""
+    """Return DataFrames of the files that Spark reads itself, and the remaining tasks."""
     if not tasks:
         return [], []
     context = tasks[0].context
@@ -56,17 +56,17 @@ def _native_frames(
     scans, left = plan_parquet_scans(tasks)
     frames = [parquet_dataframe(spark, scan, names) for scan in scans]
     if condition:
-        # A constant need not be a truth value, as NULL.
+        # The type of a constant filter, such as NULL, may not be BOOLEAN.
         frames = [frame.where(f"CAST(({condition}) AS BOOLEAN)") for frame in frames]
     if len(names) > len(context.columns):
-        # The columns of the plan come first; the others were only for the filter.
-        chosen = [spark_identifier(name) for name in names[: len(context.columns)]]
-        frames = [frame.select(*chosen) for frame in frames]
+        # The columns of the plan come first; the others are only for the filter.
+        selected = [spark_identifier(name) for name in names[: len(context.columns)]]
+        frames = [frame.select(*selected) for frame in frames]
     return frames, left
 
 
 def _condition(context: ScanContext) -> str | None:
-    """The filter as Spark SQL; None if Spark cannot evaluate it exactly and must."""
+    """Return the filter as Spark SQL; None if it must be exact and Spark cannot evaluate it."""
     encoder = SparkEncoder()
     conjuncts = context.filter.conjuncts
     if context.exact and any(encoder.encode_expression(part) is None for part in conjuncts):
@@ -74,24 +74,24 @@ def _condition(context: ScanContext) -> str | None:
     return encoder.encode(context.filter)
 
 
-# A Connect session does not say how many there are.
+# A Connect session does not report its cores.
 _UNKNOWN_CORES: Final = 64
 
 
 def dataframe_from_tasks(
     spark: SparkSession, tasks: Sequence[ScanTask], columns: Sequence[Column | str]
 ) -> DataFrame:
-    """Tasks that Python workers read: each large one is a partition, small ones share some."""
+    """Return a DataFrame of tasks that Python workers read; small tasks share a partition."""
     from pyspark.sql.functions import broadcast
 
     groups = group_tasks(list(enumerate(tasks)), _cores(spark))
-    # As rows: every partition unpickles the whole function, and so all that is in it.
+    # Tasks are rows: every partition unpickles the whole function, with everything in it.
     pickled = pa.array([pickle.dumps(group) for group in groups], pa.binary())
     rows = pa.table({"number": pa.array(range(len(groups)), pa.int64()), "tasks": pickled})
-    known = broadcast(create_dataframe(spark, rows))
+    groups_by_number = broadcast(create_dataframe(spark, rows))
     numbers = spark.range(0, len(groups), 1, len(groups)).withColumnRenamed("id", "number")
-    chosen = numbers.join(known, "number").select("tasks")
-    return map_in_arrow(chosen, _ReadTasks(tuple(columns)), spark_schema(columns))
+    pickled_groups = numbers.join(groups_by_number, "number").select("tasks")
+    return map_in_arrow(pickled_groups, _ReadTasks(tuple(columns)), spark_schema(columns))
 
 
 def _cores(spark: SparkSession) -> int:
@@ -101,7 +101,7 @@ def _cores(spark: SparkSession) -> int:
 def dataframe_from_inlined_rows(
     spark: SparkSession, tasks: Sequence[ScanTask], columns: Sequence[Column | str]
 ) -> DataFrame:
-    """Tasks that bring their rows along: Spark gets the rows themselves."""
+    """Return a DataFrame of inlined rows, which are part of their tasks."""
     batches = [to_spark_batch(batch, columns) for task in tasks for batch in task.read()]
     rows = pa.Table.from_batches(batches, spark_arrow_schema(columns))
     return create_dataframe(spark, rows, schema=spark_schema(columns))
@@ -109,7 +109,7 @@ def dataframe_from_inlined_rows(
 
 @dataclass(frozen=True, slots=True)
 class _ReadTasks:
-    """Reads the tasks that Spark hands to a worker."""
+    """Reads the tasks that Spark passes to a worker."""
 
     columns: tuple[Column | str, ...]
 

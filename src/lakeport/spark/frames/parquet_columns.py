@@ -1,8 +1,8 @@
-"""How Spark's own Parquet reader reads a column of a file exactly, if it can.
+"""How Spark's Parquet reader reads a column of a file exactly, if it can.
 
-Columns are asked for by the name and the type that they have in the file. Spark can also find them
-by field id and widen them itself, but it skips row groups by the statistics of whichever column has
-the asked name in the file, so that a filter on swapped or re-added columns would lose rows.
+Columns are read by the name and the type that they have in the file. Spark 4 can also find them by
+field id and widen them, but it skips row groups by the statistics of the column that has the
+requested name in the file: a filter on swapped or re-added columns would lose rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
     "literal",
 ]
 
-# Types whose values in files are the values of the lake; the others are encoded somehow.
+# Types whose values in files are the values of the lake; others have an encoding.
 _PLAIN: Final = frozenset(row.name for row in TYPES if row.spark_reads_parquet)
 _INTEGER: Final = re.compile(r"(u?)int(\d+)")
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -50,12 +50,12 @@ class FileColumn:
     target: DataType
     """Its Spark type in the table."""
     has_floats: bool
-    """Whether a floating point number can be reached without going through a list or a map."""
+    """Whether it is, or has outside of lists and maps, a floating-point number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantColumn:
-    """A column that a file does not hold: one value, as Spark SQL; NULL if there is none."""
+    """A column that is not in a file: one value as Spark SQL, or NULL."""
 
     sql: str | None
     target: DataType
@@ -64,19 +64,19 @@ class ConstantColumn:
 # Most files of a table have the same fields.
 @lru_cache(maxsize=4096)
 def file_column(node: ParquetField, column: Column, *, mapped: bool) -> FileColumn | None:
-    """How Spark reads a column from a file's field; None if it cannot do that exactly.
+    """Return how Spark reads a column from a file's field; None if it cannot read it exactly.
 
     Fields of a `mapped` file have names and no ids.
     """
-    shaped = _shaped(node, column, mapped=mapped)
-    if shaped is None:
+    stored = _as_stored(node, column, mapped=mapped)
+    if stored is None:
         return None
     target, has_floats = spark_data_type(column), _has_floats(column)
-    return FileColumn(node.name, spark_data_type(shaped), target, has_floats)
+    return FileColumn(node.name, spark_data_type(stored), target, has_floats)
 
 
 def literal(column: Column, text: str | None) -> ConstantColumn | None:
-    """A column that is the same in all rows of a file; None if Spark SQL cannot write it."""
+    """Return a column with one value; None if the value cannot be written in Spark SQL."""
     if text is None:
         return ConstantColumn(None, spark_data_type(column))
     try:
@@ -92,7 +92,7 @@ def literal(column: Column, text: str | None) -> ConstantColumn | None:
 def find_node(
     nodes: Sequence[ParquetField], column: Column, names: Mapping[int, NameMapping] | None
 ) -> ParquetField | None:
-    """The field that holds a column: by field id, or by its mapped name."""
+    """Return the field of a column: by field id, or by its mapped name."""
     if names is None:
         return next((node for node in nodes if node.id == column.id), None)
     entry = names.get(column.id)
@@ -104,14 +104,14 @@ def find_node(
 
 
 def has_unique_names(names: Sequence[str]) -> bool:
-    """Whether Spark tells these names apart, in any case."""
+    """Return whether names are unique for Spark, which ignores their case."""
     return len({name.lower() for name in names}) == len(names)
 
 
-def _shaped(node: ParquetField, column: Column, *, mapped: bool = False) -> Column | None:
-    """The column with the names and types that it has in the file."""
+def _as_stored(node: ParquetField, column: Column, *, mapped: bool = False) -> Column | None:
+    """Return the column with the names and types that it has in the file."""
     if column.type in ("struct", "list", "map"):
-        # Mapped names inside lists and maps follow the writer's own nesting.
+        # Mapped names inside lists and maps depend on the nesting of the writer.
         if node.type != column.type or mapped:
             return None
         children = _struct(node, column) if column.type == "struct" else _items(node, column)
@@ -124,29 +124,29 @@ def _shaped(node: ParquetField, column: Column, *, mapped: bool = False) -> Colu
 def _struct(node: ParquetField, column: Column) -> tuple[Column, ...] | None:
     if not has_unique_names([child.name for child in node.children]):
         return None
-    children, found = [], 0
+    children, read = [], 0
     for child in column.children:
         inner = find_node(node.children, child, None)
         if inner is None:
             if child.initial_default is not None:
                 return None
-            # Spark gives NULL for a field that the file does not have.
+            # Spark returns NULL for a field that the file does not have.
             children.append(replace(child, name=_absent(node, child)))
             continue
-        shaped = _shaped(inner, child)
-        if shaped is None:
+        stored = _as_stored(inner, child)
+        if stored is None:
             return None
-        children.append(shaped)
-        found += 1
-    # Without any field to read, Spark may not tell an empty struct from none.
-    return tuple(children) if found else None
+        children.append(stored)
+        read += 1
+    # Without any field to read, Spark may confuse an empty struct with NULL.
+    return tuple(children) if read else None
 
 
 def _items(node: ParquetField, column: Column) -> tuple[Column, ...] | None:
     pairs = zip(node.children, column.children, strict=True)
-    shaped = [_shaped(inner, child) for inner, child in pairs]
-    items = tuple(child for child in shaped if child is not None)
-    return items if len(items) == len(shaped) else None
+    stored = [_as_stored(inner, child) for inner, child in pairs]
+    items = tuple(child for child in stored if child is not None)
+    return items if len(items) == len(stored) else None
 
 
 def _absent(node: ParquetField, column: Column) -> str:
@@ -157,7 +157,7 @@ def _absent(node: ParquetField, column: Column) -> str:
 
 
 def _reads_exactly(file: str, table: str) -> bool:
-    """Whether Spark's reader and, for another type, Spark's cast give the values of the lake."""
+    """Return whether Spark's reader, with a cast for another type, returns the lake's values."""
     if table not in _PLAIN and not _DECIMAL.fullmatch(table):
         return False
     if file == table:

@@ -1,7 +1,7 @@
-"""What a Parquet file holds, as its footer says: names, field ids and types, in DuckLake's words.
+"""Parquet footers: names, field ids and types of fields, with DuckLake's type names.
 
-A footer is read once, as long as the file is the same. Types that Spark's reader does not read as
-DuckDB does have no name here.
+A footer is cached until the file changes. Types that Spark's reader does not read as DuckDB does
+have no name here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from lakeport.ducklake.storage import Storage, local_path
 from lakeport.types import ParquetField, _node
 
-__all__ = ["Footer", "in_threads", "read_footer"]
+__all__ = ["Footer", "map_in_threads", "read_footer"]
 
 _THREADS: Final = 16
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The size of a file, and what it holds."""
+    """The size, rows and fields of a file."""
 
     size: int
     length: int
@@ -38,29 +38,29 @@ class Footer:
     fields: tuple[ParquetField, ...]
 
 
-def in_threads(work: Callable[[S], T], items: Iterable[S]) -> list[T]:
-    """Do something that waits for storage, for several items at once."""
+def map_in_threads(work: Callable[[S], T], items: Iterable[S]) -> list[T]:
+    """Call a function that waits for storage for several items at once."""
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(work, items))
 
 
 def read_footer(storage: Storage, path: str, size: int | None) -> Footer | None:
-    """The footer of a local file of a size; None if there is no such file that pyarrow can read."""
+    """Return the footer of a local file; None if it has another size or cannot be read."""
     try:
         status = Path(local_path(path)).stat()
         if size is not None and status.st_size != size:
             return None
-        return _remembered_footer(storage, path, status.st_size, status.st_mtime_ns)
+        return _cached_footer(storage, path, status.st_size, status.st_mtime_ns)
     except (_UnreadableError, OSError):
         return None
 
 
 class _UnreadableError(Exception):
-    """Nothing that would be remembered: the next attempt may find another file."""
+    """The file cannot be read; an exception, because it must not be cached."""
 
 
 @lru_cache(maxsize=16_384)
-def _remembered_footer(storage: Storage, path: str, size: int, written: int) -> Footer:  # noqa: ARG001
+def _cached_footer(storage: Storage, path: str, size: int, written: int) -> Footer:  # noqa: ARG001
     with storage.open(path) as handle:
         try:
             file = pq.ParquetFile(handle)

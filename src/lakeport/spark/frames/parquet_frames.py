@@ -1,4 +1,4 @@
-"""A DataFrame of files that Spark's own Parquet reader reads, without the rows that are deleted.
+"""A DataFrame of files that Spark's Parquet reader reads, without deleted rows.
 
 Expressions are written as SQL: every step of Spark's Column API is a call into the JVM.
 """
@@ -16,8 +16,8 @@ from lakeport.ducklake.storage import local_path
 from lakeport.spark.compat import create_dataframe
 from lakeport.spark.frames.columns import sql_type
 from lakeport.spark.frames.parquet_columns import ConstantColumn, FileColumn
-from lakeport.spark.frames.parquet_footers import in_threads
-from lakeport.spark.frames.parquet_scans import POSITION_BITS, ParquetFile, ParquetScan, Shape
+from lakeport.spark.frames.parquet_footers import map_in_threads
+from lakeport.spark.frames.parquet_scans import POSITION_BITS, ParquetFile, ParquetScan, ReadLayout
 from lakeport.types import spark_identifier
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["parquet_dataframe"]
 
-# Every executor holds the bitmaps of a scan; more than that are joined row by row.
+# Every executor holds the bitmaps of a scan; larger deletes are joined row by row.
 MAX_BITMAP_BYTES: Final = 64 * 1024 * 1024
 
 _OPTIONS: Final = {
-    # The paths are files and not patterns, and their folders are not columns.
+    # The paths are files, not patterns, and their folders are no partition columns.
     "__globPaths__": "false",
     "recursiveFileLookup": "true",
-    # A lake's dates are in one calendar, and none of its files may be left out.
+    # A lake's dates are in one calendar, and none of its files may be skipped.
     "datetimeRebaseMode": "CORRECTED",
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
@@ -46,18 +46,18 @@ _IS_DELETED: Final = (
 
 
 def parquet_dataframe(spark: SparkSession, scan: ParquetScan, names: list[str]) -> DataFrame:
-    """The rows of a scan's files under the names of the plan's columns."""
-    shape = scan.shape
-    reader = spark.read.format("parquet").options(**_OPTIONS).schema(_schema(shape))
+    """Return the rows of a scan's files under the names of the plan's columns."""
+    layout = scan.layout
+    reader = spark.read.format("parquet").options(**_OPTIONS).schema(_schema(layout))
     frame = reader.load([_url(file) for file in scan.files])
-    frame = frame.selectExpr(*_numbered(shape))
-    if shape.first_snapshot is not None:
-        frame = frame.where(f"snapshot >= {shape.first_snapshot}")
-    if shape.last_snapshot is not None:
-        frame = frame.where(f"snapshot <= {shape.last_snapshot}")
+    frame = frame.selectExpr(*_numbered(layout))
+    if layout.first_snapshot is not None:
+        frame = frame.where(f"snapshot >= {layout.first_snapshot}")
+    if layout.last_snapshot is not None:
+        frame = frame.where(f"snapshot <= {layout.last_snapshot}")
     frame = _joined(spark, frame, scan)
     return frame.selectExpr(
-        *[f"{_column(shape, i)} AS {spark_identifier(name)}" for i, name in enumerate(names)]
+        *[f"{_column(layout, i)} AS {spark_identifier(name)}" for i, name in enumerate(names)]
     )
 
 
@@ -65,85 +65,85 @@ def _url(file: ParquetFile) -> str:
     return f"file:{Path(local_path(file.task.file.path)).absolute()}"
 
 
-def _schema(shape: Shape) -> StructType:
-    """What is read of the files, under their own names."""
+def _schema(layout: ReadLayout) -> StructType:
+    """Return the schema that is read from the files, under the names in the files."""
     from pyspark.sql.types import LongType, StructField, StructType
 
-    fields = [StructField(c.name, c.type) for c in shape.columns if isinstance(c, FileColumn)]
-    internal = [name for name in (shape.row_id, shape.snapshot) if name is not None]
+    fields = [StructField(c.name, c.type) for c in layout.columns if isinstance(c, FileColumn)]
+    internal = [name for name in (layout.row_id, layout.snapshot) if name is not None]
     return StructType(fields + [StructField(name, LongType()) for name in internal])
 
 
-def _numbered(shape: Shape) -> list[str]:
-    """The columns under numbers that collide with no name, and what tells rows apart."""
-    chosen = [
+def _numbered(layout: ReadLayout) -> list[str]:
+    """Return SQL for the columns under numbers, row positions and file sizes."""
+    selected = [
         f"{_read(column)} AS c{i}"
-        for i, column in enumerate(shape.columns)
+        for i, column in enumerate(layout.columns)
         if isinstance(column, FileColumn)
     ]
-    if shape.row_id is not None:
-        chosen.append(f"{spark_identifier(shape.row_id)} AS row_id")
-    if shape.snapshot is not None:
-        chosen.append(f"{spark_identifier(shape.snapshot)} AS snapshot")
-    if shape.needs_positions:
-        chosen.append("_metadata.row_index AS position")
-    if shape.needs_files:
-        chosen.append("_metadata.file_size AS size")
-    return chosen
+    if layout.row_id is not None:
+        selected.append(f"{spark_identifier(layout.row_id)} AS row_id")
+    if layout.snapshot is not None:
+        selected.append(f"{spark_identifier(layout.snapshot)} AS snapshot")
+    if layout.needs_positions:
+        selected.append("_metadata.row_index AS position")
+    if layout.needs_files:
+        selected.append("_metadata.file_size AS size")
+    return selected
 
 
 def _read(column: FileColumn) -> str:
     value = spark_identifier(column.name)
     if column.has_floats:
-        # Hidden from the reader, which skips NaN and -0.0 by statistics that know neither.
+        # Hide the column from the reader, which would skip NaN and -0.0 by their statistics.
         function = "coalesce" if column.type.typeName() == "struct" else "nanvl"
         value = f"{function}({value}, {value})"
     return value if column.type == column.target else _cast(value, column.target)
 
 
-def _column(shape: Shape, index: int) -> str:
-    """A column of the plan, from what `_numbered` and the join made."""
-    match shape.columns[index]:
+def _column(layout: ReadLayout, index: int) -> str:
+    """Return SQL for a column of the plan, over the columns of `_numbered` and of the join."""
+    match layout.columns[index]:
         case FileColumn():
             return f"c{index}"
         case ConstantColumn(None, target):
             return _cast("NULL", target)
         case ConstantColumn(sql, target):
-            # All columns are nullable, whatever Spark knows of their values.
+            # All columns are nullable, also where Spark infers that a value is not null.
             return f"nullif({_cast(str(sql), target)}, NULL)"
         case "file_row_number":
             return "nullif(position, NULL)"
         case "rowid":
-            return "row_id" if shape.row_id else "first_row_id + position"
+            return "row_id" if layout.row_id else "first_row_id + position"
         case "snapshot_id":
-            return "snapshot" if shape.snapshot else "begin_snapshot"
+            return "snapshot" if layout.snapshot else "begin_snapshot"
         case _:
             return "filename"
 
 
 def _joined(spark: SparkSession, frame: DataFrame, scan: ParquetScan) -> DataFrame:
-    """With what the catalog knows of each file, and without the rows that are deleted."""
+    """Add the catalog's columns of each file, and remove deleted rows."""
     from pyspark.sql.functions import broadcast, col
 
-    facts: dict[str, Any] = _facts(scan) if scan.shape.needs_facts else {}
-    if scan.shape.has_deletes:
-        deleted = in_threads(lambda file: file.task.deleted(), scan.files)
+    file_columns: dict[str, Any] = _file_columns(scan) if scan.layout.needs_file_columns else {}
+    if scan.layout.has_deletes:
+        deleted = map_in_threads(lambda file: file.task.deleted(), scan.files)
         if (
             sum(int(positions[-1]) for positions in deleted if len(positions)) // 8
             > MAX_BITMAP_BYTES
         ):
-            frame = _without(spark, frame, scan, deleted)
+            frame = _anti_join_deleted(spark, frame, scan, deleted)
         else:
-            facts["deleted"] = _bitmaps(deleted)
-    if not facts:
+            file_columns["deleted"] = _bitmaps(deleted)
+    if not file_columns:
         return frame
-    facts["file_size"] = pa.array([file.footer.size for file in scan.files], pa.int64())
-    known = broadcast(create_dataframe(spark, pa.table(facts)))
-    joined = frame.join(known, col("size") == col("file_size"))
-    return joined.where(f"NOT {_IS_DELETED}") if "deleted" in facts else joined
+    file_columns["file_size"] = pa.array([file.footer.size for file in scan.files], pa.int64())
+    files = broadcast(create_dataframe(spark, pa.table(file_columns)))
+    joined = frame.join(files, col("size") == col("file_size"))
+    return joined.where(f"NOT {_IS_DELETED}") if "deleted" in file_columns else joined
 
 
-def _facts(scan: ParquetScan) -> dict[str, pa.Array]:
+def _file_columns(scan: ParquetScan) -> dict[str, pa.Array]:
     files = [file.task.file for file in scan.files]
     return {
         "first_row_id": pa.array([file.row_id_start for file in files], pa.int64()),
@@ -165,18 +165,18 @@ def _bitmap(positions: Positions) -> np.ndarray:
     return np.packbits(bits, bitorder="little").view(np.int64)
 
 
-def _without(
+def _anti_join_deleted(
     spark: SparkSession, frame: DataFrame, scan: ParquetScan, deleted: list[Positions]
 ) -> DataFrame:
-    """An anti join on one number: the size of the file, then the position in it."""
+    """Remove deleted rows by an anti join on the file's size and the position in one number."""
     from pyspark.sql.functions import broadcast, expr
 
     keys = [
         (file.footer.size << POSITION_BITS) + positions
         for file, positions in zip(scan.files, deleted, strict=True)
     ]
-    known = broadcast(create_dataframe(spark, pa.table({"deleted": np.concatenate(keys)})))
-    return frame.join(known, expr(f"(size << {POSITION_BITS}) + position = deleted"), "left_anti")
+    rows = broadcast(create_dataframe(spark, pa.table({"deleted": np.concatenate(keys)})))
+    return frame.join(rows, expr(f"(size << {POSITION_BITS}) + position = deleted"), "left_anti")
 
 
 def _cast(sql: str, target: DataType) -> str:

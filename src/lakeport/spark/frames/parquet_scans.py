@@ -1,8 +1,8 @@
-"""Which files Spark's own Parquet reader reads exactly, and which of them together.
+"""Which files Spark's Parquet reader reads exactly, and which of them together.
 
-Files of one shape are one scan. Within a scan, files are told apart by their size, which Spark
-knows without a path: a path is spelled and escaped in many ways, and a deleted row whose file is
-spelled differently would come back. So two files of one size are in two scans.
+Files with one layout are one scan. Within a scan, a file is identified by its size. A path can be
+escaped in many ways, and a deleted row would come back if its file had another spelling. So two
+files of one size are in two scans.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ from lakeport.spark.frames.parquet_columns import (
     has_unique_names,
     literal,
 )
-from lakeport.spark.frames.parquet_footers import Footer, in_threads, read_footer
+from lakeport.spark.frames.parquet_footers import Footer, map_in_threads, read_footer
 from lakeport.types import Column, ParquetField, spark_can_write
 
-__all__ = ["POSITION_BITS", "ParquetFile", "ParquetScan", "Shape", "plan_parquet_scans"]
+__all__ = ["POSITION_BITS", "ParquetFile", "ParquetScan", "ReadLayout", "plan_parquet_scans"]
 
-# A plan of more scans takes Spark longer to plan than to run.
+# Planning more scans takes Spark longer than running them.
 MAX_SCANS: Final = 16
-# Deleted positions that the driver holds for one plan.
+# How many deleted positions the driver holds for one plan.
 MAX_DELETES: Final = 20_000_000
-# A file's size and a position in it are one number; larger files than that are read by Arrow.
+# A file's size and a position in it are one number; Arrow reads larger files.
 SIZE_BITS: Final = 36
 POSITION_BITS: Final = 27
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """How a plan's columns are made of a file."""
+class ReadLayout:
+    """How a plan's columns are read from a file."""
 
     columns: tuple[FileColumn | ConstantColumn | str, ...]
-    """What Spark reads, what a file does not hold, and the names of virtual columns."""
+    """Columns of the file, columns that the file does not have, and names of virtual columns."""
     row_id: str | None
-    """The field that holds row ids, if they are needed and in the file."""
+    """The field with row ids, if they are needed and in the file."""
     snapshot: str | None
-    """The field that holds the snapshot of each row, if it is needed and in the file."""
+    """The field with the snapshot of each row, if it is needed and in the file."""
     first_snapshot: int | None
     last_snapshot: int | None
     """Only rows that were written from the first to the last snapshot, by that field."""
     has_deletes: bool
 
     @property
-    def needs_facts(self) -> bool:
-        """Whether a virtual column is something that the catalog knows of each file."""
+    def needs_file_columns(self) -> bool:
+        """Whether a virtual column comes from the catalog's row of the file."""
         in_rows = {"file_row_number", self.row_id and "rowid", self.snapshot and "snapshot_id"}
         return any(isinstance(c, str) and c not in in_rows for c in self.columns)
 
     @property
     def needs_files(self) -> bool:
-        """Whether rows of different files must be told apart."""
-        return self.has_deletes or self.needs_facts
+        """Whether the file of each row must be identified."""
+        return self.has_deletes or self.needs_file_columns
 
     @property
     def needs_positions(self) -> bool:
@@ -88,27 +88,29 @@ class ParquetFile:
 class ParquetScan:
     """Files that Spark reads together."""
 
-    shape: Shape
+    layout: ReadLayout
     files: tuple[ParquetFile, ...]
 
 
 def plan_parquet_scans(tasks: Sequence[FileTask]) -> tuple[list[ParquetScan], list[FileTask]]:
-    """The scans of Spark's own reader, and the tasks that are left for Arrow."""
+    """Return the scans of Spark's reader, and the tasks that remain for Arrow."""
     pieces: dict[int, list[FileTask]] = defaultdict(list)
     for task in tasks:
         pieces[task.file.id].append(task)
-    wholes = [parts[0] for parts in pieces.values() if _is_whole(parts) and _is_reachable(parts[0])]
-    footers = in_threads(_footer, wholes)
-    groups: dict[Shape, list[ParquetFile]] = defaultdict(list)
-    room = MAX_DELETES
-    for task, footer in zip(wholes, footers, strict=True):
-        shape = None if footer is None else _shape(task, footer)
-        if shape is None or footer is None or _deletes(task) > room:
+    readable = [
+        parts[0] for parts in pieces.values() if _covers_file(parts) and _can_spark_open(parts[0])
+    ]
+    footers = map_in_threads(_footer, readable)
+    groups: dict[ReadLayout, list[ParquetFile]] = defaultdict(list)
+    remaining_deletes = MAX_DELETES
+    for task, footer in zip(readable, footers, strict=True):
+        layout = None if footer is None else _layout(task, footer)
+        if layout is None or footer is None or _deletes(task) > remaining_deletes:
             continue
-        room -= _deletes(task)
-        groups[shape].append(ParquetFile(task, footer))
-    scans = [scan for shape, files in groups.items() for scan in _divided(shape, files)]
-    # The largest scans gain most.
+        remaining_deletes -= _deletes(task)
+        groups[layout].append(ParquetFile(task, footer))
+    scans = [scan for layout, files in groups.items() for scan in _split_equal_sizes(layout, files)]
+    # Spark's reader saves most time on the largest scans.
     scans.sort(key=lambda scan: sum(file.footer.size for file in scan.files), reverse=True)
     scans = scans[:MAX_SCANS]
     native = {file.task.file.id for scan in scans for file in scan.files}
@@ -116,7 +118,7 @@ def plan_parquet_scans(tasks: Sequence[FileTask]) -> tuple[list[ParquetScan], li
 
 
 def _footer(task: FileTask) -> Footer | None:
-    """The footer of a task's file; None leaves the file to Arrow, which names what is wrong."""
+    """Return the footer of a task's file; None leaves the file, and its errors, to Arrow."""
     file = task.file.recorded
     footer = read_footer(task.context.storage, file.path, file.bytes)
     if footer is None:
@@ -125,37 +127,37 @@ def _footer(task: FileTask) -> Footer | None:
     return footer if is_recorded else None
 
 
-def _is_whole(pieces: Sequence[FileTask]) -> bool:
-    """Whether the tasks of a file read all of it, once."""
+def _covers_file(pieces: Sequence[FileTask]) -> bool:
+    """Return whether the tasks of a file read all of it, once."""
     ordered = sorted(pieces, key=lambda task: task.start)
     starts = [0, *(task.end for task in ordered)]
     return starts == [*(task.start for task in ordered), None]
 
 
-def _is_reachable(task: FileTask) -> bool:
-    """Whether Spark finds and opens the file; it leaves out files with hidden names."""
+def _can_spark_open(task: FileTask) -> bool:
+    """Return whether Spark can open the file; it skips files with hidden names."""
     file = task.file
     hidden = PurePosixPath(file.path).name.startswith(("_", "."))
     return is_local(file.path) and not hidden and file.encryption_key is None
 
 
 def _deletes(task: FileTask) -> int:
-    """About how many positions of the file are deleted."""
+    """Estimate how many positions of the file are deleted."""
     if not task.apply_deletes:
         return 0
     listed = sum(delete.delete_count or 0 for delete in task.file.deletes)
     return listed + len(task.inlined_deletes) // 8
 
 
-def _shape(task: FileTask, footer: Footer) -> Shape | None:
-    """How Spark reads the file; None if it cannot do that exactly."""
+def _layout(task: FileTask, footer: Footer) -> ReadLayout | None:
+    """Return how Spark reads the file; None if it cannot read it exactly."""
     file, fields = task.file, footer.fields
     has_ids = any(node.id is not None for node in fields)
     if file.partial_rows or not has_unique_names([node.name for node in fields]):
         return None
     if not all(spark_can_write(name) for name in _names(task, fields)):
         return None
-    # Spark keeps what it knows of a file under that name.
+    # Spark's metadata column has that name.
     if any(node.name.lower() == "_metadata" for node in fields):
         return None
     if task.name_mapping is None and not has_ids:
@@ -163,8 +165,8 @@ def _shape(task: FileTask, footer: Footer) -> Shape | None:
     if footer.size >> SIZE_BITS or footer.rows >> POSITION_BITS:
         return None
     columns = [_column(task, footer, column) for column in task.context.read_columns]
-    made = tuple(column for column in columns if column is not None)
-    if len(made) != len(columns):
+    read_columns = tuple(column for column in columns if column is not None)
+    if len(read_columns) != len(columns):
         return None
     first, last = _bounds(task)
     is_mixed = first is not None or last is not None
@@ -173,22 +175,24 @@ def _shape(task: FileTask, footer: Footer) -> Shape | None:
     if any(node is not None and node.type != "int64" for node in (row_id, snapshot)):
         return None
     if (is_mixed and snapshot is None) or (
-        "rowid" in made and row_id is None and file.row_id_start is None
+        "rowid" in read_columns and row_id is None and file.row_id_start is None
     ):
         return None
-    return Shape(
-        columns=made,
-        row_id=row_id.name if row_id and "rowid" in made else None,
-        snapshot=snapshot.name if snapshot and (is_mixed or "snapshot_id" in made) else None,
+    return ReadLayout(
+        columns=read_columns,
+        row_id=row_id.name if row_id and "rowid" in read_columns else None,
+        snapshot=snapshot.name
+        if snapshot and (is_mixed or "snapshot_id" in read_columns)
+        else None,
         first_snapshot=first,
         last_snapshot=last,
-        # Whatever the catalog counts: its numbers of deletes may be wrong.
+        # Not by the catalog's counts: its numbers of deletes may be wrong.
         has_deletes=task.apply_deletes and bool(file.deletes or task.inlined_deletes),
     )
 
 
 def _names(task: FileTask, fields: Sequence[ParquetField]) -> Iterator[str]:
-    """All names of a file's fields and of the plan's columns, nested ones included."""
+    """Yield all names of a file's fields and of the plan's columns, with nested ones."""
     waiting: list[ParquetField | Column] = list(fields)
     waiting += [column for column in task.context.read_columns if isinstance(column, Column)]
     while waiting:
@@ -213,12 +217,12 @@ def _column(
 
 
 def _internal(fields: Sequence[ParquetField], name: str, number: int) -> ParquetField | None:
-    """A field that the lake itself keeps beside the table's columns."""
+    """Return a field that DuckLake stores beside the table's columns."""
     return next((node for node in fields if node.id == number or node.name == name), None)
 
 
 def _bounds(task: FileTask) -> tuple[int | None, int | None]:
-    """The snapshots whose rows are wanted, where a file mixes others in."""
+    """Return the first and last snapshot to read from a file with rows of several snapshots."""
     file, first, last = task.file, task.first_snapshot, task.context.snapshot
     if file.partial_max is None:
         return None, None
@@ -228,14 +232,14 @@ def _bounds(task: FileTask) -> tuple[int | None, int | None]:
     )
 
 
-def _divided(shape: Shape, files: Sequence[ParquetFile]) -> list[ParquetScan]:
-    """The files of a shape, in as many scans as are needed to tell them apart in each."""
+def _split_equal_sizes(layout: ReadLayout, files: Sequence[ParquetFile]) -> list[ParquetScan]:
+    """Split the files of a layout into scans in which each size occurs once."""
     scans: list[list[ParquetFile]] = []
     seen: dict[int | str, int] = defaultdict(int)
     for file in files:
-        key = file.footer.size if shape.needs_files else file.task.file.path
+        key = file.footer.size if layout.needs_files else file.task.file.path
         if seen[key] == len(scans):
             scans.append([])
         scans[seen[key]].append(file)
         seen[key] += 1
-    return [ParquetScan(shape, tuple(scan)) for scan in scans]
+    return [ParquetScan(layout, tuple(scan)) for scan in scans]

@@ -1,8 +1,8 @@
-"""A lake's values as Spark's: the schema of a plan's columns, and Arrow batches in its layout.
+"""A lake's values in Spark's types: the schema of a plan's columns, and batches in its layout.
 
-Every value stays exact. What Spark has no type for becomes text, a number or a struct; dates and
-timestamps beyond Spark's own range, infinity among them, keep their number of days or microseconds.
-A huge integer of 39 digits has no place in DECIMAL(38,0) and is an error.
+Every value stays exact. Values without a type in Spark become text, numbers or structs. Dates and
+timestamps beyond Spark's range, and infinity, keep their number of days or microseconds. A HUGEINT
+of 39 digits does not fit in DECIMAL(38,0) and is an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["not_held", "spark_arrow_schema", "spark_data_type", "spark_schema", 
 
 _INTERVAL: Final = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("micros", pa.int64())])
 
-# Spark's types by their SQL names: what Spark calls them in Python, and what Arrow calls them.
+# Spark's types by their SQL names, with their classes in PySpark and their types in Arrow.
 _SCALARS: Final[dict[str, tuple[str, pa.DataType]]] = {
     "BOOLEAN": ("BooleanType", pa.bool_()),
     "TINYINT": ("ByteType", pa.int8()),
@@ -43,7 +43,7 @@ _SCALARS: Final[dict[str, tuple[str, pa.DataType]]] = {
 
 
 def spark_schema(columns: Sequence[Column | str]) -> StructType:
-    """The Spark schema of columns and virtual columns."""
+    """Return the Spark schema of columns and virtual columns."""
     from pyspark.sql.types import StructField, StructType
 
     fields = spark_arrow_schema(columns)
@@ -51,7 +51,7 @@ def spark_schema(columns: Sequence[Column | str]) -> StructType:
 
 
 def spark_data_type(column: Column) -> DataType:
-    """The Spark type of one column; needs no session."""
+    """Return the Spark type of one column; needs no session."""
     return _data_type(_arrow_type(column))
 
 
@@ -68,7 +68,7 @@ def not_held(column: Column) -> str | None:
 
 
 def spark_arrow_schema(columns: Sequence[Column | str]) -> pa.Schema:
-    """The Arrow schema of batches that Spark takes for `spark_schema(columns)`."""
+    """Return the Arrow schema of batches for `spark_schema(columns)`."""
     return pa.schema(
         [
             pa.field(_name(c), _arrow_type(c) if isinstance(c, Column) else VIRTUAL_COLUMNS[c])
@@ -78,7 +78,7 @@ def spark_arrow_schema(columns: Sequence[Column | str]) -> pa.Schema:
 
 
 def to_spark_batch(batch: pa.RecordBatch, columns: Sequence[Column | str]) -> pa.RecordBatch:
-    """A batch of a scan task in the layout that Spark takes for `spark_schema(columns)`."""
+    """Return a batch of a scan task in the layout of `spark_schema(columns)`."""
     if not columns:
         return batch
     arrays = [
@@ -93,7 +93,7 @@ def _name(column: Column | str) -> str:
 
 
 def _arrow_type(column: Column) -> pa.DataType:
-    """The Arrow type of the column's Spark type."""
+    """Return the Arrow type of the column's Spark type."""
     if column.type == "struct":
         return pa.struct([pa.field(c.name, _arrow_type(c)) for c in column.children])
     if column.type == "list":
@@ -111,7 +111,7 @@ def _arrow_type(column: Column) -> pa.DataType:
 
 
 def _data_type(type: pa.DataType) -> DataType:
-    """The Spark type that has an Arrow type."""
+    """Return the Spark type of an Arrow type."""
     from pyspark.sql import types
 
     if pa.types.is_struct(type):
@@ -123,14 +123,14 @@ def _data_type(type: pa.DataType) -> DataType:
     if pa.types.is_decimal(type):
         return types.DecimalType(type.precision, type.scale)
     name = next(name for name, arrow in _SCALARS.values() if arrow == type)
-    made: DataType = getattr(types, name)()
-    return made
+    spark: DataType = getattr(types, name)()
+    return spark
 
 
 def _convert(array: pa.Array, column: Column) -> pa.Array:
     target = _arrow_type(column)
     if column.type == "struct":
-        # A NULL struct hides whatever its fields hold.
+        # The fields of a NULL struct may have values; `flatten` makes them NULL.
         fields = array.flatten()
         children = [_convert(f, c) for f, c in zip(fields, column.children, strict=True)]
         return rebuild_struct(array, target, children)
@@ -147,22 +147,22 @@ def _convert(array: pa.Array, column: Column) -> pa.Array:
         case "struct":
             return _interval(array, target)
         case "text":
-            return duckdb_cast(array, _as(column, "varchar"))
+            return duckdb_cast(array, _with_type(column, "varchar"))
         case "number":
             return array.view(target)
         case "microseconds":
-            # DuckDB keeps infinity where a multiplication would overflow.
-            return duckdb_cast(array, _as(column, "timestamp"))
+            # DuckDB preserves infinity where a multiplication would overflow.
+            return duckdb_cast(array, _with_type(column, "timestamp"))
         case _:
             return relabel(array, target)
 
 
-def _as(column: Column, type: str) -> Column:
+def _with_type(column: Column, type: str) -> Column:
     return Column(id=column.id, name=column.name, type=type)
 
 
 def _hugeint_to_decimal(array: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
-    """DuckDB's huge integers have the bytes of a decimal without a scale."""
+    """Read the bytes of a HUGEINT as a decimal without a scale, which has the same."""
     storage = array.storage
     wide = pa.Array.from_buffers(
         target, len(storage), storage.buffers(), storage.null_count, storage.offset
@@ -178,7 +178,7 @@ def _hugeint_to_decimal(array: pa.Array, column: Column, target: pa.DataType) ->
 
 
 def _interval(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Months, days and nanoseconds as a struct; a lake's intervals have whole microseconds."""
+    """Return months, days and microseconds as a struct."""
     layout = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
     data = array.buffers()[1]
     parts = np.frombuffer(data, layout, len(array), array.offset * layout.itemsize)

@@ -1,7 +1,7 @@
 """The `ducklake` data source: a table of a lake by `spark.read.format("ducklake")`, or from SQL.
 
 Spark creates the source in one Python process, plans it in another and reads it in the executors;
-only small, picklable values travel between them. Import this module where Spark is known to be.
+only small, picklable values are passed between them. This module needs PySpark.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """What `format` and `USING` call the source."""
+        """Return the name of the source for `format` and `USING`."""
         return "ducklake"
 
     def schema(self) -> StructType:
-        """The columns of the table; from here on, the source is pinned to their snapshot."""
+        """Return the columns of the table, and pin the source to their snapshot."""
         with _errors_in_one_sentence():
             options = SourceOptions.parse(self.options)
             with options.open() as lake:
@@ -66,11 +66,11 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
                 return spark_schema(options.context(table).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """How the table is read."""
+        """Return the reader of the table."""
         with _errors_in_one_sentence():
             if self._pinned is None:
                 raise InvalidArgumentError(
-                    "a table of a lake has its own schema: do not give another"
+                    "a table of a lake has its own schema: do not pass another"
                 )
             return _Reader(self._pinned)
 
@@ -92,23 +92,23 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
 class _Reader(DataSourceReader):  # type: ignore[misc]
     """Reads the rows that pass the filter of the options: one partition for each scan task.
 
-    It takes no filters of Spark. Spark 4.3.0 keeps the reader that got the filters of one query in
-    the relation (spark.sql.python.filterPushdown.enabled), and reads the relation's other uses with
-    it: rows would be missing from every other query of the same DataFrame.
+    It does not accept filters of Spark. Spark 4.3.0 keeps the reader that got the filters of one
+    query in the relation (spark.sql.python.filterPushdown.enabled), and uses it for other queries
+    of the same DataFrame, where rows would be missing.
     """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """What is read, planned at the pinned snapshot."""
+        """Plan the scan at the pinned snapshot; return a partition for each task."""
         with _errors_in_one_sentence(), self._options.open() as lake:
             scan = self._options.table(lake).scan(self._options.columns, self._options.filter)
         return [_TaskPartition(task) for task in scan.plan.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task, as Spark lays them out."""
-        # Without any task, Spark still asks for one empty partition.
+        """Yield the rows of one task in the layout of Spark."""
+        # Without any task, Spark still reads one empty partition.
         if isinstance(partition, _TaskPartition):
             columns = partition.task.context.columns
             for batch in partition.task.read():

@@ -49,31 +49,31 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """From the options of a reader, or of `OPTIONS (…)` in SQL; the case of names is free."""
-        given = {key.lower(): value for key, value in options.items()}
-        secret = {key[len(_SECRET) :]: v for key, v in given.items() if key.startswith(_SECRET)}
-        for name in given:
+        """Parse the options of a reader, or of `OPTIONS (…)` in SQL; names are case-insensitive."""
+        values = {key.lower(): value for key, value in options.items()}
+        secret = {key[len(_SECRET) :]: v for key, v in values.items() if key.startswith(_SECRET)}
+        for name in values:
             if name not in _NAMES and not name.startswith(_SECRET):
                 raise InvalidArgumentError(f"the ducklake source has no option {name!r}")
         for name in ("catalog", "table"):
-            if not given.get(name, "").strip():
+            if not values.get(name, "").strip():
                 raise InvalidArgumentError(f"the ducklake source needs the option {name!r}")
-        schema, table = _table_name(given["table"], given.get("schema"))
+        schema, table = _table_name(values["table"], values.get("schema"))
         return cls(
-            catalog=given["catalog"],
+            catalog=values["catalog"],
             schema=schema,
             name=table,
-            columns=_columns(given.get("columns")),
-            filter=given.get("filter"),
-            version=_version(given.get("version")),
-            timestamp=given.get("timestamp"),
-            data_path=given.get("data_path"),
-            metadata_schema=given.get("metadata_schema"),
+            columns=_columns(values.get("columns")),
+            filter=values.get("filter"),
+            version=_version(values.get("version")),
+            timestamp=values.get("timestamp"),
+            data_path=values.get("data_path"),
+            metadata_schema=values.get("metadata_schema"),
             storage=Storage.from_options(S3Secret.from_mapping(secret) if secret else None),
         )
 
     def open(self) -> Lake:
-        """The lake."""
+        """Open the lake."""
         return Lake.open(
             self.catalog,
             data_path=self.data_path,
@@ -82,11 +82,11 @@ class SourceOptions:
         )
 
     def table(self, lake: Lake) -> LakeTable:
-        """The table at its snapshot."""
+        """Return the table at its snapshot."""
         return lake.table(self.name, self.schema, version=self.version, timestamp=self.timestamp)
 
     def context(self, table: LakeTable) -> ScanContext:
-        """What is read of the table; a column that it does not have is an error."""
+        """Return the columns and the filter of the scan; raise an error for unknown columns."""
         filter = Filter.always()
         if self.filter is not None:
             filter = parse_sql_filter(self.filter, table.columns)
@@ -119,14 +119,14 @@ def _version(text: str | None) -> int | None:
 
 
 def _split(text: str, separator: str, option: str) -> list[str]:
-    """Names between separators; a name in double quotes or backticks may hold anything."""
+    """Split names at separators, except inside double quotes and backticks."""
     part = re.compile(_PART.format(re.escape(separator)))
     names, position = [], 0
     while True:
         match = part.match(text, position)
         end = match.end() if match else position
         if match is None or (end < len(text) and text[end] != separator):
-            raise InvalidArgumentError(f"the option {option!r} cannot be understood: {text!r}")
+            raise InvalidArgumentError(f"the option {option!r} cannot be parsed: {text!r}")
         quoted, ticked, plain = match.groups()
         name = plain or (quoted.replace('""', '"') if quoted else ticked.replace("``", "`"))
         names.append(name)

@@ -1,7 +1,7 @@
-"""Text that must be a query: one that is refused before Spark runs anything of it.
+"""Queries as text: a command, or an untrusted query that does too much, is refused before it runs.
 
-Spark runs commands (DROP, INSERT, SET) as soon as it gets them. A query in parentheses after
-`SELECT * FROM` cannot be a command in Spark's grammar, whatever it says, and keeps its order.
+`SparkSession.sql` runs commands (DROP, INSERT, SET) at once. Text in parentheses after
+`SELECT * FROM` cannot be a command in Spark's grammar, and a query there keeps its order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_is_query", "query", "restricted_session", "untrusted_query"]
 
-# Words that begin a statement of Spark's grammar which is not a query, after spaces and comments.
+# The first words of statements that are no queries, after spaces and comments.
 _COMMAND: Final = re.compile(
     r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
     r"(?P<word>ADD|ALTER|ANALYZE|BEGIN|CACHE|CALL|CLEAR|COMMENT|COMMIT|CREATE|DECLARE|DELETE|DESC|"
@@ -35,9 +35,9 @@ _COMMAND: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SAFE_SETTINGS: Final = {
-    # ${env:SECRET} would be replaced by the server's own environment.
+    # ${env:SECRET} would be replaced by a variable of the server's environment.
     _SUBSTITUTE: "false",
-    # parquet.`/any/path` would be read with the server's own rights.
+    # parquet.`/any/path` would be read with the server's rights.
     "spark.sql.runSQLOnFiles": "false",
 }
 
@@ -51,7 +51,7 @@ def check_is_query(text: str) -> None:
 
 
 def query(spark: SparkSession, text: str) -> DataFrame:
-    """The DataFrame of a query, analyzed and not run."""
+    """Return the DataFrame of a query, analysed and not run."""
     check_is_query(text)
     try:
         return spark.sql(_as_query(text))
@@ -62,49 +62,49 @@ def query(spark: SparkSession, text: str) -> DataFrame:
 def untrusted_query(
     spark: SparkSession, text: str, views: Collection[str] | None = None
 ) -> DataFrame:
-    """The DataFrame of an untrusted query, in a copy of the session with safe settings.
+    """Return the DataFrame of an untrusted query, in a copy of the session with safe settings.
 
     It contains only what `query_check` lists: no files by their paths, no settings, no
     environment, no code. It reads the tables and views of the session; with `views`, only these of
-    its temporary views, and others cannot be told from those that do not exist.
+    its temporary views, and the errors for others are those for views that do not exist.
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
     check_is_query(text)
     if is_connect(spark):
         raise UnsupportedError(
-            "on a Spark Connect session it cannot be told what a query would run: only trusted "
-            "queries are possible there"
+            "a query cannot be checked on a Spark Connect session: only trusted queries are "
+            "possible there"
         )
     copy: Any = _restrict(_copy_of(spark))
     if views is not None:
-        # Names of views have no case.
+        # Names of views are case-insensitive.
         views = {view.lower() for view in views}
         _keep_views(copy, views)
     jvm = copy._jvm  # noqa: SLF001
     try:
-        # This parser replaces no variables. The plan that is checked is the one that is analysed.
+        # This parser replaces no variables. The plan that is checked is also the one that runs.
         parser = jvm.org.apache.spark.sql.catalyst.parser.CatalystSqlParser()
         parsed = parser.parsePlan(_as_query(text))
         check_parsed(copy, parsed)
-        found = jvm.org.apache.spark.sql.classic.Dataset.ofRows(copy._jsparkSession, parsed)  # noqa: SLF001
+        rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(copy._jsparkSession, parsed)  # noqa: SLF001
     except LakeportError:
         raise
     except Exception as error:  # noqa: BLE001
         raise _refused(error) from None
-    check_analysed(copy, found.queryExecution().analyzed(), views)
+    check_analysed(copy, rows.queryExecution().analyzed(), views)
     # Python would import, or unpickle, the class that such a type names.
-    if '"type":"udt"' in found.schema().json():
+    if '"type":"udt"' in rows.schema().json():
         raise PermissionDeniedError("a query must not return values of user-defined types")
-    return ClassicFrame(found, copy)
+    return ClassicFrame(rows, copy)
 
 
 def _keep_views(spark: Any, views: Collection[str]) -> None:
     """Drop the temporary views of a copied session that a query may not read."""
     catalog = spark._jsparkSession.sessionState().catalog()  # noqa: SLF001
-    found = catalog.listLocalTempViews("*")
-    for index in range(found.size()):
-        name = str(found.apply(index).table())
+    listed = catalog.listLocalTempViews("*")
+    for index in range(listed.size()):
+        name = str(listed.apply(index).table())
         if name.lower() not in views:
             catalog.dropTempView(name)
 
@@ -114,7 +114,7 @@ def _as_query(text: str) -> str:
 
 
 def restricted_session(spark: SparkSession) -> SparkSession:
-    """A new session for SQL of a stranger: it reaches no files by their paths, no environment."""
+    """Return a new session for SQL from an untrusted caller: without files and environment."""
     return _restrict(spark.newSession())
 
 
@@ -125,7 +125,7 @@ def _restrict(spark: SparkSession) -> SparkSession:
 
 
 def _copy_of(spark: SparkSession) -> SparkSession:
-    """A session with the same views, functions and settings, which can change on their own."""
+    """Return a session with copies of the views, functions and settings."""
     classic: Any = spark
     copy: SparkSession = type(classic)(
         classic.sparkContext,
@@ -135,7 +135,7 @@ def _copy_of(spark: SparkSession) -> SparkSession:
 
 
 def _refused(error: Exception) -> Exception:
-    found = query_error(error)
+    translated = query_error(error)
     if type(error).__name__ == "ParseException":
-        return InvalidInputError(f"this is not one query that Spark understands: {found}")
-    return found
+        return InvalidInputError(f"Spark cannot parse the text as one query: {translated}")
+    return translated

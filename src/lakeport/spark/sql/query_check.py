@@ -1,9 +1,9 @@
-"""What an untrusted query may contain: an allow-list for its plan, before and after analysis.
+"""The allow-list for the plan of an untrusted query, before and after analysis.
 
 Spark evaluates some constants while it analyses a query (the schema of `from_json`, for one), so
 the parsed plan is checked first: functions by their names, options by their keys, nodes by their
-classes. The analysed plan is checked again, because only there it is known what a name has become.
-What is not listed is refused.
+classes. The analysed plan is checked again, because only there names are resolved. Everything that
+is not listed is refused.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _ANALYSED_PLANS: Final = _PLANS | _classes(
 
 _SUBQUERIES: Final = _classes("expressions.", "Exists LateralSubquery ListQuery ScalarSubquery")
 
-# What the parser and the analyser make without a function of that class.
+# Classes that the parser and the analyser create without a function of that name.
 _SYNTAX: Final = (
     _SUBQUERIES
     | _classes("analysis.", "MultiAlias ResolvedStar TempResolvedColumn")
@@ -125,7 +125,7 @@ _WITH_OPTIONS: Final = _classes(
     """,
 )
 
-# Tables of Spark's catalogs, for those who offer a session and not a lake.
+# Tables of Spark's catalogs, for servers that offer a session and not a lake.
 _CATALOG_TABLES: Final = frozenset(
     {
         _CATALYST + "catalog.HiveTableRelation",
@@ -165,15 +165,15 @@ def check_parsed(spark: Any, plan: Any) -> None:
         ):
             raise PermissionDeniedError("a query must not give options to a table, or stream it")
         elif name == "analysis.UnresolvedStarExceptOrReplace" and node.replacements().isDefined():
-            # Its expressions are no children of it, so nothing would check them.
+            # Its expressions are not among its children, so they would not be checked.
             raise PermissionDeniedError("a query must not use * REPLACE")
 
 
 def check_analysed(spark: Any, plan: Any, views: Collection[str] | None) -> None:
     """Refuse a plan with more than the allow-list; it may read `views`, in lower case, only.
 
-    Without `views` it may read every view of the session and every table of its catalogs. What a
-    view itself consists of is not checked: it was made by the owner of the session.
+    Without `views` it may read every view of the session and every table of its catalogs. The
+    inside of a view is not checked: the owner of the session has created it.
     """
     allowed = _SYNTAX | _CALLS | _classes_of_functions(spark)
     for node, name, is_plan in _nodes(plan):
@@ -190,7 +190,7 @@ def check_analysed(spark: Any, plan: Any, views: Collection[str] | None) -> None
 
 
 def _nodes(plan: Any) -> Iterator[tuple[Any, str, bool]]:
-    """Each node of a plan, of its expressions and of its subqueries, with its class."""
+    """Yield each node of a plan, of its expressions and of its subqueries, with its class."""
     waiting: list[tuple[Any, bool]] = [(plan, True)]
     count = 0
     while waiting:
@@ -211,7 +211,7 @@ def _nodes(plan: Any) -> Iterator[tuple[Any, str, bool]]:
 
 
 def _hidden_parts(node: Any, name: str) -> Iterator[tuple[Any, bool]]:
-    """Parts that Spark hides from `children` and `expressions`, because they are in pairs."""
+    """Yield parts that are missing in `children` and `expressions`, because they are in pairs."""
     if name == "plans.logical.UnresolvedWith":
         for relation in _items(node.cteRelations()):
             yield relation.productElement(1), True
@@ -241,7 +241,7 @@ def _check_type(argument: Any, function: str) -> None:
         return
     if kind == "analysis.UnresolvedFunction":
         parts = _texts(argument.nameParts())
-        # What it returns is SQL; it is checked itself as a part of the query.
+        # It returns SQL; the call itself is checked as a part of the query.
         if len(parts) == 1 and parts[0].lower().startswith("schema_of_"):
             return
     raise PermissionDeniedError(
@@ -250,7 +250,7 @@ def _check_type(argument: Any, function: str) -> None:
 
 
 def _literal_keys(argument: Any, function: str) -> tuple[str, ...]:
-    """The keys of a map that is written with constants only: any other is computed by Spark."""
+    """Return the keys of a map of constants; refuse any other, which Spark would compute."""
     if _name_of(argument) == "analysis.UnresolvedFunction":
         arguments = _items(argument.arguments())
         is_map = _texts(argument.nameParts()) in {("map",), ("MAP",)}
@@ -269,8 +269,8 @@ def _check_options(keys: Collection[str]) -> None:
 
 def _check_name(parts: tuple[str, ...], allowed: frozenset[str]) -> str:
     name = parts[-1].lower()
-    place = tuple(part.lower() for part in parts[:-1])
-    if name not in allowed or (place and place not in _BUILTIN):
+    schema = tuple(part.lower() for part in parts[:-1])
+    if name not in allowed or (schema and schema not in _BUILTIN):
         raise PermissionDeniedError(f"a query must not call the function {'.'.join(parts)!r}")
     return name
 
@@ -285,15 +285,15 @@ def _check_view(node: Any, views: Collection[str] | None) -> None:
 
 
 def _check_catalog_table(node: Any, name: str) -> None:
-    found = node.identifier() if name.endswith("V2Relation") else None
+    table = node.identifier() if name.endswith("V2Relation") else None
     if name.endswith(".LogicalRelation"):
-        found = node.catalogTable()
-    if found is not None and not found.isDefined():
+        table = node.catalogTable()
+    if table is not None and not table.isDefined():
         raise PermissionDeniedError("a query must not read files by their paths")
 
 
 def _check_call(node: Any, name: str) -> None:
-    """Let Spark's own functions call Spark's own code, and no other."""
+    """Allow calls of Spark's own code only."""
     if name.endswith("StaticInvoke"):
         called = str(node.staticObject().getName())
     else:
@@ -303,16 +303,16 @@ def _check_call(node: Any, name: str) -> None:
 
 
 def _classes_of_functions(spark: Any) -> frozenset[str]:
-    """The classes of the functions that are allowed; those of Spark itself, not of the session."""
+    """Return the classes of the allowed functions: those of Spark, not of the session."""
     global _function_classes  # noqa: PLW0603
     with _lock:
         if _function_classes is None:
             registry = spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry  # noqa: SLF001
-            known = registry.expressions()
-            found = (known.get(name) for name in FUNCTIONS)
+            expressions = registry.expressions()
+            entries = (expressions.get(name) for name in FUNCTIONS)
             _function_classes = frozenset(
                 str(entry.get().productElement(0).getClassName()).removeprefix(_CATALYST)
-                for entry in found
+                for entry in entries
                 if entry.isDefined()
             )
         return _function_classes

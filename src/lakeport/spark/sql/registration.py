@@ -1,4 +1,4 @@
-"""What of a lake is in a Spark session, and how to take it out again."""
+"""Register the tables and views of a lake as temporary views of a Spark session."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ __all__ = ["Registration", "register", "register_as", "view_name", "view_names"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What of a lake is in a Spark session."""
+    """The tables and views of a lake that are temporary views of a Spark session."""
 
     snapshot: int
     """The snapshot that everything is read at."""
     names: Mapping[tuple[str, str], str]
     """The temporary view of each table and view, by schema and name."""
-    refused: Mapping[tuple[str, str], str]
-    """Why a table or view is not there, by schema and name."""
+    skipped: Mapping[tuple[str, str], str]
+    """Why a table or view is not registered, by schema and name."""
     hidden: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
-    """Why some columns of a table are not there, by schema and name, then by column."""
+    """Why columns of a table are missing, by schema and name, then by column."""
     spark: SparkSession = field(repr=False, compare=False)
 
     def unregister(self) -> None:
-        """Drop the temporary views; what they were called is free again."""
+        """Drop the temporary views."""
         for name in self.names.values():
             self.spark.catalog.dropTempView(name)
 
@@ -57,7 +57,7 @@ class Registration:
             for (s, n), columns in self.hidden.items()
             for column, reason in columns.items()
         ]
-        lines += [f"  {s}.{n} refused: {reason}" for (s, n), reason in self.refused.items()]
+        lines += [f"  {s}.{n} skipped: {reason}" for (s, n), reason in self.skipped.items()]
         return "\n".join(lines)
 
 
@@ -82,73 +82,77 @@ def register_as(
     names: Mapping[TableKey, str],
     *,
     version: int,
-    refused: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    skipped: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> Registration:
     """Make some tables and views of a snapshot temporary views of a session, under given names.
 
-    What they read must be among them, or be `refused`, for the reason that is given.
+    The tables that views read must be among them, or in `skipped`, with the reason.
     """
     tables = [table for table in lake.tables(version=version) if table_key(*table) in names]
     views = [view for view in lake.views(version=version) if _key(view) in names]
-    work = _Registrar(lake, spark, version, names, refused)
-    with ViewSchemas() as shapes:
+    registrar = _Registrar(lake, spark, version, names, skipped)
+    with ViewSchemas() as schemas:
         for schema, table in tables:
-            work.add_table(schema, table, shapes)
-        for view in work.in_order(views):
-            work.add_view(view, shapes)
+            registrar.add_table(schema, table, schemas)
+        for view in registrar.in_order(views):
+            registrar.add_view(view, schemas)
     return Registration(
-        snapshot=version, names=work.names, refused=work.refused, hidden=work.hidden, spark=spark
+        snapshot=version,
+        names=registrar.names,
+        skipped=registrar.skipped,
+        hidden=registrar.hidden,
+        spark=spark,
     )
 
 
 def view_names(
     objects: Iterable[tuple[str, str]], prefix: str | None = None
 ) -> tuple[dict[TableKey, str], dict[tuple[str, str], str]]:
-    """What tables and views are called in Spark, and why some are called nothing."""
+    """Return the names of tables and views in Spark, and why some have none."""
     owners: dict[str, list[tuple[str, str]]] = {}
     for schema, name in objects:
         owners.setdefault(view_name(schema, name, prefix).lower(), []).append((schema, name))
     names: dict[TableKey, str] = {}
     clashes: dict[tuple[str, str], str] = {}
-    for found in owners.values():
-        called = view_name(*found[0], prefix)
-        if len(found) == 1:
-            names[table_key(*found[0])] = called
+    for same_name in owners.values():
+        in_spark = view_name(*same_name[0], prefix)
+        if len(same_name) == 1:
+            names[table_key(*same_name[0])] = in_spark
             continue
-        all_of_them = " and ".join(".".join(parts) for parts in found)
-        reason = f"{all_of_them} would both be called {called} in Spark"
-        clashes |= dict.fromkeys(found, reason)
+        all_of_them = " and ".join(".".join(parts) for parts in same_name)
+        reason = f"{all_of_them} would both be called {in_spark} in Spark"
+        clashes |= dict.fromkeys(same_name, reason)
     return names, clashes
 
 
 def view_name(schema: str, name: str, prefix: str | None = None) -> str:
-    """What a table or view is called in Spark: those of the default schema without it."""
+    """Return the name of a table or view in Spark; the default schema is left out of it."""
     parts = [prefix, None if table_key(schema, "")[0] == DEFAULT_SCHEMA else schema, name]
     return "_".join(part for part in parts if part)
 
 
 class _Registrar:
-    """One registration while it is being made."""
+    """Registers tables, then views, and collects the result."""
 
     def __init__(
         self,
         lake: Lake,
         spark: SparkSession,
         snapshot: int,
-        wanted: Mapping[TableKey, str],
-        refused: Mapping[tuple[str, str], str],
+        view_names: Mapping[TableKey, str],
+        skipped: Mapping[tuple[str, str], str],
     ) -> None:
         self.names: dict[tuple[str, str], str] = {}
-        self.refused = dict(refused)
+        self.skipped = dict(skipped)
         self.hidden: dict[tuple[str, str], dict[str, str]] = {}
         self._lake, self._spark, self._snapshot = lake, spark, snapshot
         self._replaces_variables = replaces_variables(spark)
-        self._wanted = wanted
+        self._view_names = view_names
         self._reads: dict[TableKey, set[TableKey]] = {}
         self._columns: dict[TableKey, Sequence[Column]] = {}
 
-    def add_table(self, schema: str, name: str, shapes: ViewSchemas) -> None:
-        """Register a table without the columns that Spark cannot hold, or remember why not."""
+    def add_table(self, schema: str, name: str, schemas: ViewSchemas) -> None:
+        """Register a table without the columns that Spark cannot hold, or record why not."""
 
         def frame() -> DataFrame:
             table = self._lake.table(name, schema, version=self._snapshot)
@@ -157,24 +161,24 @@ class _Registrar:
             if not columns:
                 raise UnsupportedError(next(iter(hidden.values()), "it has no columns"))
             self._columns[table_key(schema, name)] = columns
-            shapes.add_table(schema, name, columns)
-            found = to_dataframe(self._spark, table.scan([column.name for column in columns]).plan)
+            schemas.add_table(schema, name, columns)
+            rows = to_dataframe(self._spark, table.scan([column.name for column in columns]).plan)
             if hidden:
                 self.hidden[schema, name] = hidden
-            return found
+            return rows
 
         self._add(schema, name, frame)
 
     def in_order(self, views: Sequence[View]) -> list[View]:
-        """Views after the views that they read; those that cannot be placed are refused."""
+        """Return views after the views that they read; skip views that read each other."""
         waiting: dict[TableKey, View] = {}
-        known = {*self._wanted, *(table_key(*name) for name in self.refused)}
+        known = {*self._view_names, *(table_key(*name) for name in self.skipped)}
         for view in views:
             try:
                 self._reads[_key(view)] = referenced_tables(view, known)
                 waiting[_key(view)] = view
             except UnsupportedError as error:
-                self.refused[view.schema, view.name] = str(error)
+                self.skipped[view.schema, view.name] = str(error)
         ordered: list[View] = []
         while waiting:
             ready = [key for key in waiting if not self._reads[key] & waiting.keys()]
@@ -182,21 +186,21 @@ class _Registrar:
                 break
             ordered += [waiting.pop(key) for key in ready]
         for view in waiting.values():
-            self.refused[view.schema, view.name] = "views that read each other have no translation"
+            self.skipped[view.schema, view.name] = "views that read each other have no translation"
         return ordered
 
-    def add_view(self, view: View, shapes: ViewSchemas) -> None:
-        """Register a view, or remember why not."""
+    def add_view(self, view: View, schemas: ViewSchemas) -> None:
+        """Register a view, or record why not."""
 
         def frame() -> DataFrame:
             reads = self._reads[_key(view)]
-            for schema, name in self.refused:
+            for schema, name in self.skipped:
                 if table_key(schema, name) in reads:
-                    raise UnsupportedError(f"the view reads {schema}.{name}, which is refused")
-            columns = shapes.add_view(view)
+                    raise UnsupportedError(f"the view reads {schema}.{name}, which is skipped")
+            columns = schemas.add_view(view)
             sql = translate(
                 view,
-                {key: self._wanted[key] for key in reads},
+                {key: self._view_names[key] for key in reads},
                 columns=[column.name for column in columns],
                 inputs=[column for key in reads for column in self._columns[key]],
             )
@@ -209,36 +213,37 @@ class _Registrar:
     def _add(self, schema: str, name: str, frame: Callable[[], DataFrame]) -> None:
         from pyspark.errors import PySparkException
 
-        called = self._wanted[table_key(schema, name)]
+        in_spark = self._view_names[table_key(schema, name)]
         try:
-            self._refuse_variables(called, "its name")
-            frame().createOrReplaceTempView(spark_identifier(called))
+            self._refuse_variables(in_spark, "its name")
+            frame().createOrReplaceTempView(spark_identifier(in_spark))
         except (LakeportError, PySparkException) as error:
-            self.refused[schema, name] = first_line(error)
+            self.skipped[schema, name] = first_line(error)
         else:
-            self.names[schema, name] = called
+            self.names[schema, name] = in_spark
 
-    def _refuse_variables(self, text: str, what: str) -> None:
-        """The lake's own text must not show the environment of whoever reads it."""
+    def _refuse_variables(self, text: str, subject: str) -> None:
+        """Refuse text of the lake that Spark would replace by the environment of this process."""
         if self._replaces_variables and "${" in text:
-            raise UnsupportedError(f"{what} contains '${{', a part that Spark would replace")
+            raise UnsupportedError(f"{subject} contains '${{', a part that Spark would replace")
 
 
 def _as_in_duckdb(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """The columns in DuckDB's order, under its names and in the Spark types of its types."""
+    """Return the columns in DuckDB's order, under its names and in the Spark types of its types."""
     from lakeport.spark.frames.values import spark_data_type
 
-    wanted = [fold_name(column.name) for column in columns]
-    found = [fold_name(name) for name in frame.columns]
-    if sorted(wanted) != sorted(found) or len(set(found)) != len(found):
+    in_duckdb = [fold_name(column.name) for column in columns]
+    in_spark = [fold_name(name) for name in frame.columns]
+    if sorted(in_duckdb) != sorted(in_spark) or len(set(in_spark)) != len(in_spark):
         raise UnsupportedError(
-            f"its columns are called {', '.join(found)} in Spark, {', '.join(wanted)} in DuckDB"
+            f"its columns are called {', '.join(in_spark)} in Spark, "
+            f"{', '.join(in_duckdb)} in DuckDB"
         )
-    shaped = [
+    selected = [
         frame[spark_identifier(column.name)].cast(spark_data_type(column)).alias(column.name)
         for column in columns
     ]
-    return frame.select(*shaped)
+    return frame.select(*selected)
 
 
 def _key(view: View) -> TableKey:

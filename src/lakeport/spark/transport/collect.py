@@ -1,9 +1,9 @@
-"""The other way for the rows of a scan: as results of Spark itself, in chunks of Arrow bytes.
+"""The rows of a scan as results of Spark jobs, in chunks of Arrow bytes.
 
-For sessions whose executors cannot reach this process: a Connect session, or a cluster behind a
-firewall. It is slower than sending batches straight to the driver, because every byte goes through
-the JVM. Spark keeps the results of a job until they are fetched, so a scan is many small jobs, a
-few of them at a time.
+For sessions whose executors cannot connect to this process: Connect sessions, and clusters behind a
+firewall. It is slower than sending batches straight to the driver, because every byte passes the
+JVM. Spark keeps the results of a job until they are fetched, so a scan consists of many small jobs,
+and a few of them run at a time.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = ["CANCEL_INTERVAL_SECONDS", "CollectJob", "ConnectJob", "to_chunks"]
 CHUNK_BYTES: Final = 1536 * 1024
 GROUP_BYTES: Final = 64 * 1024 * 1024
 GROUP_TASKS: Final = 32
-LANES: Final = 4
+PARALLEL_JOBS: Final = 4
 
 CANCEL_INTERVAL_SECONDS: Final = 0.5
-"""How many seconds a job has to end by itself, before it is cancelled, once more."""
+"""How many seconds a job has to end by itself before it is cancelled, or cancelled again."""
 
 Numbered: TypeAlias = tuple[int, ReadTask]
 Chunk: TypeAlias = tuple[int, int, bytes | None]
-"""The number of a task, the number of a chunk of it, and its bytes; the last chunk of a task has
-none: what its number is tells how many there were.
+"""The number of a task, the number of a chunk of it, and its bytes. The chunk that ends a task has
+no bytes, and its number is the count of the others.
 """
 
 
@@ -47,9 +47,13 @@ class CollectJob(Job):
     """Small Spark jobs whose results are chunks of Arrow."""
 
     def __init__(
-        self, spark: SparkSession, tasks: Sequence[ReadTask], schema: pa.Schema, inlet: BatchQueue
+        self,
+        spark: SparkSession,
+        tasks: Sequence[ReadTask],
+        schema: pa.Schema,
+        batch_queue: BatchQueue,
     ) -> None:
-        super().__init__(spark, tasks, schema, inlet)
+        super().__init__(spark, tasks, schema, batch_queue)
         self._threads: list[threading.Thread] = []
         self._rows: Counter[int] = Counter()
         """How many rows of each task were fetched; one thread fetches a task."""
@@ -59,11 +63,11 @@ class CollectJob(Job):
         self._groups: queue.SimpleQueue[list[Numbered]] = queue.SimpleQueue()
         for group in _groups(self.tasks):
             self._groups.put(group)
-        for lane in range(min(LANES, self._groups.qsize())):
-            self._start_thread(f"{self.tag}-{lane}")
+        for number in range(min(PARALLEL_JOBS, self._groups.qsize())):
+            self._start_thread(f"{self.tag}-{number}")
 
     def cancel(self) -> None:
-        """Cancel the jobs that run, and those that were about to."""
+        """Cancel the jobs that are running or starting."""
         while running := [thread for thread in self._threads if thread.is_alive()]:
             self._interrupt()
             running[0].join(CANCEL_INTERVAL_SECONDS)
@@ -81,30 +85,30 @@ class CollectJob(Job):
     def _run(self) -> None:
         try:
             self._tag_thread()
-            while not self.inlet.cancelled:
+            while not self.batch_queue.cancelled:
                 self._run_group(self._groups.get_nowait())
         except (queue.Empty, CancelledError):
             return
         except Exception as error:  # noqa: BLE001
-            self.inlet.fail(task_error(error))
+            self.batch_queue.fail(task_error(error))
 
     def _run_group(self, group: list[Numbered]) -> None:
         for task, number, data in self._fetch(group):
             self._take(task, number, data)
-        missing = {number for number, _ in group}.intersection(self.inlet.incomplete())
+        missing = {number for number, _ in group}.intersection(self.batch_queue.unfinished_tasks())
         if missing:
             raise InternalError(f"scan task {min(missing)} ended before its last row")
 
     def _take(self, task: int, number: int, data: bytes | None) -> None:
         if data is None:
             rows = self._rows[task]
-            self.inlet.complete(task, number, rows)
-            self.inlet.confirm(task, number, rows)
+            self.batch_queue.finish_task(task, number, rows)
+            self.batch_queue.confirm(task, number, rows)
             return
         batch = pa.ipc.open_stream(pa.py_buffer(data)).read_next_batch()
         self._rows[task] += batch.num_rows
-        # What waits here is held by Spark, not by a core: there is no hurry.
-        self.inlet.offer(task, number, batch, patience=None)
+        # While this waits, Spark holds the results and no core: no time-out is needed.
+        self.batch_queue.put(task, number, batch, timeout=None)
 
     def _tag_thread(self) -> None:
         self.spark.sparkContext.addJobTag(self.tag)
@@ -125,7 +129,7 @@ class ConnectJob(CollectJob):
         self.spark.addTag(self.tag)
 
     def _fetch(self, group: list[Numbered]) -> Iterator[Chunk]:
-        # One row and one partition for each task; the tasks themselves travel with the function.
+        # One row and one partition for each task; the tasks themselves are part of the function.
         numbers = self.spark.range(0, len(group), 1, len(group))
         chunks = numbers.mapInArrow(_ChunksInArrow(group), _ChunksInArrow.schema)
         rows: Iterator[Chunk] = chunks.toLocalIterator()
@@ -134,7 +138,7 @@ class ConnectJob(CollectJob):
 
 @dataclass(frozen=True, slots=True)
 class _ChunksInArrow:
-    """What `mapInArrow` runs: positions in a group in, chunks of their tasks out."""
+    """Maps positions in a group to the chunks of their tasks, inside `mapInArrow`."""
 
     group: list[Numbered]
 
@@ -150,7 +154,7 @@ class _ChunksInArrow:
 
 
 def _chunks(tasks: Iterable[Numbered]) -> Iterator[Chunk]:
-    """The rows of tasks as chunks."""
+    """Yield the rows of tasks as chunks."""
     for number, task in tasks:
         count = 0
         for batch in task.read():
@@ -161,7 +165,7 @@ def _chunks(tasks: Iterable[Numbered]) -> Iterator[Chunk]:
 
 
 def to_chunks(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """A batch as pieces that Spark can carry: each an IPC stream of one batch."""
+    """Yield a batch as chunks for Spark: each is an IPC stream of one batch."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     rows = max(1, batch.num_rows * CHUNK_BYTES // max(1, batch.nbytes))
     for start in range(0, batch.num_rows, rows):
@@ -172,7 +176,7 @@ def to_chunks(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def _groups(tasks: Sequence[ReadTask]) -> Iterator[list[Numbered]]:
-    """Tasks whose results Spark can hold at once, as far as their size is known."""
+    """Yield groups of tasks whose results Spark can hold at once, if their sizes are known."""
     group: list[Numbered] = []
     size = 0
     for number, task in enumerate(tasks):

@@ -1,8 +1,8 @@
-"""Which scans wait for a core of Spark, and which give one up.
+"""Which scans wait for a core of Spark, and which release one.
 
 Spark gives a core that becomes free to small scans first, by the pools of its fair scheduler. But
-it never takes a core away, and a task of a large scan may hold one for seconds. So a small scan
-that finds all cores taken asks for one: the next large scan that has sent a batch ends its Spark
+it never preempts a task, and a task of a large scan may hold a core for seconds. So a small scan
+that finds all cores busy requests one: the next large scan that has sent a batch ends its Spark
 task, and reads the rest later.
 """
 
@@ -32,10 +32,10 @@ _POOLS: Final = f"""<?xml version="1.0"?>
 </allocations>
 """
 
-# A core that is given up before the small scan stands in Spark's queue goes to another large one.
-_QUEUEING: Final = 0.01
-# How long a core takes to become free once a scan was asked for it.
-_FREEING: Final = 0.1
+# A core that is released before the small scan is in Spark's queue goes to another large scan.
+_QUEUE_SECONDS: Final = 0.01
+# How long a core takes to become free after it was requested.
+_RELEASE_SECONDS: Final = 0.1
 
 
 def write_pools(folder: Path) -> str:
@@ -53,13 +53,13 @@ class Cores:
         self._lock = threading.Lock()
         self._sending = 0
         self._waiting: dict[str, float] = {}
-        """Small scans that have no core yet, and when each may ask for one."""
+        """Small scans that have no core yet, and when each may request one."""
 
     @contextmanager
     def waiting(self, scan: str) -> Iterator[None]:
-        """Ask for a core while a small scan has none."""
+        """Request a core while a small scan has none."""
         with self._lock:
-            self._waiting[scan] = time.monotonic() + _QUEUEING
+            self._waiting[scan] = time.monotonic() + _QUEUE_SECONDS
         try:
             yield
         finally:
@@ -68,7 +68,7 @@ class Cores:
 
     @contextmanager
     def sending(self, scan: str) -> Iterator[None]:
-        """Count a Spark task that runs: its scan has a core."""
+        """Count a running Spark task: its scan has a core."""
         with self._lock:
             self._sending += 1
             self._waiting.pop(scan, None)
@@ -79,7 +79,7 @@ class Cores:
                 self._sending -= 1
 
     def is_wanted(self) -> bool:
-        """Return whether the caller is to give its core up; each request is for one core."""
+        """Return whether the caller must release its core; each request is for one core."""
         if not self._waiting:
             return False
         now = time.monotonic()
@@ -88,6 +88,6 @@ class Cores:
                 return False
             for scan, due in self._waiting.items():
                 if due <= now:
-                    self._waiting[scan] = now + _FREEING
+                    self._waiting[scan] = now + _RELEASE_SECONDS
                     return True
         return False

@@ -1,9 +1,9 @@
-"""What lets a Spark task send batches to the driver: its own tasks of its own scan, nothing else.
+"""Grants for Spark tasks to send batches: each for its own scan tasks of its own scan.
 
 A scan has a key that never leaves the driver. Each Spark task gets a grant: the numbers of the scan
 tasks that it may send, and a key that was derived from the scan's key and from these numbers. The
-grant travels inside the task, never in a function that Spark broadcasts. An attempt of the task
-shows that it has the grant by a proof for its own number, which is accepted once.
+grant is part of the Spark task, never of a function that Spark broadcasts. An attempt of the task
+sends a proof for its own number that it has the grant; the proof is accepted once.
 """
 
 from __future__ import annotations
@@ -53,13 +53,18 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a stream claims when it is opened: whose batches it will send."""
+    """The first message of a stream: which scan tasks it will send, with a proof."""
 
     scan: str
     tasks: tuple[int, ...]
     attempt: int
     """The number of the attempt: a later attempt has a higher one."""
     proof: bytes = field(repr=False)
+    task_set: frozenset[int] = field(init=False, repr=False, compare=False)
+    """The same numbers, searched for every batch that arrives."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "task_set", frozenset(self.tasks))
 
     @classmethod
     def parse(cls, data: bytes) -> Claim:
@@ -90,11 +95,11 @@ class ScanKey:
         self._key = secrets.token_bytes(_PROOF_BYTES)
 
     def grant(self, scan: str, tasks: Sequence[int]) -> Grant:
-        """Return what lets a Spark task send the batches of these scan tasks."""
+        """Return the grant to send the batches of these scan tasks."""
         return Grant(scan, tuple(tasks), self._derived(scan, tasks))
 
     def check(self, claim: Claim) -> None:
-        """Refuse a claim whose sender does not have the grant for it.
+        """Raise an error if the sender of a claim does not have the grant for it.
 
         Raises:
             UnauthenticatedError: The proof is wrong.

@@ -1,4 +1,4 @@
-"""The Spark job behind one stream: from the first read until the last, or until nobody reads."""
+"""The Spark job behind one stream, and how tasks are grouped for it."""
 
 from __future__ import annotations
 
@@ -28,85 +28,89 @@ __all__ = [
 ]
 
 THREAD_NAME_PREFIX: Final = "lakeport-scan-"
-"""How the names of all threads of a scan begin."""
+"""The prefix of the names of all threads of a scan."""
 
 _running: dict[str, BatchQueue] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class StreamMetrics:
-    """What the streams of this process are doing, for metrics."""
+    """Numbers of the running streams of this process, for metrics."""
 
     scans: int
-    """Scans that are running."""
+    """How many scans are running."""
     queued_bytes: int
-    """Batches that wait for their consumers."""
+    """How many bytes of batches wait for their consumers."""
 
 
 def stream_metrics() -> StreamMetrics:
-    """What is going on now."""
-    inlets = list(_running.values())
-    return StreamMetrics(len(inlets), sum(inlet.queued_bytes for inlet in inlets))
+    """Return the present numbers."""
+    queues = list(_running.values())
+    return StreamMetrics(len(queues), sum(batch_queue.queued_bytes for batch_queue in queues))
 
 
 class Job(ABC):
-    """One scan on Spark; how its batches travel is for the classes of the two routes."""
+    """One scan on Spark; subclasses implement the ways of its batches to this process."""
 
     def __init__(
-        self, spark: SparkSession, tasks: Sequence[ReadTask], schema: pa.Schema, inlet: BatchQueue
+        self,
+        spark: SparkSession,
+        tasks: Sequence[ReadTask],
+        schema: pa.Schema,
+        batch_queue: BatchQueue,
     ) -> None:
         self.tag = f"{THREAD_NAME_PREFIX}{uuid.uuid4().hex}"
         self.spark = spark
         self.tasks = tasks
         self.schema = schema
-        self.inlet = inlet
+        self.batch_queue = batch_queue
         self._started = False
 
     def batches(self) -> Generator[pa.RecordBatch]:
-        """Start the job and give its batches as they come."""
+        """Start the job, and yield its batches as they arrive."""
         self._started = True
-        _running[self.tag] = self.inlet
+        _running[self.tag] = self.batch_queue
         try:
             self.start()
-            yield from self.inlet.take_all()
+            yield from self.batch_queue.batches()
         finally:
-            self.end()
+            self.stop()
 
-    def end(self) -> None:
-        """Nobody wants more: free everything, and cancel the job if it is not done.
+    def stop(self) -> None:
+        """Free everything, and cancel the job if it has not ended.
 
-        May be called again, from any thread, and by the garbage collector.
+        May be called more than once, from any thread, and by the garbage collector.
         """
-        unfinished = self.inlet.cancel()
+        unfinished = self.batch_queue.cancel()
         _running.pop(self.tag, None)
-        self.release()
+        self.close()
         if unfinished and self._started:
-            # In a thread of its own: the collector may run inside another call to Spark.
+            # In another thread: the garbage collector may run inside a call to Spark.
             with suppress(RuntimeError):
                 threading.Thread(
                     target=self._cancel, name=f"{self.tag}-cancel", daemon=True
                 ).start()
 
     def _cancel(self) -> None:
-        # Spark may be gone already, and the job with it.
+        # Spark may have ended already, and the job with it.
         with suppress(Exception):
             self.cancel()
 
     @abstractmethod
     def start(self) -> None:
-        """Begin to fill the inlet, in threads of the job's own."""
+        """Start the threads that fill the queue."""
 
     @abstractmethod
     def cancel(self) -> None:
-        """Stop what runs on Spark."""
+        """Cancel the jobs that are running on Spark."""
 
-    def release(self) -> None:  # noqa: B027
-        """Free what the job holds in this process; most hold nothing."""
+    def close(self) -> None:  # noqa: B027
+        """Free resources of the job in this process; by default there are none."""
 
 
 _MAX_BYTES: Final = 8 * 1024 * 1024
 _MIN_BYTES: Final = 1024 * 1024
-# What opening a file costs, as the bytes that could be read meanwhile.
+# The cost of opening a file, as the bytes that could be read in that time.
 _FILE_OPEN_COST_BYTES: Final = 128 * 1024
 _SPARK_TASKS_PER_CORE: Final = 4
 _SMALL_SCAN: Final = 32 * 1024 * 1024
@@ -115,7 +119,7 @@ Numbered = tuple[int, ReadTask]
 
 
 def group_tasks(tasks: Sequence[Numbered], cores: int) -> list[list[Numbered]]:
-    """The tasks in groups, in their order; those that do not say their `estimated_bytes` alone."""
+    """Return the tasks in groups, in their order; a task without `estimated_bytes` is alone."""
     weights = [
         getattr(task, "estimated_bytes", _MAX_BYTES) + _FILE_OPEN_COST_BYTES for _, task in tasks
     ]
@@ -133,7 +137,7 @@ def group_tasks(tasks: Sequence[Numbered], cores: int) -> list[list[Numbered]]:
 
 
 def is_small(tasks: Sequence[ReadTask]) -> bool:
-    """Return whether tasks are one short Spark task; those of unknown size are not."""
+    """Return whether tasks fit in one short Spark task; a task of unknown size does not."""
     sizes = [
         getattr(task, "estimated_bytes", _SMALL_SCAN) + _FILE_OPEN_COST_BYTES for task in tasks
     ]

@@ -1,7 +1,7 @@
-"""The endpoint that takes the batches of Spark tasks: one per driver process, by Flight DoPut.
+"""The endpoint that receives the batches of Spark tasks: one per driver process, by Flight DoPut.
 
-Only a task that has a grant of a running scan can send, and only what the grant names. No rows can
-be read here.
+It accepts batches only from tasks that have a grant of a running scan, and only of the scan tasks
+that the grant names. It has no method that returns rows.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 __all__ = ["PORT", "BatchReceiver", "get_receiver"]
 
 PORT: Final = "spark.lakeport.port"
-"""The setting for the port that executors send to; any free one without it."""
+"""The setting for the port of the endpoint; without it, any free port."""
 
-_MAX_SEGMENTS: Final = 32
+_MAX_BUFFERS: Final = 32
 _MAX_PORT: Final = 65535
 
-# How many seconds streams that are still open have to end when the endpoint stops.
-_PATIENCE: Final = 5.0
+# How many seconds open streams have to end when the endpoint stops.
+_STOP_TIMEOUT_SECONDS: Final = 5.0
 
 _log = logging.getLogger("lakeport.spark")
 
@@ -68,7 +68,7 @@ _current: tuple[SparkContext, BatchReceiver] | None = None
 
 
 def get_receiver(context: SparkContext) -> BatchReceiver:
-    """The endpoint of a driver, started when it is first needed, stopped with its context."""
+    """Return the endpoint of a driver; it is started once, and stopped with its context."""
     global _current  # noqa: PLW0603
     check_running(context)
     with _lock:
@@ -82,14 +82,14 @@ def get_receiver(context: SparkContext) -> BatchReceiver:
 
 def _start(context: SparkContext) -> BatchReceiver:
     conf = context.getConf()
-    # Spark fills in the host; on Kubernetes it is a service, and not an address here.
+    # Spark sets the host; on Kubernetes it is a service, and no address of this machine.
     host = conf.get("spark.driver.host") or "127.0.0.1"
     bind = conf.get("spark.driver.bindAddress") or host
-    shared = SharedBufferPool(min(4 + 2 * context.defaultParallelism, _MAX_SEGMENTS))
-    # In a queue, a core that is given up goes to the job that came first.
+    shared = SharedBufferPool(min(4 + 2 * context.defaultParallelism, _MAX_BUFFERS))
+    # With a FIFO scheduler, a core that is released goes to the job that came first.
     is_fair = (conf.get("spark.scheduler.mode") or "").upper() == "FAIR"
     cores = context.defaultParallelism if is_fair else sys.maxsize
-    # On this machine, only root can listen to what two processes exchange.
+    # On one machine, only root can read the traffic between two processes.
     certificate = None if is_local(context.master) else make_certificate(host)
     return BatchReceiver(
         bind, host, _port(conf.get(PORT)), shared=shared, cores=cores, certificate=certificate
@@ -105,7 +105,7 @@ def _port(setting: str | None) -> int:
 
 
 def _patch_context_stop(context: SparkContext, receiver: BatchReceiver) -> None:
-    """Stop the endpoint when its context was stopped: Spark tells nobody in Python."""
+    """Replace `context.stop` to stop the endpoint, too: PySpark has no event for it."""
     stop = context.stop
 
     def stop_both() -> None:
@@ -122,7 +122,7 @@ def _patch_context_stop(context: SparkContext, receiver: BatchReceiver) -> None:
 
 
 class BatchReceiver:
-    """Routes what tasks send to the inlets of the scans that they belong to."""
+    """Passes the batches of Spark tasks to the queues of their scans."""
 
     def __init__(
         self,
@@ -136,8 +136,8 @@ class BatchReceiver:
     ) -> None:
         self.cores = Cores(cores)
         self._certificate = certificate
-        # Only single operations, which are atomic: the garbage collector may end a scan anywhere.
-        self._inlets: dict[str, BatchQueue] = {}
+        # Used by single, atomic operations only: the garbage collector may end a scan at any point.
+        self._queues: dict[str, BatchQueue] = {}
         self.shared = shared
         try:
             self._service = _FlightService(self, self._location(bind, port), certificate)
@@ -148,29 +148,29 @@ class BatchReceiver:
             ) from None
         self.location = self._location(host, self._service.port)
 
-    def push(self, schema: pa.Schema) -> SendTasks:
-        """Return what sends batches here; it runs inside Spark tasks."""
+    def sender(self, schema: pa.Schema) -> SendTasks:
+        """Return the function that sends batches here; it runs inside Spark tasks."""
         trusted = None if self._certificate is None else self._certificate.certificate
         return SendTasks(self.location, schema, trusted)
 
-    def open(self, scan: str, inlet: BatchQueue) -> None:
-        """Listen for a scan."""
-        self._inlets[scan] = inlet
+    def open(self, scan: str, batch_queue: BatchQueue) -> None:
+        """Accept the batches of a scan."""
+        self._queues[scan] = batch_queue
 
     def close(self, scan: str) -> None:
-        """Forget a scan: what its tasks still send is refused."""
-        self._inlets.pop(scan, None)
+        """Refuse further batches of a scan."""
+        self._queues.pop(scan, None)
 
     def admit(self, claim: Claim) -> tuple[BatchQueue, list[Progress]]:
-        """Return the inlet that a claim is for, and what it has of each task.
+        """Return the queue that a claim is for, and the progress of each task.
 
         Raises:
             UnauthenticatedError: There is no such scan, or the claim is not proven.
         """
-        inlet = self._inlets.get(claim.scan)
-        if inlet is None:
+        batch_queue = self._queues.get(claim.scan)
+        if batch_queue is None:
             raise UnauthenticatedError("no such scan")
-        return inlet, inlet.open(claim)
+        return batch_queue, batch_queue.open(claim)
 
     def _location(self, host: str, port: int) -> str:
         scheme = "grpc" if self._certificate is None else "grpc+tls"
@@ -178,14 +178,14 @@ class BatchReceiver:
         return f"{scheme}://[{host}]:{port}" if is_bare_ipv6 else f"{scheme}://{host}:{port}"
 
     def stop(self) -> None:
-        """Stop listening, and free the memory; scans that still run are over."""
-        for inlet in list(self._inlets.values()):
-            inlet.fail(UnavailableError(LOST))
+        """Close the port and free the memory; scans that are running fail."""
+        for batch_queue in list(self._queues.values()):
+            batch_queue.fail(UnavailableError(LOST))
         self.shared.close()
-        # Nothing is listened to from the first moment; a task that was lost may never hang up.
+        # The port is closed at once; the stream of a lost task may never end.
         ending = threading.Thread(target=self._service.shutdown, daemon=True)
         ending.start()
-        ending.join(_PATIENCE)
+        ending.join(_STOP_TIMEOUT_SECONDS)
 
 
 class _FlightService(flight.FlightServerBase):  # type: ignore[misc]
@@ -197,24 +197,24 @@ class _FlightService(flight.FlightServerBase):  # type: ignore[misc]
         super().__init__(location, tls_certificates=pairs or None)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
-        with _answering():
+        with _translate_errors():
             claim = Claim.parse(descriptor.command)
-            inlet, arrived = self._receiver.admit(claim)
+            batch_queue, arrived = self._receiver.admit(claim)
             with self._receiver.cores.sending(claim.scan):
                 writer.write(b"".join(COUNTS.pack(each.batches, each.rows) for each in arrived))
-                _TaskStream(inlet, claim, self._receiver.shared, writer).receive(reader)
+                _TaskStream(batch_queue, claim, self._receiver.shared, writer).receive(reader)
 
     def _refuse(self, *_: Any) -> Any:
         raise Unimplemented("tasks of a scan send batches by DoPut; there is nothing else")
 
-    # pyarrow's own refusals of these verbs send a traceback.
+    # pyarrow 24: the default implementations of these verbs send a traceback.
     list_flights = get_flight_info = get_schema = do_get = _refuse
     do_exchange = list_actions = do_action = _refuse
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
-    """Turn whatever the block raises into a status that shows nothing of this process."""
+def _translate_errors() -> Iterator[None]:
+    """Turn every error of the block into a status without details of this process."""
     try:
         yield
     except flight.FlightError:
@@ -228,95 +228,95 @@ def _answering() -> Iterator[None]:
     except LakeportError as error:
         raise flight.FlightServerError(str(error)) from None
     except Exception as error:  # noqa: BLE001
-        _log.warning("a scan task sent what cannot be used", exc_info=error)
-        raise InvalidArgument("the message of a scan task cannot be used") from None
+        _log.warning("a scan task sent an invalid message", exc_info=error)
+        raise InvalidArgument("the message of the scan task is invalid") from None
 
 
 class _TaskStream:
-    """What one Spark task sends: the batches of its scan tasks, one after the other.
+    """The messages of one Spark task: the batches of its scan tasks, one after the other.
 
-    The messages and what they mean for the memory that is lent are described in `push`.
+    The messages, and how they use shared buffers, are described in `sender`.
     """
 
     def __init__(
-        self, inlet: BatchQueue, claim: Claim, shared: SharedBufferPool, writer: Any
+        self, batch_queue: BatchQueue, claim: Claim, shared: SharedBufferPool, writer: Any
     ) -> None:
-        self._inlet = inlet
+        self._queue = batch_queue
         self._claim = claim
         self._shared = shared
         self._writer = writer
-        self._lent: SharedBuffer | None = None
-        """A segment that the task may be writing to."""
+        self._buffer: SharedBuffer | None = None
+        """The buffer that the task may be writing to."""
 
     def receive(self, reader: Any) -> None:
-        """Take everything."""
+        """Handle all messages of the stream."""
         try:
             while True:
                 chunk = reader.read_chunk()
                 metadata = b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
                 if chunk.data is not None:
-                    self._offer(metadata, chunk.data)
+                    self._enqueue(metadata, chunk.data)
                 else:
-                    self._hear(metadata)
+                    self._handle_message(metadata)
         except StopIteration:
             return
         finally:
-            # Also when the stream seems to have ended well: a task that died looks the same.
-            lent, self._lent = self._lent, None
-            if lent is not None:
-                self._shared.discard(lent)
+            # Also when the stream seems to end normally: the stream of a killed task does, too.
+            buffer, self._buffer = self._buffer, None
+            if buffer is not None:
+                self._shared.retire(buffer)
 
-    def _hear(self, metadata: bytes) -> None:
+    def _handle_message(self, metadata: bytes) -> None:
         if metadata == REQUEST_BUFFER:
-            self._lend()
+            self._send_buffer_name()
         elif metadata.startswith(BATCH_IN_BUFFER):
-            self._offer(metadata[len(BATCH_IN_BUFFER) : -8], self._unpack(metadata[-8:]))
-            self._lend()
+            self._enqueue(metadata[len(BATCH_IN_BUFFER) : -8], self._read_shared(metadata[-8:]))
+            self._send_buffer_name()
         elif metadata == RELEASE_BUFFER:
-            self._take_back()
+            self._release_buffer()
         elif metadata.startswith(TASK_DONE):
             task, batches, rows = _unpacked(TOTAL, metadata[len(TASK_DONE) :])
             self._check(task)
-            self._inlet.complete(task, batches, rows, attempt=self._claim.attempt)
+            self._queue.finish_task(task, batches, rows, attempt=self._claim.attempt)
         elif metadata.startswith(TASK_FAILED):
-            place, reason = (
+            position, reason = (
                 metadata[len(TASK_FAILED) :][: BATCH_POSITION.size],
                 metadata[len(TASK_FAILED) :],
             )
-            task, _ = _unpacked(BATCH_POSITION, place)
+            task, _ = _unpacked(BATCH_POSITION, position)
             self._check(task)
-            self._inlet.explain(task, reason[BATCH_POSITION.size :].decode(errors="replace"))
+            self._queue.record_failure(task, reason[BATCH_POSITION.size :].decode(errors="replace"))
         else:
-            raise InternalError("a scan task sent a message that has no meaning")
+            raise InternalError("a scan task sent an unknown message")
 
-    def _offer(self, place: bytes, batch: pa.RecordBatch) -> None:
-        task, number = _unpacked(BATCH_POSITION, place)
+    def _enqueue(self, position: bytes, batch: pa.RecordBatch) -> None:
+        task, number = _unpacked(BATCH_POSITION, position)
         self._check(task)
-        self._inlet.offer(
-            task, number, batch, patience=self._inlet.patience, attempt=self._claim.attempt
+        self._queue.put(
+            task, number, batch, timeout=self._queue.timeout, attempt=self._claim.attempt
         )
 
     def _check(self, task: int) -> None:
-        if not self._inlet.covers(self._claim, task):
+        if not self._queue.covers(self._claim, task):
             raise UnauthenticatedError(f"this stream has no grant for scan task {task}")
 
-    def _lend(self) -> None:
-        if self._lent is not None:
-            raise InternalError("a scan task asks for memory and was given some already")
-        self._lent = self._shared.take()
-        self._writer.write(b"" if self._lent is None else self._lent.name.encode())
+    def _send_buffer_name(self) -> None:
+        if self._buffer is not None:
+            raise InternalError("a scan task requested a second shared buffer")
+        self._buffer = self._shared.acquire()
+        self._writer.write(b"" if self._buffer is None else self._buffer.name.encode())
 
-    def _unpack(self, length: bytes) -> pa.RecordBatch:
-        if self._lent is None:
-            raise InternalError("a scan task speaks of memory that it was not given")
-        lent, self._lent = self._lent, None
-        return self._shared.batch(lent, int.from_bytes(length, "big"))
+    def _read_shared(self, length: bytes) -> pa.RecordBatch:
+        if self._buffer is None:
+            raise InternalError("a scan task used a shared buffer that it does not have")
+        buffer, self._buffer = self._buffer, None
+        return self._shared.read_batch(buffer, int.from_bytes(length, "big"))
 
-    def _take_back(self) -> None:
-        """The task will not write to the segment that it was given."""
-        if self._lent is not None:
-            self._shared.give_back(self._lent)
-            self._lent = None
+    def _release_buffer(self) -> None:
+        """Reuse the buffer: the task will not write to it."""
+        if self._buffer is not None:
+            self._shared.release(self._buffer)
+            self._buffer = None
 
 
 def _unpacked(layout: struct.Struct, data: bytes) -> tuple[Any, ...]:

@@ -1,24 +1,25 @@
-"""What runs inside a Spark task: read the rows, send them to the driver, return how many it had.
+"""The code that runs inside a Spark task: read rows, send them to the driver, return their number.
 
-Batches go by Flight, or, where driver and task share a machine, through memory that they share;
-the driver is told of each by Flight either way. This module is imported by executors: it knows
+Batches are sent by Flight or, where driver and task are on one machine, through shared memory. In
+both cases a Flight message announces each batch. This module is imported by executors: it needs
 pyarrow, not the rest of the pipeline.
 
-A stream begins with a claim (see `grants`), which the driver answers with what it has of each task.
-The stream sends what follows. What it had sent is returned to Spark as well, as the result of the
-Spark task, once the driver has taken all of it.
+A stream begins with a claim (see `grants`). The driver replies with the batches and rows of each
+task that have arrived. The stream sends the batches after those. The number of batches and rows is
+also the result of the Spark task, returned when the driver has everything.
 
-Who may write to a segment, in each state of a stream:
+A stream has at most one shared buffer:
 
-* None is lent. `WANT` is answered by the name of one, or by nothing when all are in use.
-* One is lent, its name on the way or here. Small batches, ends of tasks and batches that do not fit
-  change nothing: the segment stays the stream's for its next batch.
-* `SHARED` hands the segment over with its batch, and is answered like `WANT`.
-* `BACK` gives a segment back that was not used, its name read or not. It ends every stream that
-  ends well.
+* Without a buffer, the reply to `REQUEST_BUFFER` is the name of one, or empty when all are in use.
+* With a buffer, small batches, ends of tasks and batches that do not fit are sent by Flight. The
+  stream keeps the buffer for its next batch.
+* `BATCH_IN_BUFFER` passes the buffer to the driver with its batch. The reply is the same as to
+  `REQUEST_BUFFER`.
+* `RELEASE_BUFFER` returns an unused buffer, also if its name was not read yet. It is the last
+  message of a stream that ends normally.
 
-A stream that ends in any other way may leave somebody behind who still writes: the driver never
-lends that segment again.
+If a stream ends abnormally, a process may still be writing to its buffer. The driver does not reuse
+that buffer.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ __all__ = [
     "ReadTask",
     "SendTasks",
     "Sent",
-    "acknowledge",
+    "enable_tcp_quickack",
 ]
 
 TASK_DONE: Final = b"done"
@@ -82,36 +83,36 @@ class ReadTask(Protocol):
     """A small, picklable description of rows, readable anywhere and always in the same order."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The rows."""
+        """Yield the rows."""
         ...
 
 
 Group: TypeAlias = tuple[Grant, Sequence[tuple[int, ReadTask]]]
-"""The numbered tasks of one Spark task, and what lets it send them."""
+"""The numbered scan tasks of one Spark task, and the grant to send them."""
 
 Sent: TypeAlias = tuple[int, int, int]
-"""The number of a task whose end the driver has seen, its batches and its rows."""
+"""The number of a task that was sent completely, its batches and its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendTasks:
     """Sends the batches of tasks to the driver; Spark calls it once per partition.
 
-    Spark broadcasts it, so there is nothing secret in it.
+    Spark broadcasts it, so it must not contain a secret.
     """
 
     location: str
-    """Where the driver listens."""
+    """The address of the driver's endpoint."""
     schema: pa.Schema
     """The schema of every batch."""
     certificate: bytes | None = None
-    """What the driver must show where the connection is encrypted."""
+    """The certificate of the driver, if the connection is encrypted."""
 
     def __call__(self, groups: Iterable[Group]) -> Iterator[list[Sent]]:
-        """Send the tasks of a partition; gives those of which the driver has everything."""
+        """Send the tasks of a partition; yield those that the driver has completely."""
         from pyspark import TaskContext
 
-        acknowledge()
+        enable_tcp_quickack()
         context: Any = TaskContext.get()
         for grant, tasks in groups:
             yield self.send(grant, tasks, attempt=context.taskAttemptId())
@@ -119,15 +120,14 @@ class SendTasks:
     def send(
         self, grant: Grant, tasks: Sequence[tuple[int, ReadTask]], *, attempt: int
     ) -> list[Sent]:
-        """Send tasks as an attempt; return them if the driver has everything, else none."""
+        """Send tasks as an attempt; return them if the driver has everything, else nothing."""
         try:
             return self._send(grant.claim(attempt), tasks)
         except (flight.FlightCancelledError, flight.FlightUnauthenticatedError):
             # The scan has ended: the rest is not needed.
             return []
         except flight.FlightUnavailableError as error:
-            # The consumer is slow: give the core to somebody else. The driver knows what is
-            # missing, and runs it later if anybody still wants it.
+            # The consumer is slow: release the core. The driver runs the unfinished tasks later.
             if error.extra_info == CONSUMER_TOO_SLOW:
                 return []
             raise UnavailableError(
@@ -139,35 +139,35 @@ class SendTasks:
 
     def _send(self, claim: bytes, tasks: Sequence[tuple[int, ReadTask]]) -> list[Sent]:
         descriptor = flight.FlightDescriptor.for_command(claim)
-        writer, answers = _client(self.location, self.certificate).do_put(descriptor, self.schema)
+        writer, replies = _client(self.location, self.certificate).do_put(descriptor, self.schema)
         with writer:
-            courier = _BatchSender(self.location, writer, answers)
+            sender = _BatchSender(self.location, writer, replies)
             try:
-                sent = [courier.run(number, task) for number, task in tasks]
-                courier.give_back()
+                sent = [sender.run(number, task) for number, task in tasks]
+                sender.release_buffer()
             except BaseException:
-                # The driver gives up what it had lent: nobody may keep that memory from here.
+                # The driver does not reuse the buffer of this stream: free its memory here, too.
                 close_buffers()
                 raise
             return sent
 
 
 class _BatchSender:
-    """Sends the batches of tasks over one stream, each the quickest way."""
+    """Sends the batches of tasks over one stream, by shared memory or by Flight."""
 
-    def __init__(self, location: str, writer: Any, answers: Any) -> None:
+    def __init__(self, location: str, writer: Any, replies: Any) -> None:
         self._location = location
         self._writer = writer
-        self._answers = answers
-        self._is_owed = False
-        """Whether the answer of the driver is still to be read: the name of a segment, or none."""
+        self._replies = replies
+        self._reply_pending = False
+        """Whether the driver's reply, which names a buffer or none, was not read yet."""
         self._name = ""
-        """The segment that is lent to this stream, once its name is read."""
+        """The buffer of this stream, once its name was read."""
         self._arrived: Iterator[tuple[Any, ...]] | None = None
-        """What the driver has of each task, in their order, once its answer is read."""
+        """The batches and rows of each task that have arrived, once the reply was read."""
 
     def run(self, number: int, task: ReadTask) -> Sent:
-        """Send what the driver lacks of a task. If that fails, the driver receives the reason."""
+        """Send the missing batches of a task; on an error, send its message and raise it."""
         try:
             batches, rows = self._send_missing(number, task)
         except flight.FlightError:
@@ -182,7 +182,7 @@ class _BatchSender:
         return number, batches, rows
 
     def _send_missing(self, number: int, task: ReadTask) -> tuple[int, int]:
-        """Read a task and send the batches after those that have arrived; count all of them."""
+        """Read a task and send the batches that have not arrived; return the counts of all."""
         batches = rows = 0
         arrived: tuple[Any, ...] | None = None
         for batch in task.read():
@@ -199,68 +199,68 @@ class _BatchSender:
         return batches, rows
 
     def _next_arrived(self) -> tuple[Any, ...]:
-        """Return how many batches and rows of the next task the driver has."""
+        """Return how many batches and rows of the next task have arrived."""
         if self._arrived is None:
-            answer = self._answers.read()
-            self._arrived = COUNTS.iter_unpack(answer.to_pybytes() if answer else b"")
-        found = next(self._arrived, None)
-        if found is None:
-            # The stream is refused: closing it raises the reason.
+            reply = self._replies.read()
+            self._arrived = COUNTS.iter_unpack(reply.to_pybytes() if reply else b"")
+        counts = next(self._arrived, None)
+        if counts is None:
+            # The driver refuses the stream: closing it raises the reason.
             self._writer.close()
-            raise InternalError("the driver has not answered")
-        return found
+            raise InternalError("the driver has not replied")
+        return counts
 
-    def _send(self, place: bytes, batch: pa.RecordBatch) -> None:
-        length = self._share(batch)
+    def _send(self, position: bytes, batch: pa.RecordBatch) -> None:
+        length = self._write_shared(batch)
         if length is None:
-            self._writer.write_with_metadata(batch, place)
+            self._writer.write_with_metadata(batch, position)
         else:
-            self._writer.write_metadata(BATCH_IN_BUFFER + place + length.to_bytes(8, "big"))
-            self._name, self._is_owed = "", True
+            self._writer.write_metadata(BATCH_IN_BUFFER + position + length.to_bytes(8, "big"))
+            self._name, self._reply_pending = "", True
 
-    def _share(self, batch: pa.RecordBatch) -> int | None:
-        """Write a large batch to a segment, if the driver has one; its length there."""
+    def _write_shared(self, batch: pa.RecordBatch) -> int | None:
+        """Write a large batch to a shared buffer; return its length, or None to use Flight."""
         if batch.nbytes < _MIN_SHARED_BYTES or self._location in _drivers_without_shared_memory:
             return None
-        name = self._name or self._next_name()
+        name = self._name or self._request_buffer()
         if not name:
-            # All are in use, or the scan is over: then the next write says why.
+            # All are in use, or the scan is over: then the next write raises the reason.
             return None
         try:
             return write_batch(name, batch)
         except OSError:
             _drivers_without_shared_memory.add(self._location)
-            self.give_back()
+            self.release_buffer()
             return None
 
-    def _next_name(self) -> str:
-        if not self._is_owed:
+    def _request_buffer(self) -> str:
+        if not self._reply_pending:
             self._writer.write_metadata(REQUEST_BUFFER)
-        self._is_owed = False
-        answer = self._answers.read()
-        self._name = answer.to_pybytes().decode() if answer else ""
+        self._reply_pending = False
+        reply = self._replies.read()
+        self._name = reply.to_pybytes().decode() if reply else ""
         return self._name
 
-    def give_back(self) -> None:
-        """Leave the segment that is lent to this stream, if there is one, to others."""
-        if self._name or self._is_owed:
+    def release_buffer(self) -> None:
+        """Return the unused buffer of this stream, if it has one."""
+        if self._name or self._reply_pending:
             self._writer.write_metadata(RELEASE_BUFFER)
-            self._name, self._is_owed = "", False
+            self._name, self._reply_pending = "", False
 
 
-# Drivers whose memory cannot be reached from here.
+# Drivers whose shared memory cannot be opened in this process.
 _drivers_without_shared_memory: set[str] = set()
 
 
-def acknowledge() -> None:
-    """Acknowledge at once what Java has sent: the function that runs now.
+def enable_tcp_quickack() -> None:
+    """Enable TCP_QUICKACK on the sockets to the JVM.
 
-    Java holds the tasks back until then, for which the system waits up to 40 ms.
+    Without it, delayed ACKs hold back every task by up to 40 ms.
     """
     if not hasattr(socket, "TCP_QUICKACK"):
         return
     for entry in tuple(Path("/proc/self/fd").iterdir()):
-        # Most are no connections by TCP; to others than Java it does no harm.
+        # Most descriptors are no TCP sockets; on other sockets the option is harmless.
         with suppress(OSError):
             connection = socket.socket(fileno=int(entry.name))
             try:
@@ -271,7 +271,7 @@ def acknowledge() -> None:
 
 @cache
 def _freeze_garbage_collector() -> None:
-    """Spare the collector what a worker keeps for good: Spark has it run after every task."""
+    """Exclude long-lived objects from garbage collection: PySpark runs it after every task."""
     gc.freeze()
 
 

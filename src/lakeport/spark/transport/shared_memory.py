@@ -1,8 +1,8 @@
 """Memory that the driver shares with the Spark tasks of its machine.
 
-A batch that travels by Flight is copied four times, into memory that the operating system has to
-hand out anew. In a segment it is copied once, into memory that is used again and again. Tasks on
-other machines, of other users or on other systems than Linux cannot open one, and use Flight.
+A batch that is sent by Flight is copied four times, into newly allocated memory. In a shared buffer
+it is copied once, into memory that is reused. Tasks on other machines, of other users or on other
+systems than Linux cannot open a buffer, and use Flight.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["SEGMENT_BYTES", "SharedBuffer", "SharedBufferPool", "close_buffers", "write_batch"]
+__all__ = ["BUFFER_BYTES", "SharedBuffer", "SharedBufferPool", "close_buffers", "write_batch"]
 
-SEGMENT_BYTES: Final = 16 * 1024 * 1024
+BUFFER_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedBuffer:
-    """A piece of memory without a file: it is gone with the last process that uses it."""
+    """A block of memory without a file; freed when the last process closes it."""
 
     name: str
-    """How a task of this machine finds it."""
+    """The path by which a task of this machine opens it, and a label that the path must have."""
     memory: mmap.mmap
 
 
 class SharedBufferPool:
-    """The segments of a driver: made when they are needed, at most `limit`, used again."""
+    """The shared buffers of a driver: created on demand, at most `limit`, and reused."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit if hasattr(os, "memfd_create") else 0
         self._lock = threading.Lock()
         self._count = 0  # guarded by the lock
         self._is_closed = False
-        # Only single operations, which are atomic: the garbage collector gives segments back.
+        # Used by single, atomic operations only: the garbage collector also releases buffers.
         self._free: deque[SharedBuffer] = deque()
 
-    def take(self) -> SharedBuffer | None:
-        """A segment for one batch; None when all are in use."""
+    def acquire(self) -> SharedBuffer | None:
+        """Return a buffer for one batch, or None when all are in use."""
         with suppress(IndexError):
             return self._free.pop()
         with self._lock:
@@ -58,37 +58,37 @@ class SharedBufferPool:
         try:
             return _create()
         except OSError:
-            # The system is short of memory: what there is will do.
+            # The system is short of memory: create no more buffers.
             self._limit = 0
             return None
 
-    def give_back(self, segment: SharedBuffer) -> None:
-        """A segment that nobody writes to, to be used again."""
+    def release(self, buffer: SharedBuffer) -> None:
+        """Make a buffer available again; no task may be writing to it."""
         if not self._is_closed:
-            self._free.append(segment)
+            self._free.append(buffer)
 
-    def discard(self, segment: SharedBuffer) -> None:  # noqa: ARG002
-        """A segment that a lost task may still write to: nobody may use it again."""
+    def retire(self, buffer: SharedBuffer) -> None:  # noqa: ARG002
+        """Never reuse a buffer that a lost task may still be writing to."""
         with self._lock:
             self._count -= 1
 
-    def batch(self, segment: SharedBuffer, length: int) -> pa.RecordBatch:
-        """The batch in a segment, which is given back when nobody holds any part of the batch."""
-        view = np.frombuffer(segment.memory, np.uint8, length)
-        weakref.finalize(view, self.give_back, segment).atexit = False
+    def read_batch(self, buffer: SharedBuffer, length: int) -> pa.RecordBatch:
+        """Return the batch in a buffer; the buffer is released when the batch is freed."""
+        view = np.frombuffer(buffer.memory, np.uint8, length)
+        weakref.finalize(view, self.release, buffer).atexit = False
         return pa.ipc.open_stream(pa.py_buffer(view)).read_next_batch()
 
     def close(self) -> None:
-        """Free the memory: at once where no batch is, else when nobody holds the batch."""
+        """Free the memory of unused buffers now, and of others when their batches are freed."""
         self._limit, self._is_closed = 0, True
         self._free.clear()
 
 
 def write_batch(name: str, batch: pa.RecordBatch) -> int | None:
-    """Write a batch into a segment of the driver; its length, or None if it does not fit.
+    """Write a batch into a buffer of the driver; return its length, or None if it does not fit.
 
     Raises:
-        OSError: The segment cannot be reached from here.
+        OSError: The buffer cannot be opened in this process.
     """
     sink = pa.FixedSizeBufferWriter(pa.py_buffer(_open(name)))
     try:
@@ -101,7 +101,7 @@ def write_batch(name: str, batch: pa.RecordBatch) -> int | None:
 
 
 def close_buffers() -> None:
-    """Close the driver's segments in this process; those that it lends again are opened again."""
+    """Close the driver's buffers in this process; they are opened again when needed."""
     _open.cache_clear()
 
 
@@ -109,9 +109,9 @@ def _create() -> SharedBuffer:
     label = f"lakeport-{secrets.token_hex(16)}"
     descriptor = os.memfd_create(label)
     try:
-        # Reserved at once: memory that is missing later would kill who writes to it.
-        os.posix_fallocate(descriptor, 0, SEGMENT_BYTES)
-        memory = mmap.mmap(descriptor, SEGMENT_BYTES, prot=mmap.PROT_READ)
+        # Reserved now: if memory were missing later, the process that writes would be killed.
+        os.posix_fallocate(descriptor, 0, BUFFER_BYTES)
+        memory = mmap.mmap(descriptor, BUFFER_BYTES, prot=mmap.PROT_READ)
     except OSError:
         os.close(descriptor)
         raise
@@ -124,9 +124,9 @@ def _open(name: str) -> mmap.mmap:
     path, label = name.split(" ")
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        # Another machine or container may have a process of that number, with such a file.
+        # Another machine or container may have a process with that number and such a file.
         if label not in Path(f"/proc/self/fd/{descriptor}").readlink().name:
             raise FileNotFoundError(f"{path} is not {label}")
-        return mmap.mmap(descriptor, SEGMENT_BYTES)
+        return mmap.mmap(descriptor, BUFFER_BYTES)
     finally:
         os.close(descriptor)

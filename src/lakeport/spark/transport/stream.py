@@ -1,8 +1,8 @@
-"""A scan as a stream of Arrow batches, fed by Spark while it runs.
+"""Streams of Arrow batches that Spark tasks fill while they run.
 
 The driver holds at most `max_bytes` of batches of a scan, plus one batch for each task that is
-sending. A consumer that stops reading ends the Spark jobs of its scan, so that their cores are free
-for other scans; the rest is read by new jobs when it goes on.
+sending. If a consumer stops reading, the Spark jobs of its scan end and release their cores. When
+it reads again, new jobs read the rest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CONSUMER_TIMEOUT_SECONDS: Final = 0.5
 EXIT_TIMEOUT_SECONDS: Final = 5.0
 
 ROUTE: Final = "spark.lakeport.route"
-"""The setting that chooses how batches travel: `push` (the default) or `collect`."""
+"""The setting for how batches reach the driver: `push` (the default) or `collect`."""
 
 Route: TypeAlias = Literal["push", "collect", "connect"]
 
@@ -56,32 +56,32 @@ def stream(
     schema: pa.Schema,
     *,
     max_bytes: int = MAX_BYTES,
-    patience: float = CONSUMER_TIMEOUT_SECONDS,
+    timeout: float = CONSUMER_TIMEOUT_SECONDS,
 ) -> pa.RecordBatchReader:
-    """Read tasks on Spark: batches as they come, in no order.
+    """Read tasks on Spark; return their batches as they arrive, in no particular order.
 
-    Each task is a Spark task; those that say by `estimated_bytes` that they are small share one.
+    Each task is a Spark task; tasks whose `estimated_bytes` is small share one.
 
-    The job starts with the first batch that is asked for. Closing the reader, leaving its `with`
+    The job starts when the first batch is read. Closing the reader, leaving its `with`
     block or dropping it cancels the job.
 
     Args:
         spark: A session of any kind.
-        tasks: What to read: picklable objects that give the same batches whenever they are read.
+        tasks: Picklable objects that return the same batches whenever they are read.
         schema: The schema of every batch.
-        max_bytes: How many bytes of batches may wait in this process.
-        patience: How many seconds a task waits for the consumer before it leaves its core.
+        max_bytes: How many bytes of batches this process holds at most.
+        timeout: How many seconds a task waits for the consumer before it releases its core.
     """
     if not tasks:
         return pa.RecordBatchReader.from_batches(schema, [])
-    inlet = BatchQueue(len(tasks), max_bytes=max_bytes, patience=patience)
-    job = _JOBS[route(spark)](spark, tasks, schema, inlet)
-    return CancellingReader(schema, job.batches(), job.end)
+    batch_queue = BatchQueue(len(tasks), max_bytes=max_bytes, timeout=timeout)
+    job = _JOBS[route(spark)](spark, tasks, schema, batch_queue)
+    return CancellingReader(schema, job.batches(), job.stop)
 
 
 def route(spark: SparkSession) -> Route:
-    """How the batches of a session travel."""
-    # A remote session has no driver here that executors could send to.
+    """Return how the batches of a session reach this process."""
+    # The driver of a remote session is another process.
     if is_connect(spark):
         return "connect"
     check_running(spark.sparkContext)
@@ -98,40 +98,44 @@ def route(spark: SparkSession) -> Route:
 class PushJob(Job):
     """Spark jobs whose tasks send their batches to this process by Flight.
 
-    A small scan is one job. A large one is a row of jobs, two at a time, each with a task for every
-    core, so that Spark has few tasks in its queue that must be sent away when the scan is paused.
+    A small scan is one job. A large one is a series of jobs, two at a time, each with a task for
+    every core: then few tasks are in Spark's queue when the scan is paused.
     """
 
     def __init__(
-        self, spark: SparkSession, tasks: Sequence[ReadTask], schema: pa.Schema, inlet: BatchQueue
+        self,
+        spark: SparkSession,
+        tasks: Sequence[ReadTask],
+        schema: pa.Schema,
+        batch_queue: BatchQueue,
     ) -> None:
-        super().__init__(spark, tasks, schema, inlet)
+        super().__init__(spark, tasks, schema, batch_queue)
         self._receiver = get_receiver(spark.sparkContext)
         self._ended = threading.Event()
         self._run_ended = threading.Event()
         self._runs = 0
         self._is_small = is_small(tasks)
-        inlet.on_pause = self._end_run
+        batch_queue.on_pause = self._end_run
         if not self._is_small:
-            inlet.is_core_wanted = self._receiver.cores.is_wanted
+            batch_queue.is_core_wanted = self._receiver.cores.is_wanted
 
     def start(self) -> None:
-        """Listen, and run the jobs."""
+        """Accept batches, and run the jobs."""
         from pyspark import InheritableThread
 
-        self._receiver.open(self.tag, self.inlet)
+        self._receiver.open(self.tag, self.batch_queue)
         _running_jobs.add(self)
         InheritableThread(target=self._run, name=self.tag, daemon=True, session=self.spark).start()
 
-    def release(self) -> None:
-        """Stop listening."""
+    def close(self) -> None:
+        """Refuse further batches."""
         self._receiver.close(self.tag)
 
     def cancel(self) -> None:
-        """Cancel the jobs, if their tasks do not end by themselves when the scan has ended.
+        """Cancel the jobs if their tasks do not end by themselves.
 
-        A task that is cancelled costs its Python worker, and the next one a second. Repeated until
-        they have ended: a job that was about to start is not known to Spark yet.
+        Spark kills the Python worker of a cancelled task, and starting another takes a second. The
+        call is repeated until the jobs have ended, because Spark ignores jobs that are not started.
         """
         while not self._ended.wait(CANCEL_INTERVAL_SECONDS):
             self.spark.sparkContext.cancelJobsWithTag(self.tag)
@@ -146,13 +150,13 @@ class PushJob(Job):
             context.addJobTag(self.tag)
             context.setLocalProperty("spark.scheduler.pool", self._pool())
             context.setLocalProperty("spark.job.description", "Lakeport scan")
-            while remaining := self.inlet.incomplete():
+            while remaining := self.batch_queue.unfinished_tasks():
                 self._run_tagged(remaining)
-                if not self.inlet.incomplete() or not self.inlet.wait_for_room():
+                if not self.batch_queue.unfinished_tasks() or not self.batch_queue.wait_for_space():
                     return
                 self._check_interrupted()
         except Exception as error:  # noqa: BLE001
-            self.inlet.fail(task_error(error, self.inlet.reason()))
+            self.batch_queue.fail(task_error(error, self.batch_queue.failure_reason()))
         finally:
             self._ended.set()
             _running_jobs.discard(self)
@@ -161,12 +165,12 @@ class PushJob(Job):
         return SMALL_POOL if self._is_small else next(_POOLS)
 
     def _run_tagged(self, numbers: list[int]) -> None:
-        """Run tasks once, under a tag by which this run can be ended and no later one."""
+        """Run tasks once, under a tag of this run by which it can be cancelled."""
         context = self.spark.sparkContext
         self._runs += 1
         self._run_ended.clear()
         context.addJobTag(self._run_tag())
-        self.inlet.begin()
+        self.batch_queue.begin()
         try:
             self._run_once(numbers)
         finally:
@@ -177,95 +181,99 @@ class PushJob(Job):
         return f"{self.tag}-run-{self._runs}"
 
     def _check_interrupted(self) -> None:
-        if not self.inlet.was_interrupted:
-            missing = len(self.inlet.incomplete())
+        if not self.batch_queue.was_interrupted:
+            missing = len(self.batch_queue.unfinished_tasks())
             raise InternalError(f"{missing} scan tasks ended on Spark without sending their rows")
 
     def _end_run(self) -> None:
-        """End the run as a whole: tasks that send end by themselves, the others are cancelled."""
+        """End this run: tasks that are sending end by themselves, the others are cancelled."""
         tag, ended = self._run_tag(), self._run_ended
 
         def end() -> None:
             while not ended.wait(CANCEL_INTERVAL_SECONDS) and tag == self._run_tag():
-                # Spark may be gone already, and the job with it.
+                # Spark may have ended already, and the job with it.
                 with suppress(Exception):
                     self.spark.sparkContext.cancelJobsWithTag(tag)
 
         threading.Thread(target=end, name=f"{self.tag}-pause", daemon=True).start()
 
     def _run_once(self, numbers: list[int]) -> None:
-        """Send tasks, in as many jobs as keep all cores busy."""
+        """Run tasks in as many jobs as keep all cores busy."""
         cores = max(2, self.spark.sparkContext.defaultParallelism)
         groups = group_tasks([(number, self.tasks[number]) for number in numbers], cores)
         self._run_windows([groups[i : i + cores] for i in range(0, len(groups), cores)])
 
     def _run_windows(self, windows: Sequence[Any]) -> None:
-        """Run windows in their order, two at once: no core waits for the last task of a window."""
+        """Run windows in their order, two at a time: no core waits for the end of a window."""
         from pyspark import InheritableThread
 
         waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for window in windows:
             waiting.put(window)
         if len(windows) == 1:
-            self._run_lane(waiting)
+            self._run_jobs(waiting)
             return
-        lanes = [
-            InheritableThread(target=self._run_lane, args=(waiting,), session=self.spark)
+        threads = [
+            InheritableThread(target=self._run_jobs, args=(waiting,), session=self.spark)
             for _ in range(min(PARALLEL_JOBS, len(windows)))
         ]
-        for number, thread in enumerate(lanes):
+        for number, thread in enumerate(threads):
             thread.name, thread.daemon = f"{self.tag}-{number}", True
             thread.start()
-        for thread in lanes:
+        for thread in threads:
             thread.join()
 
-    def _run_lane(self, windows: queue.SimpleQueue[Any]) -> None:
+    def _run_jobs(self, windows: queue.SimpleQueue[Any]) -> None:
         try:
             while self._may_run():
                 self._run_window(windows.get_nowait())
         except queue.Empty:
             return
         except Exception as error:  # noqa: BLE001
-            # The jobs of a run that was ended as a whole fail.
-            if not self.inlet.paused:
-                self.inlet.fail(self._failure(error))
+            # The jobs of a paused run fail.
+            if not self.batch_queue.paused:
+                self.batch_queue.fail(self._failure(error))
 
     def _may_run(self) -> bool:
-        """Return whether more jobs are wanted."""
-        return not self.inlet.cancelled and not self.inlet.paused and not self.inlet.finished
+        """Return whether to start another job."""
+        return (
+            not self.batch_queue.cancelled
+            and not self.batch_queue.paused
+            and not self.batch_queue.finished
+        )
 
     def _failure(self, error: Exception) -> LakeportError:
-        return task_error(error, self.inlet.reason())
+        return task_error(error, self.batch_queue.failure_reason())
 
     def _run_window(self, groups: Sequence[Sequence[tuple[int, ReadTask]]]) -> None:
         granted = [self._granted(group) for group in groups]
-        push = self._receiver.push(self.schema)
+        send = self._receiver.sender(self.schema)
         context = self.spark.sparkContext
-        sending = context.parallelize(granted, len(granted)).mapPartitions(push)
-        # What Spark had not begun, it was not asked to cancel.
+        sending = context.parallelize(granted, len(granted)).mapPartitions(send)
+        # A job that had not started was not cancelled.
         if not self._may_run():
             return
         with self._receiver.cores.waiting(self.tag) if self._is_small else nullcontext():
             results = sending.collect()
         for sent in results:
             for task in sent:
-                self.inlet.confirm(*task)
+                self.batch_queue.confirm(*task)
 
     def _granted(self, tasks: Sequence[tuple[int, ReadTask]]) -> Group:
-        """Return tasks with what lets one Spark task send them; that travels in the task itself."""
-        return self.inlet.grant(self.tag, [number for number, _ in tasks]), tasks
+        """Return tasks with the grant to send them, which is part of the Spark task itself."""
+        return self.batch_queue.grant(self.tag, [number for number, _ in tasks]), tasks
 
 
-# Jobs of this process, each added and discarded by one call that no other thread can divide.
+# Jobs of this process; added and removed by atomic operations.
 _running_jobs: Final[set[PushJob]] = set()
 
 
 @atexit.register
 def _wait_for_jobs_at_exit() -> None:
-    """A job ends a moment after its last batch, and Java complains if nobody is there by then."""
+    """Wait for jobs that are finishing; otherwise the JVM prints a stack trace."""
     jobs, deadline = tuple(_running_jobs), time.monotonic() + EXIT_TIMEOUT_SECONDS
     for job in jobs:
-        job.end()
+        job.stop()
     for job in jobs:
         job.wait(deadline - time.monotonic())
 

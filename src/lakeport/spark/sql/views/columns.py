@@ -1,4 +1,4 @@
-"""What DuckDB says the columns of views are: the lake's tables without rows, in memory."""
+"""The columns of views, bound by DuckDB: in memory, over the lake's tables without rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeport.types import Column, duckdb_type, fold_name, normalize
 
 __all__ = ["ViewSchemas"]
 
-# A view's SQL comes from the lake: it must reach neither files, nor the network, nor variables.
+# A view's SQL is untrusted: it must reach neither files, nor the network, nor variables.
 _LOCKED: Final = """
     SET python_enable_replacements = false;
     SET autoinstall_known_extensions = false;
@@ -26,7 +26,7 @@ _LOCKED: Final = """
 
 
 class ViewSchemas:
-    """Knows the tables and views of a lake, and what columns they have."""
+    """The tables and views of a lake in a DuckDB database, without rows."""
 
     def __init__(self) -> None:
         import duckdb
@@ -48,7 +48,7 @@ class ViewSchemas:
         self._database.close()
 
     def add_table(self, schema: str, name: str, columns: Sequence[Column]) -> None:
-        """A table that views may read; one that DuckDB refuses is missing for them."""
+        """Add a table that views may read; a table that DuckDB refuses is left out."""
         import duckdb
 
         fields = ", ".join(f"{_quote(column.name)} {duckdb_type(column)}" for column in columns)
@@ -57,7 +57,7 @@ class ViewSchemas:
             self._database.execute(f"CREATE TABLE {_path(schema, name)} ({fields})")
 
     def add_view(self, view: View) -> tuple[Column, ...]:
-        """A view that other views may read, and its columns as DuckDB names and types them."""
+        """Add a view that other views may read; return its columns as DuckDB binds them."""
         import duckdb
 
         aliases = ", ".join(_quote(alias) for alias in view.column_aliases)
@@ -77,7 +77,7 @@ class ViewSchemas:
             raise UnsupportedError(f"DuckDB refuses the view: {reason}") from None
 
     def _commented(self, view: View, columns: list[Column]) -> list[Column]:
-        """Add the comments, which the lake keeps by the names that the SELECT gives its columns."""
+        """Add the comments, which the lake stores by the column names of the SELECT."""
         if not view.column_comments:
             return columns
         comments = {fold_name(name): text for name, text in view.column_comments.items()}
@@ -93,7 +93,7 @@ class ViewSchemas:
 
 
 def _column(name: str, type: Any) -> Column:
-    """A column of DuckDB in the words of the lake format."""
+    """Return a column of DuckDB with the type names of the lake format."""
     if type.id in ("struct", "map"):
         children = tuple(_column(child, inner) for child, inner in type.children)
         return Column(id=0, name=name, type=type.id, children=children)

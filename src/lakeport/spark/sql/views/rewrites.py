@@ -1,4 +1,4 @@
-"""Rewrites of what DuckDB and Spark accept alike and answer differently."""
+"""Rewrites of SQL that DuckDB and Spark both accept, with different results."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["CALLS", "REWRITES", "is_text", "java_pattern"]
 
 
 def is_text(node: Any) -> bool:
-    """Whether a node is a constant text that is not empty."""
+    """Return whether a node is a constant text that is not empty."""
     return isinstance(node, exp.Literal) and node.is_string and bool(node.name)
 
 
-def _whole(node: Any) -> int | None:
-    """A constant whole number."""
+def _integer_constant(node: Any) -> int | None:
+    """Return the value of a constant whole number; None for other nodes."""
     if isinstance(node, exp.Neg):
-        inner = _whole(node.this)
+        inner = _integer_constant(node.this)
         return None if inner is None else -inner
     is_number = isinstance(node, exp.Literal) and not node.is_string and node.name.isdecimal()
     return int(node.name) if is_number else None
@@ -35,18 +35,18 @@ def _double(node: exp.Expr) -> exp.Expr:
     return exp.cast(node.copy(), "double")
 
 
-def _local(node: exp.Expr) -> exp.Expr:
-    """A date or a timestamp as a timestamp, as DuckDB computes with them."""
+def _to_timestamp(node: exp.Expr) -> exp.Expr:
+    """Cast a date or a timestamp to a timestamp, as DuckDB does."""
     return exp.Cast(this=node.copy(), to=exp.DataType.build("timestamp_ntz", dialect="spark"))
 
 
 def _whole_only(node: exp.Expr) -> exp.Expr:
-    """A value that Spark's analyzer refuses if it is not whole, as bitwise operators do."""
+    """Make Spark's analyser refuse a value that is not whole, by a bitwise operator."""
     return exp.Paren(this=exp.BitwiseOr(this=node.copy(), expression=exp.Literal.number(0)))
 
 
 def _cast(node: exp.Expr) -> exp.Expr:
-    """DuckDB rounds fractions to whole numbers, Spark cuts them off."""
+    """Round fractions to whole numbers as DuckDB does; Spark truncates them."""
     kind, value = node.args["to"], node.this.unnest()
     if kind.this not in _INTEGERS or _is_whole(value):
         return node
@@ -60,7 +60,9 @@ def _cast(node: exp.Expr) -> exp.Expr:
 def _is_whole(node: exp.Expr) -> bool:
     is_truth = isinstance(node, exp.Predicate | exp.Connector | exp.Not | exp.Boolean | exp.Null)
     return (
-        is_truth or _whole(node) is not None or node.is_type("boolean", *exp.DataType.INTEGER_TYPES)
+        is_truth
+        or _integer_constant(node) is not None
+        or node.is_type("boolean", *exp.DataType.INTEGER_TYPES)
     )
 
 
@@ -95,13 +97,13 @@ def _whole_division(node: exp.Expr) -> exp.Expr:
 
 
 def _remainder(node: exp.Expr) -> exp.Expr:
-    """Of zero it is NULL for exact numbers, and NaN for floating-point ones in DuckDB alone."""
+    """Return NULL for a remainder of zero; refuse floats, where DuckDB returns NaN."""
     value, by = (_exact_only(side) for side in (node.this, node.expression))
     return exp.Mod(this=value, expression=exp.Nullif(this=by, expression=exp.Literal.number(0)))
 
 
 def _exact_only(node: exp.Expr) -> exp.Expr:
-    """A value that is known to be whole or decimal, or that Spark refuses if it is not whole."""
+    """Return a whole or decimal value; make Spark refuse any other that is not whole."""
     inner = node.unnest()
     is_decimal = inner.is_type("decimal") or (
         isinstance(inner, exp.Literal) and not inner.is_string and "e" not in inner.name.lower()
@@ -110,7 +112,7 @@ def _exact_only(node: exp.Expr) -> exp.Expr:
 
 
 def _joined(node: exp.Expr) -> exp.Expr:
-    """DuckDB joins lists as texts, Spark their elements: adding nothing is refused for lists."""
+    """Make Spark refuse lists by adding an empty text: DuckDB joins them as texts."""
     separator, *values = node.expressions
     nothing = exp.Literal.string("")
     texts = [_function("concat", value.copy(), nothing.copy()) for value in values]
@@ -118,12 +120,12 @@ def _joined(node: exp.Expr) -> exp.Expr:
 
 
 def _sum(node: exp.Expr) -> exp.Expr:
-    """Dates plus intervals are timestamps in DuckDB, dates in Spark."""
+    """Cast dates to which intervals are added: the sum is a timestamp in DuckDB."""
     left, right = node.this, node.expression
     if isinstance(right.unnest(), exp.Interval):
-        return type(node)(this=_local(left), expression=right)
+        return type(node)(this=_to_timestamp(left), expression=right)
     if isinstance(left.unnest(), exp.Interval) and isinstance(node, exp.Add):
-        return exp.Add(this=_local(right), expression=left)
+        return exp.Add(this=_to_timestamp(right), expression=left)
     return node
 
 
@@ -134,7 +136,7 @@ def _average(node: exp.Expr) -> exp.Expr:
 
 
 def _like(node: exp.Expr) -> exp.Expr:
-    """A backslash is a letter in DuckDB's patterns, and an escape in Spark's."""
+    """Escape backslashes: they are letters in DuckDB's patterns, escapes in Spark's."""
     if isinstance(node.parent, exp.Escape):
         return node
     pattern = node.expression
@@ -147,11 +149,11 @@ def _like(node: exp.Expr) -> exp.Expr:
 
 
 def _element(node: exp.Expr) -> exp.Expr:
-    """Elements count from one and are NULL beyond the end, in lists as in maps."""
+    """Count elements from one, with NULL beyond the end, in lists as in maps."""
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         raise UnsupportedError("a slice of a list has no translation")
     index = node.expressions[0]
-    number = _whole(index)
+    number = _integer_constant(index)
     # sqlglot counts constant indexes from zero.
     if number is not None:
         index = exp.Literal.number(number + 1)
@@ -159,14 +161,14 @@ def _element(node: exp.Expr) -> exp.Expr:
 
 
 def _substring(node: exp.Expr) -> exp.Expr:
-    start, length = _whole(node.args.get("start")), node.args.get("length")
-    if start is None or start < 1 or (length is not None and (_whole(length) or -1) < 0):
-        raise UnsupportedError("substring is translated with constant positive places alone")
+    start, length = _integer_constant(node.args.get("start")), node.args.get("length")
+    if start is None or start < 1 or (length is not None and (_integer_constant(length) or -1) < 0):
+        raise UnsupportedError("substring is translated with constant positive positions alone")
     return node
 
 
-def _edge(node: exp.Expr) -> exp.Expr:
-    if (_whole(node.expression) or -1) < 0:
+def _left_or_right(node: exp.Expr) -> exp.Expr:
+    if (_integer_constant(node.expression) or -1) < 0:
         raise UnsupportedError(f"{node.key} is translated with constant lengths alone")
     return node
 
@@ -174,16 +176,16 @@ def _edge(node: exp.Expr) -> exp.Expr:
 def _truncated(node: exp.Expr) -> exp.Expr:
     unit = node.text("unit").upper()
     if unit in ("YEAR", "QUARTER", "MONTH", "WEEK"):
-        return _local(_function("trunc", node.this.copy(), exp.Literal.string(unit)))
+        return _to_timestamp(_function("trunc", node.this.copy(), exp.Literal.string(unit)))
     if unit == "DAY":
-        return _local(exp.cast(node.this.copy(), "date"))
+        return _to_timestamp(exp.cast(node.this.copy(), "date"))
     if unit in ("HOUR", "MINUTE", "SECOND"):
-        return _local(_function("date_trunc", exp.Literal.string(unit), node.this.copy()))
+        return _to_timestamp(_function("date_trunc", exp.Literal.string(unit), node.this.copy()))
     raise UnsupportedError(f"date_trunc to a {unit.lower()} has no translation")
 
 
 def _difference(node: exp.Expr) -> exp.Expr:
-    """The boundaries between two moments, not the time between them."""
+    """Count the boundaries between two timestamps, not the time between them."""
     unit = node.text("unit").upper() or "DAY"
     end, start = node.this.copy(), node.expression.copy()
     if unit == "DAY":
@@ -225,7 +227,7 @@ def _matched(node: exp.Expr) -> exp.Expr:
 
 
 def _pattern(node: exp.Expr, around: str = "{}") -> exp.Expr:
-    """A constant pattern for Java, in the middle of another."""
+    """Return a constant pattern for Java, inside another."""
     if not node.is_string:
         raise UnsupportedError("regular expressions are translated with constant patterns alone")
     return exp.Literal.string(around.replace("{}", java_pattern(node.name)))
@@ -233,7 +235,7 @@ def _pattern(node: exp.Expr, around: str = "{}") -> exp.Expr:
 
 def _extracted(node: exp.Expr) -> exp.Expr:
     if not is_text(node.args.get("group") or exp.Literal.string("0")) and (
-        _whole(node.args.get("group")) is None
+        _integer_constant(node.args.get("group")) is None
     ):
         raise UnsupportedError("regexp_extract is translated with constant groups alone")
     if node.args.get("parameters"):
@@ -270,7 +272,7 @@ def _struct(node: exp.Expr) -> exp.Expr:
 
 
 def _contained(node: exp.Expr) -> exp.Expr:
-    """NULL elements are no match, instead of an unknown answer; nobody knows who contains NULL."""
+    """Return whether a list contains a value; NULL elements do not match, NULL values are NULL."""
     element = exp.to_identifier("element")
     same = exp.NullSafeEQ(this=element, expression=node.expression.copy())
     test = exp.Lambda(this=same, expressions=[element.copy()])
@@ -279,7 +281,7 @@ def _contained(node: exp.Expr) -> exp.Expr:
 
 
 def _quantile(node: exp.Expr) -> exp.Expr:
-    """DuckDB's quantiles of decimals are decimals, cut off between two values."""
+    """Refuse quantiles of decimals, which are truncated decimals in DuckDB."""
     if node.this.is_type("decimal"):
         raise UnsupportedError("quantiles of decimals have no translation")
     if isinstance(node, exp.Median):
@@ -291,7 +293,7 @@ def _size(node: exp.Expr) -> exp.Expr:
     return _function("array_size", node.this.copy())
 
 
-def _kept(node: exp.Expr) -> exp.Expr:
+def _unchanged(node: exp.Expr) -> exp.Expr:
     return node
 
 
@@ -309,8 +311,8 @@ REWRITES: Final[dict[type[exp.Expr], Rewrite]] = {
     exp.Like: _like,
     exp.Bracket: _element,
     exp.Substring: _substring,
-    exp.Left: _edge,
-    exp.Right: _edge,
+    exp.Left: _left_or_right,
+    exp.Right: _left_or_right,
     exp.TimestampTrunc: _truncated,
     exp.DateTrunc: _truncated,
     exp.DateDiff: _difference,
@@ -321,7 +323,7 @@ REWRITES: Final[dict[type[exp.Expr], Rewrite]] = {
     exp.RegexpFullMatch: _full_match,
     exp.ConcatWs: _joined,
     exp.Struct: _struct,
-    exp.PropertyEQ: _kept,
+    exp.PropertyEQ: _unchanged,
     exp.ArrayContains: _contained,
     exp.PercentileCont: _quantile,
     exp.Median: _quantile,
@@ -361,7 +363,7 @@ _UNIX_LINES: Final = "(?d)"
 
 
 def java_pattern(pattern: str) -> str:
-    """The same pattern for Java; `UnsupportedError` if it is not known to match the same."""
+    """Return the same pattern for Java; raise `UnsupportedError` if it may differ."""
     parts: list[str] = []
     in_class = False
     for part in _PART.findall(pattern):
@@ -382,7 +384,7 @@ def _translated(part: str, *, in_class: bool) -> str:
     is_escape = part.startswith("\\")
     if is_escape and (part[1:] in _SAME_ESCAPES or not part[1:].isalnum()):
         return part
-    # A bracket in a class is a class of its own for Java, and so is one that is empty for RE2.
+    # A bracket in a class is a nested class for Java, and so is one that is empty for RE2.
     if is_escape or (in_class and part.startswith(("[", "&&"))) or part in ("[]", "[^]"):
         raise _refused(part)
     if not in_class and part in ("$", "(?"):

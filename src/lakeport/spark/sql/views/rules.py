@@ -1,7 +1,7 @@
-r"""What DuckDB's SQL means, said in Spark's: what is the same, what must be rewritten.
+r"""The parts of DuckDB's SQL that mean the same in Spark, and those that must be rewritten.
 
-Both databases accept much that they answer differently: `list[1]`, `LIKE 'a\_'`, `a / b` of
-decimals. So only what is known to give the same answer is let through; the rest is refused.
+Both databases accept much with different results: `list[1]`, `LIKE 'a\_'`, `a / b` of decimals.
+So this is an allow-list: everything else is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlglot import exp
 from lakeport.errors import UnsupportedError
 from lakeport.spark.sql.views.rewrites import CALLS, REWRITES, is_text
 
-__all__ = ["check", "in_spark"]
+__all__ = ["check_supported", "rewrite_for_spark"]
 
 _SET_OPERATION: Final = frozenset(
     {"this", "expression", "distinct", "with_", "order", "limit", "offset"}
@@ -71,26 +71,26 @@ _SAME: Final[frozenset[type[exp.Expr]]] = frozenset(
 )  # fmt: skip
 
 
-def check(tree: exp.Expr) -> None:
-    """Refuse a tree with anything in it that is not known to mean the same."""
+def check_supported(tree: exp.Expr) -> None:
+    """Refuse a tree that contains anything outside the allow-list."""
     for node in tree.walk():
         kind = type(node)
         if kind in _CLAUSES:
             allowed = _CLAUSES[kind]
             extra = [key for key, value in node.args.items() if value and key not in allowed]
             if extra:
-                what = f"{node.key.upper()} … {extra[0].strip('_').upper()}"
-                raise UnsupportedError(f"{what} has no translation")
+                clause = f"{node.key.upper()} … {extra[0].strip('_').upper()}"
+                raise UnsupportedError(f"{clause} has no translation")
         elif kind is exp.Anonymous:
             if node.name.lower() not in CALLS:
                 raise UnsupportedError(f"the function {node.name.lower()} has no translation")
         elif kind not in _SAME and kind not in REWRITES:
-            raise UnsupportedError(f"{_called(node)} has no translation")
+            raise UnsupportedError(f"{_subject(node)} has no translation")
         _check_details(node)
 
 
-def in_spark(tree: exp.Expr) -> exp.Expr:
-    """The tree with everything that Spark would answer differently rewritten."""
+def rewrite_for_spark(tree: exp.Expr) -> exp.Expr:
+    """Rewrite the parts of a tree that have another result in Spark; return the tree."""
     for node in reversed(list(tree.walk())):
         rule = REWRITES.get(type(node))
         if isinstance(node, exp.Anonymous):
@@ -106,14 +106,14 @@ def in_spark(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
-def _called(node: exp.Expr) -> str:
+def _subject(node: exp.Expr) -> str:
     if isinstance(node, exp.Func):
         return f"the function {node.sql_name().lower()}"
     return node.key.upper()
 
 
 def _check_details(node: exp.Expr) -> None:
-    """Cases of known nodes that differ after all."""
+    """Refuse special cases of allowed nodes."""
     match node:
         case exp.Table() if not isinstance(node.this, exp.Identifier):
             raise UnsupportedError("a function in FROM has no translation")

@@ -1,7 +1,7 @@
-"""The SQL of a lake's view as a syntax tree, with DuckDB's way of printing views undone.
+"""The SQL of a lake's view as a syntax tree, without the changes of DuckDB's printer.
 
-DuckDB stores what its own printer made of a view: `INTERVAL 1 MONTH` becomes a call of `to_months`,
-`count(*)` a call of `count_star`, and built-in functions are called `main.list_value(…)`.
+DuckDB stores the text that its printer writes for a view: `INTERVAL 1 MONTH` becomes a call of
+`to_months`, `count(*)` a call of `count_star`, and built-in functions are `main.list_value(…)`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakeport.errors import UnsupportedError, first_line
 __all__ = ["CATALOG", "parse_view"]
 
 CATALOG: Final = "{lake}"
-"""The catalog of a qualified name that is of the lake itself; no real catalog is called so."""
+"""The catalog in qualified names of the lake itself; no real catalog has this name."""
 
 MAX_LENGTH: Final = 100_000
 
@@ -37,7 +37,7 @@ _INTERVAL_TEXT: Final = re.compile(
 
 
 def parse_view(view: View) -> exp.Query:
-    """The tree of a view's SELECT; `UnsupportedError` if it cannot be understood."""
+    """Return the tree of a view's SELECT; raise `UnsupportedError` if it cannot be parsed."""
     if view.dialect.lower() != "duckdb":
         raise UnsupportedError(f"the view is written in {view.dialect!r}, not in DuckDB's SQL")
     if len(view.sql) > MAX_LENGTH:
@@ -46,7 +46,7 @@ def parse_view(view: View) -> exp.Query:
         statements = parse(_bare_lambdas(view.select(CATALOG)), read="duckdb")
         if len(statements) != 1 or not isinstance(statements[0], exp.Query):
             raise UnsupportedError("the view is not one SELECT")
-        return _undo_printing(statements[0])
+        return _undo_duckdb_printing(statements[0])
     except errors.SqlglotError as error:
         raise UnsupportedError(f"the view's SQL cannot be parsed: {_first_line(error)}") from None
     except RecursionError:
@@ -58,7 +58,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _bare_lambdas(sql: str) -> str:
-    """Lambdas without the parentheses that DuckDB prints around them."""
+    """Remove the parentheses that DuckDB prints around lambdas."""
     tokens = Tokenizer(dialect="duckdb").tokenize(sql)
     dropped: list[int] = []
     for index, token in enumerate(tokens[:-2]):
@@ -66,8 +66,8 @@ def _bare_lambdas(sql: str) -> str:
             end = _closing(tokens, index)
             if end is not None:
                 dropped += [token.start, tokens[end].start]
-    kept = set(dropped)
-    return "".join(" " if place in kept else letter for place, letter in enumerate(sql))
+    positions = set(dropped)
+    return "".join(" " if i in positions else letter for i, letter in enumerate(sql))
 
 
 def _begins_lambda(tokens: list[Token], index: int) -> bool:
@@ -77,33 +77,33 @@ def _begins_lambda(tokens: list[Token], index: int) -> bool:
 
 def _closing(tokens: list[Token], index: int) -> int | None:
     depth = 0
-    for place in range(index, len(tokens)):
-        if tokens[place].token_type is TokenType.L_PAREN:
+    for position in range(index, len(tokens)):
+        if tokens[position].token_type is TokenType.L_PAREN:
             depth += 1
-        elif tokens[place].token_type is TokenType.R_PAREN:
+        elif tokens[position].token_type is TokenType.R_PAREN:
             depth -= 1
             if depth == 0:
-                return place
+                return position
     return None
 
 
-def _undo_printing(tree: exp.Query) -> exp.Query:
+def _undo_duckdb_printing(tree: exp.Query) -> exp.Query:
     for node in reversed(list(tree.walk())):
-        written = _written(node)
-        if written is not node:
-            node.replace(written)
+        original = _original(node)
+        if original is not node:
+            node.replace(original)
     return tree
 
 
-def _written(node: exp.Expr) -> exp.Expr:
-    """What a person would have written for a node whose children are as written."""
+def _original(node: exp.Expr) -> exp.Expr:
+    """Return a node as its author wrote it; its children are already so."""
     match node:
         case exp.Dot(this=exp.Identifier() as schema, expression=exp.Expr() as call) if (
             schema.name in ("main", "system")
         ):
             return call
         case exp.Anonymous():
-            return _written_call(node)
+            return _original_call(node)
         case exp.ToDays():
             return _interval(node.this, "DAY")
         case exp.Cast() if node.to.is_type("interval"):
@@ -115,7 +115,7 @@ def _written(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def _written_call(call: exp.Anonymous) -> exp.Expr:
+def _original_call(call: exp.Anonymous) -> exp.Expr:
     name, arguments = call.name.lower(), call.expressions
     if name == "count_star":
         return exp.Count(this=exp.Star())
@@ -130,7 +130,7 @@ def _written_call(call: exp.Anonymous) -> exp.Expr:
         return exp.paren(exp.Escape(this=like, expression=arguments[2]))
     if name == "map":
         return call
-    # The parser knows a function by its name unless that was quoted or qualified.
+    # The parser recognises a function by its name unless that is quoted or qualified.
     return exp.func(_OTHER_NAMES.get(name, name), *arguments, dialect="duckdb")
 
 

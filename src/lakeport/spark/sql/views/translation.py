@@ -1,4 +1,4 @@
-"""A lake's view, DuckDB's SQL, as a SELECT of Spark's that gives the same answer, or refused."""
+"""Translate the SQL of a lake's view from DuckDB's dialect to Spark's, or refuse it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from lakeport.ducklake import View
 from lakeport.errors import UnsupportedError, first_line
-from lakeport.spark.sql.views.rules import check, in_spark
+from lakeport.spark.sql.views.rules import check_supported, rewrite_for_spark
 from lakeport.spark.sql.views.syntax import CATALOG, parse_view
 from lakeport.types import TYPES, Column, fold_name
 
@@ -22,7 +22,7 @@ TableKey = tuple[str, str]
 
 DEFAULT_SCHEMA: Final = "main"
 
-# Spark holds them as text, numbers or structs that do not compare and compute as in DuckDB.
+# In Spark they are text, numbers or structs that compare and compute differently.
 _OPAQUE: Final = frozenset(row.name for row in TYPES if not row.computable_in_spark)
 _SQL_TYPES: Final = {
     "boolean": "boolean",
@@ -34,14 +34,15 @@ _SQL_TYPES: Final = {
 
 
 def table_key(schema: str, name: str) -> TableKey:
-    """How a table or view is looked up: names have no case."""
+    """Return the key of a table or view: names are case-insensitive."""
     return fold_name(schema), fold_name(name)
 
 
 def referenced_tables(view: View, known: AbstractSet[TableKey]) -> set[TableKey]:
-    """The tables and views that a view reads.
+    """Return the tables and views that a view reads.
 
-    `UnsupportedError` if its SQL cannot be parsed, or names something that is not there.
+    Raises:
+        UnsupportedError: Its SQL cannot be parsed, or names an unknown table.
     """
     tree = parse_view(view)
     return {_resolve(view, table, known) for _, table in _tables(tree)}
@@ -54,23 +55,25 @@ def translate(
     columns: Sequence[str] = (),
     inputs: Sequence[Column] = (),
 ) -> str:
-    """The view as a SELECT of Spark; `UnsupportedError` says why there is none.
+    """Return the view as a SELECT of Spark; raise `UnsupportedError` if there is none.
 
     Args:
         view: The view.
-        names: What the tables and views of the lake are called in Spark, by `key_of`.
+        names: The names of the lake's tables and views in Spark, by `table_key`.
         columns: The names of the view's columns in DuckDB.
         inputs: The columns of everything that the view reads. Some have no type of their own in
-            Spark: they are passed on, and nothing is computed with them.
+            Spark: a view may select them, but not compute with them.
     """
     tree = parse_view(view)
-    check(tree)
+    check_supported(tree)
     _use_types(tree, inputs)
     tree = _with_names(tree, view.column_aliases or columns)
-    _rename_hiding_queries(tree, {fold_name(name) for name in names.values()})
+    _rename_conflicting_ctes(tree, {fold_name(name) for name in names.values()})
     _rename_tables(view, tree, names)
     try:
-        return in_spark(tree).sql("spark", identify=True, unsupported_level=ErrorLevel.RAISE)
+        return rewrite_for_spark(tree).sql(
+            "spark", identify=True, unsupported_level=ErrorLevel.RAISE
+        )
     except errors.SqlglotError as error:
         reason = first_line(error).rstrip(".")
         raise UnsupportedError(f"the view has no translation: {reason}") from None
@@ -79,7 +82,7 @@ def translate(
 
 
 def _tables(tree: exp.Query) -> Iterator[tuple[Scope, exp.Table]]:
-    """The tables of every FROM that are not queries of a WITH."""
+    """Yield the tables of every FROM that are not queries of a WITH."""
     for scope, node, source in _sources(tree):
         if isinstance(source, exp.Table) and isinstance(node, exp.Table):
             yield scope, node
@@ -94,11 +97,11 @@ def _sources(tree: exp.Query) -> list[tuple[Scope, exp.Expr, exp.Table | Scope]]
         ]
     except errors.SqlglotError as error:
         reason = first_line(error).rstrip(".")
-        raise UnsupportedError(f"the view's tables cannot be told apart: {reason}") from None
+        raise UnsupportedError(f"the view's tables are ambiguous: {reason}") from None
 
 
 def _resolve(view: View, table: exp.Table, known: AbstractSet[TableKey]) -> TableKey:
-    """What a name means: in the schema of the view, then in the default schema."""
+    """Resolve a name: in the schema of the view, then in the default schema."""
     if not isinstance(table.this, exp.Identifier):
         raise UnsupportedError("a function in FROM has no translation")
     catalog, schema, name = table.catalog, table.db, table.name
@@ -114,7 +117,7 @@ def _resolve(view: View, table: exp.Table, known: AbstractSet[TableKey]) -> Tabl
 
 
 def _rename_tables(view: View, tree: exp.Query, names: Mapping[TableKey, str]) -> None:
-    """Call tables what Spark calls them; columns keep the name the table had as a qualifier."""
+    """Give tables their names in Spark; their old names stay the qualifiers of columns."""
     for scope, table in list(_tables(tree)):
         name = names[_resolve(view, table, names.keys())]
         _drop_qualifiers(scope, table)
@@ -127,7 +130,7 @@ def _rename_tables(view: View, tree: exp.Query, names: Mapping[TableKey, str]) -
 
 
 def _drop_qualifiers(scope: Scope, table: exp.Table) -> None:
-    """`schema.table.column` and `catalog.schema.table.column` as `table.column`."""
+    """Write `schema.table.column` and `catalog.schema.table.column` as `table.column`."""
     for column in scope.expression.find_all(exp.Column):
         same_table = _same(column.text("table"), table.name)
         if (
@@ -139,8 +142,8 @@ def _drop_qualifiers(scope: Scope, table: exp.Table) -> None:
             column.set("catalog", None)
 
 
-def _rename_hiding_queries(tree: exp.Query, taken: AbstractSet[str]) -> None:
-    """A query of a WITH must not hide a registered table that the view reads beside it."""
+def _rename_conflicting_ctes(tree: exp.Query, taken: AbstractSet[str]) -> None:
+    """Rename queries of a WITH that have the name of a table in Spark."""
     renamed: dict[int, str] = {}
     for _, node, source in _sources(tree):
         if not (isinstance(source, Scope) and source.is_cte and isinstance(node, exp.Table)):
@@ -161,7 +164,7 @@ def _rename_hiding_queries(tree: exp.Query, taken: AbstractSet[str]) -> None:
 
 
 def _with_names(tree: exp.Query, columns: Sequence[str]) -> exp.Query:
-    """Every column of the answer with the name that DuckDB gives it."""
+    """Give every column of the result its name in DuckDB."""
     first: exp.Expr = tree
     while not isinstance(first, exp.Select):
         first = first.this
@@ -172,17 +175,17 @@ def _with_names(tree: exp.Query, columns: Sequence[str]) -> exp.Query:
     for node, name in zip(projections, columns, strict=True):
         if not isinstance(node, exp.Alias | exp.Column):
             node.replace(exp.Alias(this=node.copy(), alias=exp.to_identifier(name, quoted=True)))
-    given = [fold_name(node.alias_or_name) for node in first.expressions]
-    if given == [fold_name(name) for name in columns]:
+    written = [fold_name(node.alias_or_name) for node in first.expressions]
+    if written == [fold_name(name) for name in columns]:
         return tree
-    # Other clauses of the query may use its own aliases, so the names are given outside.
+    # Other clauses of the query may use its aliases, so the names are set outside.
     names = [exp.to_identifier(name, quoted=True) for name in columns]
     alias = exp.TableAlias(this=exp.to_identifier("named", quoted=True), columns=names)
     return exp.select("*").from_(exp.Subquery(this=tree, alias=alias))
 
 
 def _use_types(tree: exp.Query, inputs: Sequence[Column]) -> None:
-    """Refuse to compute with opaque columns; note the types of those whose name tells them."""
+    """Refuse to compute with opaque columns; set the types of columns with an unambiguous name."""
     opaque = {fold_name(column.name) for column in inputs if _is_opaque(column)}
     types: dict[str, set[str]] = {}
     for column in inputs:
@@ -191,7 +194,7 @@ def _use_types(tree: exp.Query, inputs: Sequence[Column]) -> None:
     for node in tree.find_all(exp.Column):
         *qualifiers, last = (fold_name(part.name) for part in node.parts)
         fields_of = [name for name in qualifiers if name not in sources]
-        if opaque & {last, *fields_of} and not _is_passed_on(node):
+        if opaque & {last, *fields_of} and not _is_plain_projection(node):
             raise UnsupportedError(
                 f"Spark has no type for the column {node.name!r} to compute with"
             )
@@ -204,7 +207,7 @@ def _is_opaque(column: Column) -> bool:
     return any(node.type in _OPAQUE for node in column.walk())
 
 
-def _is_passed_on(column: exp.Column) -> bool:
+def _is_plain_projection(column: exp.Column) -> bool:
     projection = column.parent if isinstance(column.parent, exp.Alias) else column
     return isinstance(projection.parent, exp.Select) and projection.arg_key == "expressions"
 
