@@ -20,8 +20,8 @@ from lakeport.catalog import (
     StaticSchema,
     TableSize,
 )
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, path
+from tests.airport.flight_client import Serving, path
+from tests.airport.mutable_catalog import MutableCatalog, MutableTable
 
 ROWS = pa.table({"x": [1, 2, 3]})
 
@@ -85,13 +85,13 @@ def routed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_a_ticket_is_opened_in_one_step_where_the_table_can_do_so(serving: Serving) -> None:
+def test_a_ticket_is_opened_in_one_step_where_the_table_can_do_so(start_server: Serving) -> None:
     table = OpeningTable("t")
-    wire = serving(CountingCatalog(table))
-    (endpoint,) = wire.info(path("s", "t")).endpoints
+    flight_client = start_server(CountingCatalog(table))
+    (endpoint,) = flight_client.info(path("s", "t")).endpoints
     table.calls.clear()
 
-    batches = list(wire.client.do_get(endpoint.ticket))
+    batches = list(flight_client.client.do_get(endpoint.ticket))
 
     assert pa.Table.from_batches([chunk.data for chunk in batches]) == ROWS
     assert batches[-1].app_metadata is not None, "the size of the scan gives its progress"
@@ -99,25 +99,25 @@ def test_a_ticket_is_opened_in_one_step_where_the_table_can_do_so(serving: Servi
 
 
 def test_a_ticket_of_another_table_asks_once_for_its_size_and_once_for_its_rows(
-    serving: Serving,
+    start_server: Serving,
 ) -> None:
     table = CountingTable("t")
-    wire = serving(CountingCatalog(table))
-    (endpoint,) = wire.info(path("s", "t")).endpoints
+    flight_client = start_server(CountingCatalog(table))
+    (endpoint,) = flight_client.info(path("s", "t")).endpoints
     table.calls.clear()
 
-    assert wire.client.do_get(endpoint.ticket).read_all() == ROWS
+    assert flight_client.client.do_get(endpoint.ticket).read_all() == ROWS
     assert (table.calls["size"], table.calls["scan"]) == (1, 1)
 
 
 def test_a_listing_reads_the_version_once_and_the_schema_of_each_table_once(
-    serving: Serving,
+    start_server: Serving,
 ) -> None:
     tables = CountingTable("t"), CountingTable("u")
     catalog = CountingCatalog(*tables)
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
 
-    wire.call("list_schemas", catalog_name="")
+    flight_client.call("list_schemas", catalog_name="")
 
     assert catalog.calls == {"catalog_version": 1, "schemas": 1}
     assert [table.calls["arrow_schema"] for table in tables] == [1, 1]
@@ -132,7 +132,7 @@ def test_a_listing_reads_the_version_once_and_the_schema_of_each_table_once(
     ],
 )
 def test_a_statement_is_routed_once_and_reads_the_schema_of_its_table_once(
-    serving: Serving,
+    start_server: Serving,
     routed: list[str],
     monkeypatch: pytest.MonkeyPatch,
     operation: str,
@@ -142,7 +142,7 @@ def test_a_statement_is_routed_once_and_reads_the_schema_of_its_table_once(
     table = MutableTable("t", pa.schema([("x", pa.int64())]), [{"x": 1}])
     catalog = MutableCatalog()
     catalog.with_table(table)
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
     schemas: list[pa.Schema] = []
     arrow_schema = MutableTable.arrow_schema
 
@@ -152,12 +152,12 @@ def test_a_statement_is_routed_once_and_reads_the_schema_of_its_table_once(
 
     monkeypatch.setattr(MutableTable, "arrow_schema", counting)
 
-    assert wire.change(operation, path("s", "t"), [batch]).total_changed == changed
+    assert flight_client.change(operation, path("s", "t"), [batch]).total_changed == changed
     assert routed == [""]
     assert len(schemas) == 1
 
 
-def test_a_call_of_a_function_is_routed_once(serving: Serving, routed: list[str]) -> None:
+def test_a_call_of_a_function_is_routed_once(start_server: Serving, routed: list[str]) -> None:
     builder = CatalogBuilder("shop")
     schema = builder.schema("s")
 
@@ -165,9 +165,9 @@ def test_a_call_of_a_function_is_routed_once(serving: Serving, routed: list[str]
     def numbers(n: int) -> pa.Table:
         return pa.table({"x": list(range(n))})
 
-    wire = serving(builder.build())
+    flight_client = start_server(builder.build())
     request = {"schema_name": "s", "function_name": "numbers", "parameters": {"n": 2}}
 
-    wire.action("GetTableFunctionFlightInfo", json.dumps(request).encode())
+    flight_client.action("GetTableFunctionFlightInfo", json.dumps(request).encode())
 
     assert routed == ["shop"]

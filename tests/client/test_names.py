@@ -13,7 +13,7 @@ from tests.client.conftest import Attach
 
 
 def test_a_table_is_found_by_ascii_letters_of_any_case_and_by_no_other_letters(
-    attach: Attach,
+    attach_client: Attach,
 ) -> None:
     catalog = MemoryCatalog.from_tables(
         {
@@ -24,7 +24,7 @@ def test_a_table_is_found_by_ascii_letters_of_any_case_and_by_no_other_letters(
         }
     )
 
-    client = attach(catalog)
+    client = attach_client(catalog)
 
     table = client.table("s.sTRAßE")
     assert table.scan().to_arrow().column_names[:2] == ["Größe", "GRÖSSE"]
@@ -36,9 +36,9 @@ def test_a_table_is_found_by_ascii_letters_of_any_case_and_by_no_other_letters(
         table.scan(columns=["größe", "GröSSe", "GRÖẞE"]).to_arrow()
 
 
-def test_rows_get_the_types_of_their_own_columns(attach: Attach) -> None:
+def test_rows_get_the_types_of_their_own_columns(attach_client: Attach) -> None:
     columns = pa.schema([("Größe", pa.decimal128(9, 2)), ("GRÖSSE", pa.string())])
-    client = attach(MemoryCatalog.from_tables({"s": {"t": columns.empty_table()}}))
+    client = attach_client(MemoryCatalog.from_tables({"s": {"t": columns.empty_table()}}))
     table = client.table("s.t")
 
     table.insert([{"Größe": Decimal("1.5"), "GRÖSSE": "large"}])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakeport.ducklake import LocalEngine
-from tests.scenarios import CASES, SCENARIOS
+from tests.lake_scenarios import CASES, SCENARIOS
 
 # The catalog database does not matter to Spark; two lakes on another show that it does not.
 SPARK_CASES = [

@@ -15,7 +15,7 @@ import pytest
 from lakeport import Lake
 from lakeport.ducklake import AutoEngine, ChangeFeed, LocalEngine, Scan, engine_named
 from lakeport.errors import InvalidArgumentError, MissingFileError
-from tests.waiting import wait_until
+from tests.wait import wait_until
 
 SCHEMA = pa.schema([("task", pa.int64()), ("batch", pa.int64())])
 ROWS = 1000

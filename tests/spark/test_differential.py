@@ -17,7 +17,7 @@ from lakeport.ducklake import Column, Scan, arrow_type
 from lakeport.spark.frames.values import spark_schema
 from lakeport.types import duckdb_casts
 from tests.ducklake.test_differential import SPARK_CASES
-from tests.scenarios import SCENARIOS
+from tests.lake_scenarios import SCENARIOS
 
 # Spark's widest integer has 38 digits.
 TOO_HUGE = ("170141183460469231731687303715884105727", "170141183460469231731687303715884105728")

@@ -8,7 +8,7 @@ import pytest
 
 from lakeport.errors import DefinitionError, SnapshotNotFoundError
 from lakeport.spark import session
-from tests.real_lakes import LakeMaker
+from tests.fixtures_lakes import LakeMaker
 
 
 def rows(spark: Any, sql: str) -> list[tuple[Any, ...]]:
