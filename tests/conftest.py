@@ -13,13 +13,13 @@ import pytest
 
 from tests import markers
 from tests.fixtures_databases import mariadb, postgresql
-from tests.object_store import s3, s3_reference
-from tests.real_lakes import lake_class, make_lake, reference
+from tests.fixtures_lakes import lake_class, make_lake, reference
+from tests.fixtures_s3 import s3, s3_reference
 
 __all__ = ["lake_class", "make_lake", "mariadb", "postgresql", "reference", "s3", "s3_reference"]
 
-EXECUTOR_SIDE = str(Path(__file__).parent / "spark" / "executor_side")
-sys.path.insert(0, EXECUTOR_SIDE)
+WORKER_MODULES = str(Path(__file__).parent / "spark" / "worker_modules")
+sys.path.insert(0, WORKER_MODULES)
 
 # Every Java of the tests, also in processes of their own, runs each query once or twice: compiling
 # it well would take longer than running it.
@@ -41,8 +41,8 @@ def spark() -> Any:
 
     # Workers inherit it, and import the tasks of the tests by name.
     path = os.environ.get("PYTHONPATH", "")
-    if EXECUTOR_SIDE not in path.split(os.pathsep):
-        os.environ["PYTHONPATH"] = os.pathsep.join([EXECUTOR_SIDE, path])
+    if WORKER_MODULES not in path.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join([WORKER_MODULES, path])
     _end_session_without_answers()
     # Plans that adapt are planned twice; the sessions of other processes have them.
     spark = session(

@@ -21,7 +21,7 @@ import psycopg
 import pymysql
 import pytest
 
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 __all__ = ["DatabaseServer", "MariaDB", "PostgreSQL", "mariadb", "postgresql", "unavailable"]
 

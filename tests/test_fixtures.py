@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 
 from tests.fixtures_databases import PostgreSQL, unavailable
-from tests.waiting import wait_until
+from tests.wait import wait_until
 
 
 def test_a_database_server_that_was_killed_is_started_again(tmp_path: Path) -> None:

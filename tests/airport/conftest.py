@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.airport.rig import Serving, started
-from tests.airport.tracing import trace_handlers
+from tests.airport.flight_client import Serving, started
+from tests.airport.grpc_coverage import trace_handlers
 
 trace_handlers()
 
 
 @pytest.fixture
-def serving() -> Iterator[Serving]:
+def start_server() -> Iterator[Serving]:
     """Start a server for catalogs with the given options; all are stopped after the test."""
     with started() as start:
         yield start

@@ -19,8 +19,8 @@ from lakeport.catalog import (
     current_request,
 )
 from lakeport.memory import MemoryCatalog
-from tests.airport.rig import Serving, Wire, one_row, opening, path
-from tests.waiting import TIMEOUT_SECONDS
+from tests.airport.flight_client import RawFlightClient, Serving, one_row, opening, path
+from tests.wait import TIMEOUT_SECONDS
 
 COLUMNS = pa.schema([("x", pa.int64())])
 TOKEN = "correct-horse-battery-staple"
@@ -70,7 +70,7 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-def wire(serving: Serving, recorder: Recorder) -> Wire:
+def flight_client(start_server: Serving, recorder: Recorder) -> RawFlightClient:
     memory = MemoryCatalog()
     schema = memory.create_schema("s", CreateSchemaOptions())
     for name in ("t", "secret"):
@@ -85,7 +85,7 @@ def wire(serving: Serving, recorder: Recorder) -> Wire:
         return access.name != "secret"
 
     catalogs: dict[str, Catalog] = {"lake": memory, "functions": functions.build()}
-    return serving(
+    return start_server(
         catalogs,
         auth={TOKEN: "ada"},
         authorize=authorize,
@@ -95,10 +95,10 @@ def wire(serving: Serving, recorder: Recorder) -> Wire:
 
 
 def test_a_scan_is_recorded_with_its_caller_table_version_and_size(
-    wire: Wire, recorder: Recorder
+    flight_client: RawFlightClient, recorder: Recorder
 ) -> None:
-    wire.change("insert", path("s", "t"), pa.table({"x": [1, 2, 3]}))
-    traced = wire.with_headers(traceparent=f"00-{TRACE}-00f067aa0ba902b7-01")
+    flight_client.change("insert", path("s", "t"), pa.table({"x": [1, 2, 3]}))
+    traced = flight_client.with_headers(traceparent=f"00-{TRACE}-00f067aa0ba902b7-01")
     assert traced.scan(path("s", "t")).num_rows == 3
 
     call = recorder.one(lambda c: c.verb == "DoGet")
@@ -111,8 +111,10 @@ def test_a_scan_is_recorded_with_its_caller_table_version_and_size(
     assert (planned.verb, planned.table, planned.trace_id) == ("DoAction", "s.t", TRACE)
 
 
-def test_a_write_is_recorded_with_the_rows_that_came(wire: Wire, recorder: Recorder) -> None:
-    wire.change("insert", path("s", "t"), pa.table({"x": [1, 2, 3]}), returning=True)
+def test_a_write_is_recorded_with_the_rows_that_came(
+    flight_client: RawFlightClient, recorder: Recorder
+) -> None:
+    flight_client.change("insert", path("s", "t"), pa.table({"x": [1, 2, 3]}), returning=True)
 
     call = recorder.one(lambda c: c.operation == "insert")
     assert (call.verb, call.identity, call.table, call.catalog) == (
@@ -125,8 +127,10 @@ def test_a_write_is_recorded_with_the_rows_that_came(wire: Wire, recorder: Recor
     assert call.bytes_received >= 24
 
 
-def test_a_function_is_recorded_with_the_rows_both_ways(wire: Wire, recorder: Recorder) -> None:
-    to = wire.with_headers(airport_catalog="functions")
+def test_a_function_is_recorded_with_the_rows_both_ways(
+    flight_client: RawFlightClient, recorder: Recorder
+) -> None:
+    to = flight_client.with_headers(airport_catalog="functions")
     with to.open_exchange(path("s", "echo"), "table_function_in_out") as (writer, reader):
         writer.write_metadata(opening(one_row()))
         writer.begin(COLUMNS)
@@ -153,10 +157,10 @@ def test_a_function_is_recorded_with_the_rows_both_ways(wire: Wire, recorder: Re
     ],
 )
 def test_a_refusal_is_recorded_with_its_reason(
-    wire: Wire, recorder: Recorder, name: str, status: str, reason: str
+    flight_client: RawFlightClient, recorder: Recorder, name: str, status: str, reason: str
 ) -> None:
     with pytest.raises(CLEAN):
-        wire.info(path("s", name))
+        flight_client.info(path("s", name))
 
     call = recorder.one(lambda c: c.verb == "GetFlightInfo")
     assert (call.identity, call.catalog, call.table) == ("ada", "lake", f"s.{name}")
@@ -165,17 +169,19 @@ def test_a_refusal_is_recorded_with_its_reason(
 
 
 def test_a_catalog_that_does_not_exist_is_no_name_of_the_record(
-    wire: Wire, recorder: Recorder
+    flight_client: RawFlightClient, recorder: Recorder
 ) -> None:
     with pytest.raises(CLEAN):
-        wire.with_headers(airport_catalog="x" * 200).info(path("s", "t"))
+        flight_client.with_headers(airport_catalog="x" * 200).info(path("s", "t"))
 
     assert recorder.one(lambda c: c.verb == "GetFlightInfo").catalog == ""
 
 
-def test_a_wrong_token_is_recorded_without_it(wire: Wire, recorder: Recorder) -> None:
+def test_a_wrong_token_is_recorded_without_it(
+    flight_client: RawFlightClient, recorder: Recorder
+) -> None:
     with pytest.raises(flight.FlightUnauthenticatedError):
-        wire.with_headers(authorization="Bearer wrong-horse-battery").info(path("s", "t"))
+        flight_client.with_headers(authorization="Bearer wrong-horse-battery").info(path("s", "t"))
 
     call = recorder.one(lambda c: c.status == "UNAUTHENTICATED")
     assert call.identity == ""
@@ -196,7 +202,7 @@ def test_a_wrong_token_is_recorded_without_it(wire: Wire, recorder: Recorder) ->
     ],
 )
 def test_a_call_has_the_trace_of_its_client_or_a_new_one(
-    serving: Serving, recorder: Recorder, headers: dict[str, str], trace: str | None
+    start_server: Serving, recorder: Recorder, headers: dict[str, str], trace: str | None
 ) -> None:
     seen: list[str | None] = []
 
@@ -205,7 +211,7 @@ def test_a_call_has_the_trace_of_its_client_or_a_new_one(
         return pa.table({"x": [1]})
 
     catalog = CatalogBuilder().schema("s").table("t", look, schema=COLUMNS).build()
-    serving(catalog, observer=recorder).with_headers(**headers).scan(path("s", "t"))
+    start_server(catalog, observer=recorder).with_headers(**headers).scan(path("s", "t"))
 
     call = recorder.one(lambda c: c.verb == "DoGet")
     assert call.trace_id == seen[-1]
@@ -216,7 +222,7 @@ def test_a_call_has_the_trace_of_its_client_or_a_new_one(
 
 
 def test_a_client_that_leaves_is_recorded_with_what_it_got(
-    serving: Serving, recorder: Recorder
+    start_server: Serving, recorder: Recorder
 ) -> None:
     left = threading.Event()
 
@@ -230,9 +236,9 @@ def test_a_client_that_leaves_is_recorded_with_what_it_got(
         return pa.RecordBatchReader.from_batches(COLUMNS, batches())
 
     catalog = CatalogBuilder().schema("s").table("t", rows, schema=COLUMNS).build()
-    wire = serving(catalog, observer=recorder)
-    (endpoint,) = wire.endpoints(path("s", "t"))
-    reader = wire.get(endpoint.ticket)
+    flight_client = start_server(catalog, observer=recorder)
+    (endpoint,) = flight_client.endpoints(path("s", "t"))
+    reader = flight_client.get(endpoint.ticket)
     assert reader.read_chunk().data.num_rows == 2
     reader.cancel()
     left.set()

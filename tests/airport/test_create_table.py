@@ -10,8 +10,8 @@ import pytest
 from pyarrow import flight
 
 from lakeport.catalog import CatalogBuilder, CreateTableOptions, OnConflict
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, path
+from tests.airport.flight_client import RawFlightClient, Serving, path
+from tests.airport.mutable_catalog import MutableCatalog, MutableTable
 
 COLUMNS = pa.schema([("x", pa.int64()), ("name", pa.string())])
 
@@ -24,11 +24,11 @@ def catalog() -> MutableCatalog:
 
 
 @pytest.fixture
-def wire(serving: Serving, catalog: MutableCatalog) -> Wire:
-    return serving(catalog)
+def flight_client(start_server: Serving, catalog: MutableCatalog) -> RawFlightClient:
+    return start_server(catalog)
 
 
-def create(wire: Wire, **request: Any) -> flight.FlightInfo:
+def create(flight_client: RawFlightClient, **request: Any) -> flight.FlightInfo:
     schema = pa.schema([("a", pa.int32()), ("b c", pa.string()), ("d", pa.int64())])
     full = {
         "catalog_name": "",
@@ -44,13 +44,13 @@ def create(wire: Wire, **request: Any) -> flight.FlightInfo:
         "multi_key_primary_keys": [],
         "extra_constraints": [],
     }
-    return flight.FlightInfo.deserialize(wire.call("create_table", **{**full, **request}))
+    return flight.FlightInfo.deserialize(flight_client.call("create_table", **{**full, **request}))
 
 
 def test_a_table_is_created_with_the_columns_of_the_request(
-    wire: Wire, catalog: MutableCatalog
+    flight_client: RawFlightClient, catalog: MutableCatalog
 ) -> None:
-    info = create(wire)
+    info = create(flight_client)
 
     assert info.schema.names == ["a", "b c", "d", "rowid"]
     assert msgpack.unpackb(info.app_metadata)["name"] == "new"
@@ -59,13 +59,13 @@ def test_a_table_is_created_with_the_columns_of_the_request(
     assert (name, schema.names, options) == ("new", ["a", "b c", "d"], CreateTableOptions())
 
 
-def test_a_created_table_can_be_filled_at_once(wire: Wire) -> None:
-    descriptor = create(wire).descriptor
+def test_a_created_table_can_be_filled_at_once(flight_client: RawFlightClient) -> None:
+    descriptor = create(flight_client).descriptor
 
-    done = wire.change("insert", descriptor, pa.table({"a": [1], "b c": ["x"], "d": [2]}))
+    done = flight_client.change("insert", descriptor, pa.table({"a": [1], "b c": ["x"], "d": [2]}))
 
     assert done.total_changed == 1
-    assert wire.scan(descriptor).num_rows == 1
+    assert flight_client.scan(descriptor).num_rows == 1
 
 
 CONSTRAINTS: dict[str, tuple[dict[str, Any], CreateTableOptions]] = {
@@ -101,19 +101,22 @@ CONSTRAINTS: dict[str, tuple[dict[str, Any], CreateTableOptions]] = {
 
 @pytest.mark.parametrize(("request_", "options"), CONSTRAINTS.values(), ids=CONSTRAINTS)
 def test_the_constraints_of_a_table_reach_the_catalog(
-    wire: Wire, catalog: MutableCatalog, request_: dict[str, Any], options: CreateTableOptions
+    flight_client: RawFlightClient,
+    catalog: MutableCatalog,
+    request_: dict[str, Any],
+    options: CreateTableOptions,
 ) -> None:
-    create(wire, **request_)
+    create(flight_client, **request_)
 
     assert catalog.calls[0][-1] == options
 
 
-def test_an_existing_table_is_answered_where_it_may_exist(wire: Wire) -> None:
-    info = create(wire, table_name="t", on_conflict="ignore")
+def test_an_existing_table_is_answered_where_it_may_exist(flight_client: RawFlightClient) -> None:
+    info = create(flight_client, table_name="t", on_conflict="ignore")
 
     assert info.schema.names == ["x", "name", "rowid"]
     with pytest.raises(pa.ArrowInvalid, match="there is a table 't' already"):
-        create(wire, table_name="t")
+        create(flight_client, table_name="t")
 
 
 HALF = pa.schema([("h", pa.float16())]).serialize().to_pybytes()
@@ -135,27 +138,29 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("request_", "message"), WRONG.values(), ids=WRONG)
 def test_a_wrong_request_creates_nothing(
-    wire: Wire, catalog: MutableCatalog, request_: dict[str, Any], message: str
+    flight_client: RawFlightClient, catalog: MutableCatalog, request_: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(pa.ArrowInvalid, match=message):
-        create(wire, **request_)
+        create(flight_client, **request_)
 
     assert catalog.calls == []
 
 
-def test_an_unreadable_constraint_is_not_supported(wire: Wire) -> None:
+def test_an_unreadable_constraint_is_not_supported(flight_client: RawFlightClient) -> None:
     with pytest.raises(pa.ArrowNotImplementedError, match="'FOREIGN KEY' is not supported"):
-        create(wire, extra_constraints=["FOREIGN KEY"])
+        create(flight_client, extra_constraints=["FOREIGN KEY"])
 
 
-def test_a_schema_that_cannot_change_says_so(serving: Serving) -> None:
-    wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+def test_a_schema_that_cannot_change_says_so(start_server: Serving) -> None:
+    flight_client = start_server(
+        CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
+    )
 
     with pytest.raises(pa.ArrowNotImplementedError, match="the tables of schema 's' cannot be"):
-        create(wire)
+        create(flight_client)
 
 
-def test_a_reply_finds_the_table_by_path_too(wire: Wire) -> None:
-    create(wire)
+def test_a_reply_finds_the_table_by_path_too(flight_client: RawFlightClient) -> None:
+    create(flight_client)
 
-    assert wire.scan(path("s", "new")).num_rows == 0
+    assert flight_client.scan(path("s", "new")).num_rows == 0

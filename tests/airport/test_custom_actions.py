@@ -11,7 +11,7 @@ from pyarrow import flight
 
 from lakeport.airport import Limits
 from lakeport.catalog import Action, CatalogBuilder, StaticCatalog, current_request
-from tests.airport.rig import Serving, Wire
+from tests.airport.flight_client import RawFlightClient, Serving
 
 AIRPORT = {
     "list_schemas",
@@ -71,29 +71,31 @@ def empty() -> StaticCatalog:
     return CatalogBuilder().build()
 
 
-def listed(wire: Wire) -> dict[str, str]:
-    return {a.type: a.description for a in wire.client.list_actions(wire.options())}
+def listed(flight_client: RawFlightClient) -> dict[str, str]:
+    return {
+        a.type: a.description for a in flight_client.client.list_actions(flight_client.options())
+    }
 
 
-def test_every_action_is_listed_with_a_line(serving: Serving, empty: StaticCatalog) -> None:
-    actions = listed(serving(empty))
+def test_every_action_is_listed_with_a_line(start_server: Serving, empty: StaticCatalog) -> None:
+    actions = listed(start_server(empty))
 
     assert set(actions) >= AIRPORT
     assert all(actions.values())
 
 
 def test_the_actions_of_the_discovery_contract_are_listed_as_it_says(
-    serving: Serving, empty: StaticCatalog
+    start_server: Serving, empty: StaticCatalog
 ) -> None:
-    actions = listed(serving(empty))
+    actions = listed(start_server(empty))
 
     assert {name: actions.get(name) for name in CONTRACT} == CONTRACT
     assert "GetTableFunctionFlightInfo" in actions
 
 
-def test_no_action_is_listed_twice(serving: Serving, empty: StaticCatalog) -> None:
-    wire = serving(empty)
-    names = [action.type for action in wire.client.list_actions(wire.options())]
+def test_no_action_is_listed_twice(start_server: Serving, empty: StaticCatalog) -> None:
+    flight_client = start_server(empty)
+    names = [action.type for action in flight_client.client.list_actions(flight_client.options())]
 
     assert len(names) == len(set(names))
 
@@ -112,84 +114,92 @@ def test_no_action_is_listed_twice(serving: Serving, empty: StaticCatalog) -> No
     ids=["nothing", "bytes", "text", "several", "generator", "bytearray", "empty"],
 )
 def test_a_server_action_may_return_no_result_one_or_several(
-    serving: Serving, empty: StaticCatalog, reply: Any, results: list[bytes]
+    start_server: Serving, empty: StaticCatalog, reply: Any, results: list[bytes]
 ) -> None:
-    wire = serving(empty, actions=[Action("custom", lambda body: reply, "A custom action")])
+    flight_client = start_server(
+        empty, actions=[Action("custom", lambda body: reply, "A custom action")]
+    )
 
-    assert wire.action("custom", b"x") == results
-    assert listed(wire)["custom"] == "A custom action"
+    assert flight_client.action("custom", b"x") == results
+    assert listed(flight_client)["custom"] == "A custom action"
 
 
 def test_an_action_that_returns_something_else_is_an_error(
-    serving: Serving, empty: StaticCatalog
+    start_server: Serving, empty: StaticCatalog
 ) -> None:
-    wire = serving(empty, actions=[Action("custom", lambda body: [7])])  # type: ignore[list-item]
+    flight_client = start_server(empty, actions=[Action("custom", lambda body: [7])])  # type: ignore[list-item]
 
     with pytest.raises(flight.FlightInternalError, match="custom failed: TypeError"):
-        wire.action("custom")
+        flight_client.action("custom")
 
 
-def test_an_action_gets_the_body_and_the_caller(serving: Serving, empty: StaticCatalog) -> None:
+def test_an_action_gets_the_body_and_the_caller(
+    start_server: Serving, empty: StaticCatalog
+) -> None:
     def echo(body: bytes) -> Iterable[bytes | str]:
         return [body, current_request().identity]
 
-    wire = serving(
+    flight_client = start_server(
         empty,
         actions=[Action("echo", echo)],
         auth={"t": "ada"},
         headers={"authorization": "Bearer t"},
     )
 
-    assert wire.action("echo", b"\x00\xff") == [b"\x00\xff", b"ada"]
-    assert wire.action("echo") == [b"", b"ada"]
+    assert flight_client.action("echo", b"\x00\xff") == [b"\x00\xff", b"ada"]
+    assert flight_client.action("echo") == [b"", b"ada"]
 
 
-def test_actions_of_catalogs_are_found_by_name_and_catalog(serving: Serving) -> None:
-    wire = serving([Acting([], name="red"), Acting([], name="blue")])
+def test_actions_of_catalogs_are_found_by_name_and_catalog(start_server: Serving) -> None:
+    flight_client = start_server([Acting([], name="red"), Acting([], name="blue")])
 
-    assert listed(wire)["tell"] == "Tell the name"
-    assert wire.with_headers(airport_catalog="blue").action("tell", b"hi") == [b"blue: hi"]
-    assert wire.with_headers(airport_catalog="red").action("tell", b"hi") == [b"red: hi"]
+    assert listed(flight_client)["tell"] == "Tell the name"
+    assert flight_client.with_headers(airport_catalog="blue").action("tell", b"hi") == [b"blue: hi"]
+    assert flight_client.with_headers(airport_catalog="red").action("tell", b"hi") == [b"red: hi"]
 
 
-def test_a_server_action_wins_over_one_of_a_catalog(serving: Serving) -> None:
-    wire = serving(Acting([], name="red"), actions=[Action("tell", lambda body: b"server")])
+def test_a_server_action_wins_over_one_of_a_catalog(start_server: Serving) -> None:
+    flight_client = start_server(
+        Acting([], name="red"), actions=[Action("tell", lambda body: b"server")]
+    )
 
-    assert wire.action("tell") == [b"server"]
+    assert flight_client.action("tell") == [b"server"]
 
 
 @pytest.mark.parametrize("name", ["no_such_action", "", "List_Schemas", "x" * 1000])
 def test_an_unknown_action_is_unimplemented(
-    serving: Serving, empty: StaticCatalog, name: str
+    start_server: Serving, empty: StaticCatalog, name: str
 ) -> None:
     with pytest.raises(pa.ArrowNotImplementedError, match="there is no action") as told:
-        serving(empty).action(name)
+        start_server(empty).action(name)
 
     assert len(str(told.value)) < 300
 
 
-def test_a_built_in_action_cannot_be_replaced(serving: Serving, empty: StaticCatalog) -> None:
-    wire = serving(empty, actions=[Action("catalog_version", lambda body: b"mine")])
+def test_a_built_in_action_cannot_be_replaced(start_server: Serving, empty: StaticCatalog) -> None:
+    flight_client = start_server(empty, actions=[Action("catalog_version", lambda body: b"mine")])
 
-    assert wire.action("catalog_version") != [b"mine"]
+    assert flight_client.action("catalog_version") != [b"mine"]
 
 
-def test_a_body_beyond_the_limit_is_refused(serving: Serving, empty: StaticCatalog) -> None:
-    wire = serving(
+def test_a_body_beyond_the_limit_is_refused(start_server: Serving, empty: StaticCatalog) -> None:
+    flight_client = start_server(
         empty,
         actions=[Action("custom", lambda body: b"called")],
         limits=Limits(action_bytes=1000),
     )
 
-    assert wire.action("custom", b"x" * 1000) == [b"called"]
+    assert flight_client.action("custom", b"x" * 1000) == [b"called"]
     for name in ("custom", "list_schemas", "GetSchemas"):
         with pytest.raises(pa.ArrowInvalid, match=f"{name} is too large: 1001 of at most 1000"):
-            wire.action(name, b"x" * 1001)
+            flight_client.action(name, b"x" * 1001)
 
 
-def test_an_unknown_catalog_does_not_hide_the_actions_of_the_server(serving: Serving) -> None:
-    wire = serving(Acting([], name="red"), actions=[Action("ping", lambda body: b"pong")])
+def test_an_unknown_catalog_does_not_hide_the_actions_of_the_server(start_server: Serving) -> None:
+    flight_client = start_server(
+        Acting([], name="red"), actions=[Action("ping", lambda body: b"pong")]
+    )
 
-    assert wire.with_headers(airport_catalog="nope").action("ping") == [b"pong"]
+    assert flight_client.with_headers(airport_catalog="nope").action("ping") == [b"pong"]
     with pytest.raises((KeyError, flight.FlightError), match="there is no catalog 'nope'"):
-        wire.with_headers(airport_catalog="nope").action("tell")
+        flight_client.with_headers(airport_catalog="nope").action("tell")

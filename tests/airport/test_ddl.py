@@ -26,8 +26,8 @@ from lakeport.catalog import (
     SetDefaultOptions,
     SetNotNullOptions,
 )
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, open_container, schema_items
+from tests.airport.flight_client import RawFlightClient, Serving, open_container, schema_items
+from tests.airport.mutable_catalog import MutableCatalog, MutableTable
 
 STRUCT = pa.struct([("a", pa.int64()), ("b", pa.string())])
 COLUMNS = pa.schema([("x", pa.int64()), ("name", pa.string()), ("point", STRUCT)])
@@ -48,8 +48,8 @@ def catalog() -> MutableCatalog:
 
 
 @pytest.fixture
-def wire(serving: Serving, catalog: MutableCatalog) -> Wire:
-    return serving(catalog)
+def flight_client(start_server: Serving, catalog: MutableCatalog) -> RawFlightClient:
+    return start_server(catalog)
 
 
 def info_of(reply: bytes) -> flight.FlightInfo:
@@ -147,9 +147,13 @@ ACTIONS = {action: extra for action, extra, _ in ALTERATIONS.values()}
 
 @pytest.mark.parametrize(("action", "extra", "told"), ALTERATIONS.values(), ids=ALTERATIONS)
 def test_an_alteration_reaches_the_table_with_its_options(
-    wire: Wire, catalog: MutableCatalog, action: str, extra: dict[str, Any], told: tuple[Any, ...]
+    flight_client: RawFlightClient,
+    catalog: MutableCatalog,
+    action: str,
+    extra: dict[str, Any],
+    told: tuple[Any, ...],
 ) -> None:
-    info = info_of(wire.call(action, **TABLE, **extra))
+    info = info_of(flight_client.call(action, **TABLE, **extra))
 
     assert catalog.calls == [told]
     assert name_of(info) == ("u" if action == "rename_table" else "t")
@@ -157,27 +161,29 @@ def test_an_alteration_reaches_the_table_with_its_options(
 
 @pytest.mark.parametrize(("action", "extra", "told"), ALTERATIONS.values(), ids=ALTERATIONS)
 def test_an_alteration_is_answered_with_the_new_table(
-    wire: Wire, action: str, extra: dict[str, Any], told: tuple[Any, ...]
+    flight_client: RawFlightClient, action: str, extra: dict[str, Any], told: tuple[Any, ...]
 ) -> None:
-    info = info_of(wire.call(action, **TABLE, **extra))
+    info = info_of(flight_client.call(action, **TABLE, **extra))
 
     # The client goes on with the descriptor and the columns of the reply.
-    assert wire.scan(info.descriptor).schema.equals(info.schema)
+    assert flight_client.scan(info.descriptor).schema.equals(info.schema)
 
 
 @pytest.mark.parametrize(("action", "extra"), ACTIONS.items())
-def test_a_missing_table_is_not_found(wire: Wire, action: str, extra: dict[str, Any]) -> None:
+def test_a_missing_table_is_not_found(
+    flight_client: RawFlightClient, action: str, extra: dict[str, Any]
+) -> None:
     with pytest.raises(KeyError, match="there is no table"):
-        wire.call(action, **MISSING, **extra)
+        flight_client.call(action, **MISSING, **extra)
 
 
 @pytest.mark.parametrize(("action", "extra"), ACTIONS.items())
 def test_a_missing_table_may_be_ignored(
-    wire: Wire, catalog: MutableCatalog, action: str, extra: dict[str, Any]
+    flight_client: RawFlightClient, catalog: MutableCatalog, action: str, extra: dict[str, Any]
 ) -> None:
     body = msgpack.packb({**MISSING, "ignore_not_found": True, **extra})
 
-    assert wire.action(action, body) == []
+    assert flight_client.action(action, body) == []
     if action == "rename_table":
         assert catalog.calls[0][-1] == RenameTableOptions(ignore_not_found=True)
     else:
@@ -186,33 +192,37 @@ def test_a_missing_table_may_be_ignored(
 
 @pytest.mark.parametrize(("action", "extra"), ACTIONS.items())
 def test_the_table_hears_that_it_might_be_missing(
-    wire: Wire, catalog: MutableCatalog, action: str, extra: dict[str, Any]
+    flight_client: RawFlightClient, catalog: MutableCatalog, action: str, extra: dict[str, Any]
 ) -> None:
-    wire.call(action, **{**TABLE, "ignore_not_found": True}, **extra)
+    flight_client.call(action, **{**TABLE, "ignore_not_found": True}, **extra)
 
     assert catalog.calls[0][-1].ignore_not_found is True
 
 
 def test_a_new_struct_field_of_duckdb_is_refused_with_the_reason(
-    wire: Wire, catalog: MutableCatalog
+    flight_client: RawFlightClient, catalog: MutableCatalog
 ) -> None:
     # The client names the field after the column: the real name is lost.
     with pytest.raises(pa.ArrowNotImplementedError, match="does not transmit the name of a new"):
-        wire.call("add_field", **TABLE, column_path=["point"], column_schema=field("point"))
+        flight_client.call(
+            "add_field", **TABLE, column_path=["point"], column_schema=field("point")
+        )
     assert catalog.calls == []
 
 
-def test_set_not_null_of_duckdb_repeats_a_key(wire: Wire, catalog: MutableCatalog) -> None:
+def test_set_not_null_of_duckdb_repeats_a_key(
+    flight_client: RawFlightClient, catalog: MutableCatalog
+) -> None:
     body = msgpack.packb({**TABLE, "column_name": "x"})
     repeated = bytes([body[0] + 1]) + body[1:] + msgpack.packb("ignore_not_found") + b"\xc3"
 
-    wire.action("set_not_null", repeated)
+    flight_client.action("set_not_null", repeated)
 
     assert catalog.calls == [("set_not_null", "x", SetNotNullOptions(ignore_not_found=True))]
 
 
-def test_a_schema_is_created_empty(wire: Wire, catalog: MutableCatalog) -> None:
-    reply = wire.call(
+def test_a_schema_is_created_empty(flight_client: RawFlightClient, catalog: MutableCatalog) -> None:
+    reply = flight_client.call(
         "create_schema", catalog_name="", schema="new", comment="Fresh", tags={"a": "b"}
     )
     contents = msgpack.unpackb(reply)
@@ -225,17 +235,27 @@ def test_a_schema_is_created_empty(wire: Wire, catalog: MutableCatalog) -> None:
     ]
 
 
-def test_duckdb_s_request_for_a_schema_has_no_comment(wire: Wire, catalog: MutableCatalog) -> None:
-    wire.call("create_schema", catalog_name="", schema="new", comment=None, tags={})
+def test_duckdb_s_request_for_a_schema_has_no_comment(
+    flight_client: RawFlightClient, catalog: MutableCatalog
+) -> None:
+    flight_client.call("create_schema", catalog_name="", schema="new", comment=None, tags={})
 
     assert catalog.calls == [("create_schema", "new", CreateSchemaOptions())]
 
 
-def test_a_schema_is_dropped_with_everything_in_it(wire: Wire, catalog: MutableCatalog) -> None:
+def test_a_schema_is_dropped_with_everything_in_it(
+    flight_client: RawFlightClient, catalog: MutableCatalog
+) -> None:
     request = {"type": "schema", "catalog_name": "", "schema_name": "", "name": "s"}
 
-    assert wire.action("drop_schema", msgpack.packb({**request, "ignore_not_found": False})) == []
-    assert wire.action("drop_schema", msgpack.packb({**request, "ignore_not_found": True})) == []
+    assert (
+        flight_client.action("drop_schema", msgpack.packb({**request, "ignore_not_found": False}))
+        == []
+    )
+    assert (
+        flight_client.action("drop_schema", msgpack.packb({**request, "ignore_not_found": True}))
+        == []
+    )
 
     # DuckDB does not say whether CASCADE was written.
     assert catalog.calls == [
@@ -243,19 +263,25 @@ def test_a_schema_is_dropped_with_everything_in_it(wire: Wire, catalog: MutableC
         ("drop_schema", "s", DropSchemaOptions(ignore_not_found=True, cascade=True)),
     ]
     with pytest.raises(KeyError, match="there is no schema 's'"):
-        wire.action("drop_schema", msgpack.packb(request))
+        flight_client.action("drop_schema", msgpack.packb(request))
 
 
-def test_a_schema_with_tables_is_kept_without_cascade(wire: Wire) -> None:
+def test_a_schema_with_tables_is_kept_without_cascade(flight_client: RawFlightClient) -> None:
     with pytest.raises(pa.ArrowInvalid, match="schema 's' still has tables"):
-        wire.call("drop_schema", name="s", cascade=False)
+        flight_client.call("drop_schema", name="s", cascade=False)
 
 
-def test_a_table_is_dropped(wire: Wire, catalog: MutableCatalog) -> None:
+def test_a_table_is_dropped(flight_client: RawFlightClient, catalog: MutableCatalog) -> None:
     request = {"type": "table", "catalog_name": "", "schema_name": "s", "name": "t"}
 
-    assert wire.action("drop_table", msgpack.packb({**request, "ignore_not_found": False})) == []
-    assert wire.action("drop_table", msgpack.packb({**request, "ignore_not_found": True})) == []
+    assert (
+        flight_client.action("drop_table", msgpack.packb({**request, "ignore_not_found": False}))
+        == []
+    )
+    assert (
+        flight_client.action("drop_table", msgpack.packb({**request, "ignore_not_found": True}))
+        == []
+    )
 
     assert catalog.calls == [
         ("drop_table", "t", DropTableOptions()),
@@ -297,16 +323,22 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("action", "request_", "message"), WRONG.values(), ids=WRONG)
 def test_a_wrong_request_changes_nothing(
-    wire: Wire, catalog: MutableCatalog, action: str, request_: dict[str, Any], message: str
+    flight_client: RawFlightClient,
+    catalog: MutableCatalog,
+    action: str,
+    request_: dict[str, Any],
+    message: str,
 ) -> None:
     with pytest.raises(pa.ArrowInvalid, match=message):
-        wire.call(action, **request_)
+        flight_client.call(action, **request_)
 
     assert catalog.calls == []
 
 
-def test_a_catalog_that_cannot_change_says_so(serving: Serving) -> None:
-    wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+def test_a_catalog_that_cannot_change_says_so(start_server: Serving) -> None:
+    flight_client = start_server(
+        CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
+    )
     refusals: dict[str, tuple[dict[str, Any], str]] = {
         "create_schema": ({"schema": "x"}, "the schemas of this catalog cannot be changed"),
         "drop_schema": ({"name": "s"}, "the schemas of this catalog cannot be changed"),
@@ -317,15 +349,17 @@ def test_a_catalog_that_cannot_change_says_so(serving: Serving) -> None:
 
     for action, (request_, message) in refusals.items():
         with pytest.raises(pa.ArrowNotImplementedError, match=message):
-            wire.call(action, **request_)
+            flight_client.call(action, **request_)
 
 
-def test_a_request_may_name_the_catalog(serving: Serving, catalog: MutableCatalog) -> None:
-    wire = serving({"red": catalog, "blue": MutableCatalog()})
+def test_a_request_may_name_the_catalog(start_server: Serving, catalog: MutableCatalog) -> None:
+    flight_client = start_server({"red": catalog, "blue": MutableCatalog()})
 
-    info = info_of(wire.call("set_not_null", **{**TABLE, "catalog": "red"}, column_name="x"))
+    info = info_of(
+        flight_client.call("set_not_null", **{**TABLE, "catalog": "red"}, column_name="x")
+    )
 
     assert msgpack.unpackb(info.app_metadata)["catalog"] == "red"
-    assert wire.scan(info.descriptor).schema.names == [*COLUMNS.names, "rowid"]
+    assert flight_client.scan(info.descriptor).schema.names == [*COLUMNS.names, "rowid"]
     with pytest.raises(KeyError, match="there is no schema 's'"):
-        wire.call("set_not_null", **{**TABLE, "catalog": "blue"}, column_name="x")
+        flight_client.call("set_not_null", **{**TABLE, "catalog": "blue"}, column_name="x")

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import flight
 
 from lakeport.catalog import ANY, CatalogBuilder, StaticCatalog, rowid_field
-from tests.airport.rig import Serving, Wire
+from tests.airport.flight_client import RawFlightClient, Serving
 
 COLUMNS = pa.schema([("n", pa.int64())])
 
@@ -45,18 +45,18 @@ def catalog() -> StaticCatalog:
 
 
 @pytest.fixture
-def wire(serving: Serving, catalog: StaticCatalog) -> Wire:
-    return serving(catalog)
+def flight_client(start_server: Serving, catalog: StaticCatalog) -> RawFlightClient:
+    return start_server(catalog)
 
 
-def ask(wire: Wire, action: str, **request: Any) -> Any:
-    (reply,) = wire.action(action, json.dumps(request).encode())
+def ask(flight_client: RawFlightClient, action: str, **request: Any) -> Any:
+    (reply,) = flight_client.action(action, json.dumps(request).encode())
     return json.loads(reply)
 
 
 @pytest.mark.parametrize("body", [b"{}", b"", b"  ", b'{"catalog_name": "lake"}'])
-def test_all_schemas_are_listed(wire: Wire, body: bytes) -> None:
-    (reply,) = wire.action("GetSchemas", body)
+def test_all_schemas_are_listed(flight_client: RawFlightClient, body: bytes) -> None:
+    (reply,) = flight_client.action("GetSchemas", body)
 
     assert json.loads(reply) == {
         "schemas": [
@@ -66,9 +66,9 @@ def test_all_schemas_are_listed(wire: Wire, body: bytes) -> None:
     }
 
 
-def test_schemas_of_an_unknown_catalog_are_not_found(wire: Wire) -> None:
+def test_schemas_of_an_unknown_catalog_are_not_found(flight_client: RawFlightClient) -> None:
     with pytest.raises(KeyError, match="there is no catalog 'nope'"):
-        ask(wire, "GetSchemas", catalog_name="nope")
+        ask(flight_client, "GetSchemas", catalog_name="nope")
 
 
 @pytest.mark.parametrize(
@@ -85,16 +85,18 @@ def test_schemas_of_an_unknown_catalog_are_not_found(wire: Wire) -> None:
         ("", []),
     ],
 )
-def test_tables_are_listed_by_glob(wire: Wire, pattern: str | None, names: list[str]) -> None:
+def test_tables_are_listed_by_glob(
+    flight_client: RawFlightClient, pattern: str | None, names: list[str]
+) -> None:
     request = {} if pattern is None else {"table_name_pattern": pattern}
 
-    reply = ask(wire, "GetTables", schema_name="analytics", **request)
+    reply = ask(flight_client, "GetTables", schema_name="analytics", **request)
 
     assert [table["table_name"] for table in reply["tables"]] == names
 
 
-def test_a_table_entry_counts_the_columns_that_a_user_sees(wire: Wire) -> None:
-    reply = ask(wire, "GetTables", schema_name="analytics")
+def test_a_table_entry_counts_the_columns_that_a_user_sees(flight_client: RawFlightClient) -> None:
+    reply = ask(flight_client, "GetTables", schema_name="analytics")
 
     by_name = {table["table_name"]: table for table in reply["tables"]}
     assert by_name["users"] == {"table_name": "users", "comment": "Users", "column_count": 2}
@@ -122,34 +124,34 @@ def test_a_table_entry_counts_the_columns_that_a_user_sees(wire: Wire) -> None:
     ],
 )
 def test_a_malformed_request_is_an_invalid_argument(
-    wire: Wire, action: str, body: bytes, message: str
+    flight_client: RawFlightClient, action: str, body: bytes, message: str
 ) -> None:
     with pytest.raises(pa.ArrowInvalid, match=message):
-        wire.action(action, body)
+        flight_client.action(action, body)
 
 
-def test_tables_of_an_unknown_schema_are_not_found(wire: Wire) -> None:
+def test_tables_of_an_unknown_schema_are_not_found(flight_client: RawFlightClient) -> None:
     with pytest.raises(KeyError, match="there is no schema 'nope'"):
-        ask(wire, "GetTables", schema_name="nope")
+        ask(flight_client, "GetTables", schema_name="nope")
 
 
-def test_the_action_getflightinfo_answers_like_the_call(wire: Wire) -> None:
+def test_the_action_getflightinfo_answers_like_the_call(flight_client: RawFlightClient) -> None:
     request = {"schema_name": "analytics", "table_name": "users"}
-    (reply,) = wire.action("GetFlightInfo", json.dumps(request).encode())
+    (reply,) = flight_client.action("GetFlightInfo", json.dumps(request).encode())
 
     info = flight.FlightInfo.deserialize(reply)
 
     assert json.loads(info.descriptor.command) == request
     assert info.total_records == 1
-    assert wire.read(info.endpoints[0].ticket).to_pydict() == {"x": [1], "y": [2]}
+    assert flight_client.read(info.endpoints[0].ticket).to_pydict() == {"x": [1], "y": [2]}
 
 
-def call_function(wire: Wire, **request: Any) -> pa.Table:
-    (reply,) = wire.action("GetTableFunctionFlightInfo", json.dumps(request).encode())
+def call_function(flight_client: RawFlightClient, **request: Any) -> pa.Table:
+    (reply,) = flight_client.action("GetTableFunctionFlightInfo", json.dumps(request).encode())
     info = flight.FlightInfo.deserialize(reply)
     assert json.loads(info.descriptor.command) == request
     assert info.schema.equals(COLUMNS)
-    return pa.concat_tables([wire.read(endpoint.ticket) for endpoint in info.endpoints])
+    return pa.concat_tables([flight_client.read(endpoint.ticket) for endpoint in info.endpoints])
 
 
 @pytest.mark.parametrize(
@@ -165,16 +167,16 @@ def call_function(wire: Wire, **request: Any) -> pa.Table:
     ],
 )
 def test_a_table_function_is_described_and_read(
-    wire: Wire, request_: dict[str, Any], numbers: list[int]
+    flight_client: RawFlightClient, request_: dict[str, Any], numbers: list[int]
 ) -> None:
-    read = call_function(wire, **{"function_name": "generate_series", **request_})
+    read = call_function(flight_client, **{"function_name": "generate_series", **request_})
 
     assert read.column("n").to_pylist() == numbers
 
 
-def test_an_unknown_table_function_is_not_found(wire: Wire) -> None:
+def test_an_unknown_table_function_is_not_found(flight_client: RawFlightClient) -> None:
     with pytest.raises(KeyError, match="there is no table function 'nope'"):
-        call_function(wire, function_name="nope")
+        call_function(flight_client, function_name="nope")
 
 
 @pytest.mark.parametrize(
@@ -188,15 +190,17 @@ def test_an_unknown_table_function_is_not_found(wire: Wire) -> None:
     ],
 )
 def test_wrong_parameters_are_an_invalid_argument(
-    wire: Wire, request_: dict[str, Any], message: str
+    flight_client: RawFlightClient, request_: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(pa.ArrowInvalid, match=message):
-        call_function(wire, function_name="generate_series", **request_)
+        call_function(flight_client, function_name="generate_series", **request_)
 
 
 @pytest.mark.parametrize("value", [[1, "a"], {"a": [1, {}]}, 2**70, None])
-def test_a_value_of_any_type_is_taken_or_refused_clearly(wire: Wire, value: Any) -> None:
+def test_a_value_of_any_type_is_taken_or_refused_clearly(
+    flight_client: RawFlightClient, value: Any
+) -> None:
     try:
-        call_function(wire, function_name="kind", parameters={"value": value})
+        call_function(flight_client, function_name="kind", parameters={"value": value})
     except pa.ArrowInvalid as error:
         assert "function kind: parameter 'value' must be one value" in str(error)

@@ -18,8 +18,8 @@ from lakeport.catalog import (
     OnConflict,
     RemoveColumnOptions,
 )
-from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, path
+from tests.airport.flight_client import RawFlightClient, Serving, path
+from tests.airport.mutable_catalog import ByIdTable, MutableCatalog, MutableTable
 
 COLUMNS = pa.schema([("x", pa.int64()), ("name", pa.string())])
 ROWS = [{"x": 1, "name": "a"}, {"x": 2, "name": "b"}, {"x": 3, "name": "c"}]
@@ -35,52 +35,64 @@ def catalog() -> MutableCatalog:
 
 
 @pytest.fixture
-def wire(serving: Serving, catalog: MutableCatalog) -> Wire:
-    return serving(catalog)
+def flight_client(start_server: Serving, catalog: MutableCatalog) -> RawFlightClient:
+    return start_server(catalog)
 
 
-def ask(wire: Wire, action: str, **request: Any) -> Any:
-    (reply,) = wire.action(action, json.dumps(request).encode())
+def ask(flight_client: RawFlightClient, action: str, **request: Any) -> Any:
+    (reply,) = flight_client.action(action, json.dumps(request).encode())
     return json.loads(reply)
 
 
-def test_a_schema_is_created(wire: Wire, catalog: MutableCatalog) -> None:
-    reply = ask(wire, "CreateSchema", schema_name="new", comment="Fresh", if_not_exists=True)
+def test_a_schema_is_created(flight_client: RawFlightClient, catalog: MutableCatalog) -> None:
+    reply = ask(
+        flight_client, "CreateSchema", schema_name="new", comment="Fresh", if_not_exists=True
+    )
 
     assert reply == {"schema_name": "new"}
     assert catalog.calls == [
         ("create_schema", "new", CreateSchemaOptions(comment="Fresh", if_not_exists=True))
     ]
-    assert ask(wire, "GetSchemas")["schemas"][-1] == {"schema_name": "new", "comment": "Fresh"}
+    assert ask(flight_client, "GetSchemas")["schemas"][-1] == {
+        "schema_name": "new",
+        "comment": "Fresh",
+    }
 
 
 @pytest.mark.parametrize("action", ["CreateSchema", "create_schema"])
 def test_a_schema_that_duckdb_cannot_use_is_created_with_a_warning(
-    wire: Wire, catalog: MutableCatalog, caplog: pytest.LogCaptureFixture, action: str
+    flight_client: RawFlightClient,
+    catalog: MutableCatalog,
+    caplog: pytest.LogCaptureFixture,
+    action: str,
 ) -> None:
     bodies = {
         "CreateSchema": json.dumps({"schema_name": "Main"}).encode(),
         "create_schema": msgpack.packb({"schema": "Main"}),
     }
 
-    wire.action(action, bodies[action])
+    flight_client.action(action, bodies[action])
 
     assert catalog.schema("Main") is not None
     assert "which DuckDB's client lists but cannot use" in caplog.text
 
 
-def test_a_schema_that_exists_is_refused_unless_it_may_exist(wire: Wire) -> None:
+def test_a_schema_that_exists_is_refused_unless_it_may_exist(
+    flight_client: RawFlightClient,
+) -> None:
     with pytest.raises(pa.ArrowInvalid, match="there is a schema 's' already"):
-        ask(wire, "CreateSchema", schema_name="s")
-    assert ask(wire, "CreateSchema", schema_name="s", if_not_exists=True) == {"schema_name": "s"}
+        ask(flight_client, "CreateSchema", schema_name="s")
+    assert ask(flight_client, "CreateSchema", schema_name="s", if_not_exists=True) == {
+        "schema_name": "s"
+    }
 
 
-def test_a_schema_is_dropped(wire: Wire, catalog: MutableCatalog) -> None:
+def test_a_schema_is_dropped(flight_client: RawFlightClient, catalog: MutableCatalog) -> None:
     with pytest.raises(pa.ArrowInvalid, match="schema 's' still has tables"):
-        ask(wire, "DropSchema", schema_name="s")
+        ask(flight_client, "DropSchema", schema_name="s")
 
-    ask(wire, "DropSchema", schema_name="s", cascade=True)
-    ask(wire, "DropSchema", schema_name="s", if_exists=True)
+    ask(flight_client, "DropSchema", schema_name="s", cascade=True)
+    ask(flight_client, "DropSchema", schema_name="s", if_exists=True)
 
     assert [call[2] for call in catalog.calls] == [
         DropSchemaOptions(),
@@ -88,7 +100,7 @@ def test_a_schema_is_dropped(wire: Wire, catalog: MutableCatalog) -> None:
         DropSchemaOptions(ignore_not_found=True),
     ]
     with pytest.raises(KeyError, match="there is no schema 's'"):
-        ask(wire, "DropSchema", schema_name="s")
+        ask(flight_client, "DropSchema", schema_name="s")
 
 
 TYPES = {
@@ -122,13 +134,13 @@ TYPES = {
 
 
 def test_a_table_is_created_with_the_names_of_duckdb_or_arrow(
-    wire: Wire, catalog: MutableCatalog
+    flight_client: RawFlightClient, catalog: MutableCatalog
 ) -> None:
     fields: list[dict[str, Any]] = [{"name": f"c{n}", "type": type} for n, type in enumerate(TYPES)]
     fields.append({"name": "last", "type": "BIGINT", "nullable": False})
 
     reply = ask(
-        wire,
+        flight_client,
         "CreateTable",
         schema_name="s",
         table_name="u",
@@ -145,34 +157,36 @@ def test_a_table_is_created_with_the_names_of_duckdb_or_arrow(
     assert options.not_null_columns == ("last",)
     assert options.on_conflict is OnConflict.IGNORE
     assert options.comment == "New"
-    assert wire.scan(path("s", "u")).num_rows == 0
+    assert flight_client.scan(path("s", "u")).num_rows == 0
 
 
-def test_a_table_that_exists_is_refused_unless_it_may_exist(wire: Wire) -> None:
+def test_a_table_that_exists_is_refused_unless_it_may_exist(flight_client: RawFlightClient) -> None:
     schema = {"fields": [{"name": "x", "type": "BIGINT"}]}
 
     with pytest.raises(pa.ArrowInvalid, match="there is a table 't' already"):
-        ask(wire, "CreateTable", **HERE, schema=schema)
-    assert ask(wire, "CreateTable", **HERE, schema=schema, if_not_exists=True) == HERE
+        ask(flight_client, "CreateTable", **HERE, schema=schema)
+    assert ask(flight_client, "CreateTable", **HERE, schema=schema, if_not_exists=True) == HERE
 
 
-def test_a_table_is_dropped(wire: Wire, catalog: MutableCatalog) -> None:
-    assert ask(wire, "DropTable", **HERE) == HERE
-    assert ask(wire, "DropTable", **HERE, if_exists=True) == HERE
+def test_a_table_is_dropped(flight_client: RawFlightClient, catalog: MutableCatalog) -> None:
+    assert ask(flight_client, "DropTable", **HERE) == HERE
+    assert ask(flight_client, "DropTable", **HERE, if_exists=True) == HERE
     with pytest.raises(KeyError, match="there is no table 't'"):
-        ask(wire, "DropTable", **HERE)
+        ask(flight_client, "DropTable", **HERE)
 
     assert [call[2].ignore_not_found for call in catalog.calls] == [False, True, False]
     assert catalog.calls[0] == ("drop_table", "t", DropTableOptions())
 
 
-def test_columns_are_added_and_dropped(wire: Wire, catalog: MutableCatalog) -> None:
+def test_columns_are_added_and_dropped(
+    flight_client: RawFlightClient, catalog: MutableCatalog
+) -> None:
     column = {"name": "y", "type": "DOUBLE", "nullable": False}
 
-    ask(wire, "AlterTableAddColumn", **HERE, column=column, if_not_exists=True)
-    assert wire.scan(path("s", "t")).schema.names == ["x", "name", "y", "rowid"]
-    ask(wire, "AlterTableDropColumn", **HERE, column_name="x", if_exists=True)
-    assert wire.scan(path("s", "t")).schema.names == ["name", "y", "rowid"]
+    ask(flight_client, "AlterTableAddColumn", **HERE, column=column, if_not_exists=True)
+    assert flight_client.scan(path("s", "t")).schema.names == ["x", "name", "y", "rowid"]
+    ask(flight_client, "AlterTableDropColumn", **HERE, column_name="x", if_exists=True)
+    assert flight_client.scan(path("s", "t")).schema.names == ["name", "y", "rowid"]
 
     field = pa.schema([pa.field("y", pa.float64(), nullable=False)])
     assert catalog.calls == [
@@ -182,24 +196,26 @@ def test_columns_are_added_and_dropped(wire: Wire, catalog: MutableCatalog) -> N
 
 
 @pytest.mark.parametrize("name", ["t", "by_id"])
-def test_rows_are_deleted_by_their_ids(wire: Wire, name: str) -> None:
-    reply = ask(wire, "Delete", schema_name="s", table_name=name, row_ids=[0, 2, 0])
+def test_rows_are_deleted_by_their_ids(flight_client: RawFlightClient, name: str) -> None:
+    reply = ask(flight_client, "Delete", schema_name="s", table_name=name, row_ids=[0, 2, 0])
 
     assert reply == {"affected_rows": 2}
-    assert wire.scan(path("s", name)).column("x").to_pylist() == [2]
+    assert flight_client.scan(path("s", name)).column("x").to_pylist() == [2]
 
 
 @pytest.mark.parametrize("name", ["t", "by_id"])
-def test_no_ids_delete_nothing(wire: Wire, name: str) -> None:
-    assert ask(wire, "Delete", schema_name="s", table_name=name, row_ids=[]) == {"affected_rows": 0}
+def test_no_ids_delete_nothing(flight_client: RawFlightClient, name: str) -> None:
+    assert ask(flight_client, "Delete", schema_name="s", table_name=name, row_ids=[]) == {
+        "affected_rows": 0
+    }
 
 
 @pytest.mark.parametrize("name", ["t", "by_id"])
-def test_a_null_row_id_is_refused(wire: Wire, name: str) -> None:
+def test_a_null_row_id_is_refused(flight_client: RawFlightClient, name: str) -> None:
     with pytest.raises(pa.ArrowInvalid, match="null row identifier"):
-        ask(wire, "Delete", schema_name="s", table_name=name, row_ids=[0, None])
+        ask(flight_client, "Delete", schema_name="s", table_name=name, row_ids=[0, None])
 
-    assert wire.scan(path("s", name)).num_rows == 3
+    assert flight_client.scan(path("s", name)).num_rows == 3
 
 
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -281,16 +297,22 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("action", "request_", "message"), WRONG.values(), ids=WRONG)
 def test_a_wrong_request_changes_nothing(
-    wire: Wire, catalog: MutableCatalog, action: str, request_: dict[str, Any], message: str
+    flight_client: RawFlightClient,
+    catalog: MutableCatalog,
+    action: str,
+    request_: dict[str, Any],
+    message: str,
 ) -> None:
     with pytest.raises(pa.ArrowInvalid, match=message):
-        ask(wire, action, **request_)
+        ask(flight_client, action, **request_)
 
     assert catalog.calls == []
 
 
-def test_a_catalog_that_cannot_change_says_so(serving: Serving) -> None:
-    wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+def test_a_catalog_that_cannot_change_says_so(start_server: Serving) -> None:
+    flight_client = start_server(
+        CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
+    )
     refusals: dict[str, tuple[dict[str, Any], str]] = {
         "CreateSchema": ({"schema_name": "x"}, "the schemas of this catalog cannot be changed"),
         "DropSchema": ({"schema_name": "s"}, "the schemas of this catalog cannot be changed"),
@@ -304,11 +326,13 @@ def test_a_catalog_that_cannot_change_says_so(serving: Serving) -> None:
 
     for action, (request_, message) in refusals.items():
         with pytest.raises(pa.ArrowNotImplementedError, match=message):
-            ask(wire, action, **request_)
+            ask(flight_client, action, **request_)
 
 
 @pytest.mark.parametrize("action", ["AlterTableAddColumn", "AlterTableDropColumn", "Delete"])
-def test_a_table_that_is_not_there_is_not_found(wire: Wire, action: str) -> None:
+def test_a_table_that_is_not_there_is_not_found(
+    flight_client: RawFlightClient, action: str
+) -> None:
     request_ = {
         "schema_name": "s",
         "table_name": "nope",
@@ -318,4 +342,4 @@ def test_a_table_that_is_not_there_is_not_found(wire: Wire, action: str) -> None
     }
 
     with pytest.raises(KeyError, match=r"there is no table s\.nope"):
-        ask(wire, action, **request_)
+        ask(flight_client, action, **request_)

@@ -14,7 +14,7 @@ from lakeport.airport.client import Client, connect
 from lakeport.catalog import Action, CatalogBuilder, ScanOptions, StaticCatalog, current_request
 from lakeport.errors import UnavailableError
 from lakeport.memory import MemoryCatalog
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 ROWS = 4096
 BATCHES = 400

@@ -23,7 +23,7 @@ from lakeport.catalog import (
     Partition,
     ScanOptions,
 )
-from tests.airport.rig import Serving, Wire, path
+from tests.airport.flight_client import RawFlightClient, Serving, path
 
 COLUMNS = pa.schema([("x", pa.int64())])
 FUNCTION_CALL = "data:application/x-msgpack-duckdb-function-call;base64,"
@@ -52,9 +52,9 @@ class Parted:
         return pa.table({"x": [int(options.partition or 0)]}).to_reader()
 
 
-def serve(serving: Serving, *parts: Endpoint) -> tuple[Wire, Parted]:
+def serve(start_server: Serving, *parts: Endpoint) -> tuple[RawFlightClient, Parted]:
     table = Parted(parts)
-    return serving(CatalogBuilder().schema("s").table(table).build()), table
+    return start_server(CatalogBuilder().schema("s").table(table).build()), table
 
 
 def uris(endpoint: flight.FlightEndpoint) -> list[str]:
@@ -67,15 +67,15 @@ def data_of(uri: str, prefix: str) -> dict[str, Any]:
     return decoded
 
 
-def test_every_part_is_an_endpoint_with_its_own_ticket(serving: Serving) -> None:
-    wire, _ = serve(serving, *(Partition(str(n).encode()) for n in range(5)))
+def test_every_part_is_an_endpoint_with_its_own_ticket(start_server: Serving) -> None:
+    flight_client, _ = serve(start_server, *(Partition(str(n).encode()) for n in range(5)))
 
-    found = wire.endpoints(path("s", "t"))
+    found = flight_client.endpoints(path("s", "t"))
 
     assert len(found) == 5
     assert len({endpoint.ticket.ticket for endpoint in found}) == 5
     with ThreadPoolExecutor(5) as pool:
-        rows = list(pool.map(lambda e: wire.read(e.ticket).column("x").to_pylist(), found))
+        rows = list(pool.map(lambda e: flight_client.read(e.ticket).column("x").to_pylist(), found))
     assert rows == [[0], [1], [2], [3], [4]]
 
 
@@ -101,95 +101,95 @@ def _nested(depth: int) -> str:
     ids=["too long", "too deep", "too long for a ticket", "too long with its part"],
 )
 def test_a_filter_beyond_the_bounds_is_left_out_since_it_is_a_hint(
-    serving: Serving, filters: str, token: bytes, limits: Limits
+    start_server: Serving, filters: str, token: bytes, limits: Limits
 ) -> None:
     table = Parted([Partition(token)])
-    wire = serving(CatalogBuilder().schema("s").table(table).build(), limits=limits)
+    flight_client = start_server(CatalogBuilder().schema("s").table(table).build(), limits=limits)
 
-    assert wire.scan(path("s", "t"), filters=filters).to_pydict() == {"x": [1]}
+    assert flight_client.scan(path("s", "t"), filters=filters).to_pydict() == {"x": [1]}
 
     planned, scanned = table.asked[-2:]
     assert not planned.filter
     assert not scanned.filter
 
 
-def test_a_filter_within_the_bounds_is_planned_and_scanned_with(serving: Serving) -> None:
-    wire, table = serve(serving, Partition(b"1"))
+def test_a_filter_within_the_bounds_is_planned_and_scanned_with(start_server: Serving) -> None:
+    flight_client, table = serve(start_server, Partition(b"1"))
 
-    wire.scan(path("s", "t"), filters=_nested(1))
+    flight_client.scan(path("s", "t"), filters=_nested(1))
 
     assert [bool(options.filter) for options in table.asked] == [True, True]
 
 
-def test_a_filter_that_cannot_be_read_is_refused(serving: Serving) -> None:
-    wire, _ = serve(serving, Partition(b"1"))
+def test_a_filter_that_cannot_be_read_is_refused(start_server: Serving) -> None:
+    flight_client, _ = serve(start_server, Partition(b"1"))
 
     with pytest.raises(pa.ArrowInvalid, match="not valid JSON"):
-        wire.endpoints(path("s", "t"), filters="{")
+        flight_client.endpoints(path("s", "t"), filters="{")
 
 
-def test_a_ticket_that_is_too_large_without_a_filter_is_refused(serving: Serving) -> None:
+def test_a_ticket_that_is_too_large_without_a_filter_is_refused(start_server: Serving) -> None:
     table = Parted([Partition(b"1".zfill(3000))])
-    wire = serving(
+    flight_client = start_server(
         CatalogBuilder().schema("s").table(table).build(), limits=Limits(ticket_bytes=2000)
     )
 
     with pytest.raises(pa.ArrowInvalid, match="the ticket is too large"):
-        wire.endpoints(path("s", "t"))
+        flight_client.endpoints(path("s", "t"))
 
 
-def test_a_declared_number_of_endpoints_splits_a_table(serving: Serving) -> None:
+def test_a_declared_number_of_endpoints_splits_a_table(start_server: Serving) -> None:
     data = pa.table({"x": range(100_000)})
     catalog = CatalogBuilder().schema("s").table("t", data, endpoints=4).build()
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
 
-    assert len(wire.endpoints(path("s", "t"))) == 4
-    assert wire.scan(path("s", "t")).column("x").to_pylist() == list(range(100_000))
-
-
-def test_no_part_at_all_is_no_endpoint(serving: Serving) -> None:
-    wire, _ = serve(serving)
-
-    assert wire.endpoints(path("s", "t")) == []
+    assert len(flight_client.endpoints(path("s", "t"))) == 4
+    assert flight_client.scan(path("s", "t")).column("x").to_pylist() == list(range(100_000))
 
 
-def test_a_part_may_be_on_another_server(serving: Serving) -> None:
-    wire, _ = serve(serving, Partition(b"1", "grpc://other:8815"), Partition(b"2"))
+def test_no_part_at_all_is_no_endpoint(start_server: Serving) -> None:
+    flight_client, _ = serve(start_server)
 
-    elsewhere, here = wire.endpoints(path("s", "t"))
+    assert flight_client.endpoints(path("s", "t")) == []
+
+
+def test_a_part_may_be_on_another_server(start_server: Serving) -> None:
+    flight_client, _ = serve(start_server, Partition(b"1", "grpc://other:8815"), Partition(b"2"))
+
+    elsewhere, here = flight_client.endpoints(path("s", "t"))
 
     assert uris(elsewhere) == ["grpc://other:8815"]
     assert uris(here) == ["arrow-flight-reuse-connection://?"]
     # A ticket holds everything, so that any replica can answer it.
-    assert wire.read(elsewhere.ticket).column("x").to_pylist() == [1]
+    assert flight_client.read(elsewhere.ticket).column("x").to_pylist() == [1]
 
 
-def test_the_parts_are_chosen_with_the_columns_of_the_request(serving: Serving) -> None:
-    wire, table = serve(serving, Partition(b"1"))
+def test_the_parts_are_chosen_with_the_columns_of_the_request(start_server: Serving) -> None:
+    flight_client, table = serve(start_server, Partition(b"1"))
 
-    wire.scan(path("s", "t"), column_ids=[0])
+    flight_client.scan(path("s", "t"), column_ids=[0])
 
     assert [options.columns for options in table.asked] == [("x",), ("x",)]
     assert [options.partition for options in table.asked] == [None, b"1"]
 
 
-def test_a_ticket_is_answered_by_a_replica(serving: Serving) -> None:
-    first, _ = serve(serving, Partition(b"7"))
-    second, _ = serve(serving, Partition(b"8"))
+def test_a_ticket_is_answered_by_a_replica(start_server: Serving) -> None:
+    first, _ = serve(start_server, Partition(b"7"))
+    second, _ = serve(start_server, Partition(b"8"))
     (endpoint,) = first.endpoints(path("s", "t"))
 
     assert second.read(endpoint.ticket).column("x").to_pylist() == [7]
 
 
-def test_a_function_reference_is_a_data_uri_with_a_call(serving: Serving) -> None:
+def test_a_function_reference_is_a_data_uri_with_a_call(start_server: Serving) -> None:
     reference = FunctionReference(
         "read_csv",
         ("a.csv", ["b.csv", "c.csv"], pa.scalar(3, pa.int8())),
         {"header": True, "sep": "|"},
     )
-    wire, _ = serve(serving, reference)
+    flight_client, _ = serve(start_server, reference)
 
-    (endpoint,) = wire.endpoints(path("s", "t"))
+    (endpoint,) = flight_client.endpoints(path("s", "t"))
     (uri,) = uris(endpoint)
     call = data_of(uri, FUNCTION_CALL)
 
@@ -213,10 +213,12 @@ def test_a_function_reference_is_a_data_uri_with_a_call(serving: Serving) -> Non
 
 
 @pytest.mark.parametrize("format", list(FileFormat))
-def test_a_file_reference_is_a_data_uri_with_a_format(serving: Serving, format: FileFormat) -> None:
-    wire, _ = serve(serving, FileReference("s3://bucket/a b.parquet", format))
+def test_a_file_reference_is_a_data_uri_with_a_format(
+    start_server: Serving, format: FileFormat
+) -> None:
+    flight_client, _ = serve(start_server, FileReference("s3://bucket/a b.parquet", format))
 
-    (endpoint,) = wire.endpoints(path("s", "t"))
+    (endpoint,) = flight_client.endpoints(path("s", "t"))
 
     assert data_of(uris(endpoint)[0], FILE) == {
         "format": format.value,
@@ -224,25 +226,32 @@ def test_a_file_reference_is_a_data_uri_with_a_format(serving: Serving, format: 
     }
 
 
-def test_references_and_partitions_can_be_mixed(serving: Serving) -> None:
-    wire, _ = serve(serving, Partition(b"1"), FileReference("a.parquet"), Partition(b"2"))
+def test_references_and_partitions_can_be_mixed(start_server: Serving) -> None:
+    flight_client, _ = serve(
+        start_server, Partition(b"1"), FileReference("a.parquet"), Partition(b"2")
+    )
 
-    found = [uris(endpoint)[0].partition(":")[0] for endpoint in wire.endpoints(path("s", "t"))]
+    found = [
+        uris(endpoint)[0].partition(":")[0] for endpoint in flight_client.endpoints(path("s", "t"))
+    ]
 
     assert found == ["arrow-flight-reuse-connection", "data", "arrow-flight-reuse-connection"]
 
 
-def test_a_reference_table_gives_one_endpoint_per_reference(serving: Serving) -> None:
+def test_a_reference_table_gives_one_endpoint_per_reference(start_server: Serving) -> None:
     references = [FunctionReference("read_parquet", (f"{n}.parquet",)) for n in range(3)]
     catalog = CatalogBuilder().schema("s").reference_table("t", references, schema=COLUMNS).build()
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
 
-    for found in (wire.endpoints(path("s", "t")), wire.info(path("s", "t")).endpoints):
+    for found in (
+        flight_client.endpoints(path("s", "t")),
+        flight_client.info(path("s", "t")).endpoints,
+    ):
         assert len(found) == 3
         assert all(uris(endpoint)[0].startswith(FUNCTION_CALL) for endpoint in found)
 
 
-def test_a_reference_table_is_not_read_through_the_server(serving: Serving) -> None:
+def test_a_reference_table_is_not_read_through_the_server(start_server: Serving) -> None:
     catalog = (
         CatalogBuilder()
         .schema("s")
@@ -253,22 +262,22 @@ def test_a_reference_table_is_not_read_through_the_server(serving: Serving) -> N
     with pytest.raises(
         pa.ArrowInvalid, match="table 't' is read by the client from its references"
     ):
-        serving(catalog).read(b'{"schema_name": "s", "table_name": "t"}')
+        start_server(catalog).read(b'{"schema_name": "s", "table_name": "t"}')
 
 
-def test_something_that_is_no_endpoint_is_an_error(serving: Serving) -> None:
-    wire, _ = serve(serving, "a.parquet")  # type: ignore[arg-type]
+def test_something_that_is_no_endpoint_is_an_error(start_server: Serving) -> None:
+    flight_client, _ = serve(start_server, "a.parquet")  # type: ignore[arg-type]
 
     with pytest.raises(flight.FlightInternalError, match="str is not an endpoint"):
-        wire.endpoints(path("s", "t"))
+        flight_client.endpoints(path("s", "t"))
 
 
-def test_a_partition_that_the_table_does_not_know_is_refused(serving: Serving) -> None:
+def test_a_partition_that_the_table_does_not_know_is_refused(start_server: Serving) -> None:
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
-    wire = serving(catalog)
-    (endpoint,) = wire.endpoints(path("s", "t"))
+    flight_client = start_server(catalog)
+    (endpoint,) = flight_client.endpoints(path("s", "t"))
     forged = msgpack.unpackb(endpoint.ticket.ticket)
     forged["partition"] = b"0:999"
 
     with pytest.raises(pa.ArrowInvalid, match="not a partition of table 't'"):
-        wire.read(msgpack.packb(forged))
+        flight_client.read(msgpack.packb(forged))

@@ -21,8 +21,8 @@ from lakeport.airport.server.verbs.exchange_functions import (
     call_scalar_function,
 )
 from lakeport.errors import InvalidArgumentError, NotFoundError
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, path
+from tests.airport.flight_client import Serving, path
+from tests.airport.mutable_catalog import MutableCatalog, MutableTable
 
 COLUMNS = pa.schema([("x", pa.int64())])
 
@@ -82,17 +82,20 @@ def test_a_stopping_server_does_not_wait_for_the_rest_of_the_input() -> None:
     assert len(read) == 3
 
 
-def test_a_client_that_goes_on_writing_cannot_hold_up_the_stop(serving: Serving) -> None:
+def test_a_client_that_goes_on_writing_cannot_hold_up_the_stop(start_server: Serving) -> None:
     catalog = MutableCatalog()
     catalog.with_table(MutableTable("t", COLUMNS, []))
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
     batch = pa.record_batch({"x": [1]})
     ended: list[bool] = []
 
-    stop = threading.Thread(target=lambda: ended.append(wire.server.stop(grace=10)))
+    stop = threading.Thread(target=lambda: ended.append(flight_client.server.stop(grace=10)))
     with (
         pytest.raises(pa.ArrowException),
-        wire.open_exchange(path("s", "t"), "insert", return_chunks="0") as (writer, reader),
+        flight_client.open_exchange(path("s", "t"), "insert", return_chunks="0") as (
+            writer,
+            reader,
+        ),
     ):
         writer.begin(batch.schema)
         assert reader.schema == COLUMNS

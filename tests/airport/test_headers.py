@@ -13,7 +13,7 @@ from lakeport.airport.server.calls import Calls
 from lakeport.airport.server.headers import Call, HeaderMiddlewareFactory
 from lakeport.auth import TokenTable
 from lakeport.catalog import CatalogBuilder, RequestContext, current_request
-from tests.airport.rig import Serving, path
+from tests.airport.flight_client import Serving, path
 
 
 def started_call(headers: dict[str, list[Any]], **tokens: str) -> Call:
@@ -60,14 +60,16 @@ def test_an_oversized_header_is_refused() -> None:
 
 
 @pytest.mark.parametrize("size", [20_000, 1_000_000])
-def test_a_server_survives_oversized_headers(serving: Serving, size: int) -> None:
-    wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+def test_a_server_survives_oversized_headers(start_server: Serving, size: int) -> None:
+    flight_client = start_server(
+        CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
+    )
 
     with pytest.raises((pa.ArrowException, OSError)) as told:
-        wire.with_headers(x="y" * size).scan(path("s", "t"))
+        flight_client.with_headers(x="y" * size).scan(path("s", "t"))
 
     assert "Traceback" not in str(told.value)
-    assert wire.scan(path("s", "t")).num_rows == 1
+    assert flight_client.scan(path("s", "t")).num_rows == 1
 
 
 def test_an_owner_is_a_session_of_an_identity() -> None:
@@ -79,7 +81,7 @@ def test_an_owner_is_a_session_of_an_identity() -> None:
     assert len({owner("ada", "1"), owner("ada", "2"), owner("grace", "1")}) == 3
 
 
-def test_a_catalog_sees_the_whole_request(serving: Serving) -> None:
+def test_a_catalog_sees_the_whole_request(start_server: Serving) -> None:
     seen: list[RequestContext] = []
 
     def look() -> pa.Table:
@@ -88,15 +90,15 @@ def test_a_catalog_sees_the_whole_request(serving: Serving) -> None:
 
     columns = pa.schema([("x", pa.int64())])
     catalog = CatalogBuilder("lake").schema("s").table("t", look, schema=columns).build()
-    wire = serving(catalog, auth={"t": "ada"}, headers={"authorization": "Bearer t"})
+    flight_client = start_server(catalog, auth={"t": "ada"}, headers={"authorization": "Bearer t"})
 
-    wire.with_headers(
+    flight_client.with_headers(
         airport_catalog="lake",
         airport_transaction_id="tx",
         airport_client_session_id="session",
         airport_trace_id="trace",
     ).scan(path("s", "t"))
-    wire.scan(path("s", "t"))
+    flight_client.scan(path("s", "t"))
 
     assert seen == [
         RequestContext("ada", "lake", "tx", "session", "trace"),

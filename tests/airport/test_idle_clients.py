@@ -18,7 +18,7 @@ from lakeport.errors import UnavailableError
 from lakeport.memory import MemoryCatalog
 from lakeport.spark.transport.reader import CancellingReader
 from tests.airport.test_drain import BATCHES, ROWS, SCHEMA, Recorder, numbers
-from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tests.wait import TIMEOUT_SECONDS, wait_until
 
 NUMBERS = pa.schema([("x", pa.int64())])
 

@@ -11,11 +11,11 @@ from pyarrow import flight
 
 from lakeport.airport.protocol.limits import DEFAULT_LIMITS
 from lakeport.catalog import CatalogBuilder, ScanOptions, StaticCatalog, current_request
-from tests.airport.rig import (
+from tests.airport.flight_client import (
     CHUNK_CONTINUES,
     CHUNK_FINISHED,
+    RawFlightClient,
     Serving,
-    Wire,
     ipc,
     one_row,
     opening,
@@ -71,8 +71,8 @@ def catalog() -> StaticCatalog:
 
 
 @pytest.fixture
-def wire(serving: Serving, catalog: StaticCatalog) -> Wire:
-    return serving(catalog)
+def flight_client(start_server: Serving, catalog: StaticCatalog) -> RawFlightClient:
+    return start_server(catalog)
 
 
 class Conversation:
@@ -111,7 +111,7 @@ class Conversation:
 
 
 def talk(
-    wire: Wire,
+    flight_client: RawFlightClient,
     name: str,
     batches: Sequence[Sequence[int]],
     *,
@@ -120,7 +120,9 @@ def talk(
     filters: str = "",
 ) -> tuple[list[list[list[int]]], list[list[int]]]:
     """The answers to each batch, and the rows after the last one."""
-    with wire.open_exchange(path("s", name), "table_function_in_out", return_chunks="1") as (
+    with flight_client.open_exchange(
+        path("s", name), "table_function_in_out", return_chunks="1"
+    ) as (
         writer,
         reader,
     ):
@@ -133,71 +135,77 @@ def talk(
     return plain, [piece.column(0).to_pylist() for piece in trailing]
 
 
-def test_every_input_batch_is_answered_before_the_next(wire: Wire) -> None:
-    answers, trailing = talk(wire, "echo", [[1, 2], [3]])
+def test_every_input_batch_is_answered_before_the_next(flight_client: RawFlightClient) -> None:
+    answers, trailing = talk(flight_client, "echo", [[1, 2], [3]])
 
     assert answers == [[[1, 2]], [[3]]]
     assert trailing == []
 
 
-def test_an_input_may_become_several_batches(wire: Wire) -> None:
-    answers, _ = talk(wire, "repeat", [[1], [2]], arguments=one_row(times=3))
+def test_an_input_may_become_several_batches(flight_client: RawFlightClient) -> None:
+    answers, _ = talk(flight_client, "repeat", [[1], [2]], arguments=one_row(times=3))
 
     assert answers == [[[1]] * 3, [[2]] * 3]
 
 
-def test_defaults_are_filled_in(wire: Wire) -> None:
-    answers, _ = talk(wire, "repeat", [[1]])
+def test_defaults_are_filled_in(flight_client: RawFlightClient) -> None:
+    answers, _ = talk(flight_client, "repeat", [[1]])
 
     assert answers == [[[1], [1]]]
 
 
-def test_an_input_may_become_nothing(wire: Wire) -> None:
-    answers, _ = talk(wire, "repeat", [[1], [2]], arguments=one_row(times=0))
+def test_an_input_may_become_nothing(flight_client: RawFlightClient) -> None:
+    answers, _ = talk(flight_client, "repeat", [[1], [2]], arguments=one_row(times=0))
 
     assert answers == [[], []]
 
 
-def test_rows_may_come_after_the_last_input(wire: Wire) -> None:
-    answers, trailing = talk(wire, "total", [[1, 2], [3]])
+def test_rows_may_come_after_the_last_input(flight_client: RawFlightClient) -> None:
+    answers, trailing = talk(flight_client, "total", [[1, 2], [3]])
 
     assert answers == [[], []]
     assert trailing == [[6]]
 
 
-def test_a_function_that_stops_early_answers_the_rest_with_nothing(wire: Wire) -> None:
-    answers, trailing = talk(wire, "first", [[1], [2], [3]])
+def test_a_function_that_stops_early_answers_the_rest_with_nothing(
+    flight_client: RawFlightClient,
+) -> None:
+    answers, trailing = talk(flight_client, "first", [[1], [2], [3]])
 
     assert answers == [[[1]], [], []]
     assert trailing == []
 
 
-def test_a_filter_beyond_the_bounds_is_left_out(wire: Wire) -> None:
+def test_a_filter_beyond_the_bounds_is_left_out(flight_client: RawFlightClient) -> None:
     filters = " " * (DEFAULT_LIMITS.json_bytes + 1)
 
-    assert talk(wire, "echo", [[1]], filters=filters) == ([[[1]]], [])
+    assert talk(flight_client, "echo", [[1]], filters=filters) == ([[[1]]], [])
 
 
-def test_no_input_at_all_has_an_answer(wire: Wire) -> None:
-    assert talk(wire, "echo", []) == ([], [])
-    assert talk(wire, "total", []) == ([], [[0]])
+def test_no_input_at_all_has_an_answer(flight_client: RawFlightClient) -> None:
+    assert talk(flight_client, "echo", []) == ([], [])
+    assert talk(flight_client, "total", []) == ([], [[0]])
 
 
 @pytest.mark.parametrize("rows", [2047, 2048, 2049, 4096])
-def test_outputs_of_any_size_end_with_an_empty_batch(wire: Wire, rows: int) -> None:
-    answers, _ = talk(wire, "echo", [[7] * rows, [8] * rows])
+def test_outputs_of_any_size_end_with_an_empty_batch(
+    flight_client: RawFlightClient, rows: int
+) -> None:
+    answers, _ = talk(flight_client, "echo", [[7] * rows, [8] * rows])
 
     assert answers == [[[7] * rows], [[8] * rows]]
 
 
-def test_large_outputs_are_split(serving: Serving, catalog: StaticCatalog) -> None:
-    answers, _ = talk(serving(catalog, batch_rows=100), "echo", [list(range(250))])
+def test_large_outputs_are_split(start_server: Serving, catalog: StaticCatalog) -> None:
+    answers, _ = talk(start_server(catalog, batch_rows=100), "echo", [list(range(250))])
 
     assert [len(piece) for piece in answers[0]] == [100, 100, 50]
 
 
-def test_the_columns_follow_the_input(wire: Wire) -> None:
-    with wire.open_exchange(path("s", "echo"), "table_function_in_out", return_chunks="1") as (
+def test_the_columns_follow_the_input(flight_client: RawFlightClient) -> None:
+    with flight_client.open_exchange(
+        path("s", "echo"), "table_function_in_out", return_chunks="1"
+    ) as (
         writer,
         reader,
     ):
@@ -210,34 +218,40 @@ def test_the_columns_follow_the_input(wire: Wire) -> None:
         conversation.finish()
 
 
-def test_outputs_are_cast_to_the_declared_columns(wire: Wire) -> None:
-    answers, _ = talk(wire, "narrow", [[1, 2]])
+def test_outputs_are_cast_to_the_declared_columns(flight_client: RawFlightClient) -> None:
+    answers, _ = talk(flight_client, "narrow", [[1, 2]])
 
     assert answers == [[[1, 2]]]
 
 
-def test_the_function_knows_who_is_calling(wire: Wire) -> None:
-    answers, _ = talk(wire.with_headers(airport_client_session_id="42"), "whoami", [[1]])
+def test_the_function_knows_who_is_calling(flight_client: RawFlightClient) -> None:
+    answers, _ = talk(flight_client.with_headers(airport_client_session_id="42"), "whoami", [[1]])
 
     assert answers == [[[42]]]
 
 
-def test_an_error_reaches_the_client_while_it_reads(wire: Wire) -> None:
+def test_an_error_reaches_the_client_while_it_reads(flight_client: RawFlightClient) -> None:
     with pytest.raises(flight.FlightInternalError, match="ValueError: it broke"):
-        talk(wire, "broken", [[1], [2]])
+        talk(flight_client, "broken", [[1], [2]])
 
 
-def test_an_exchange_must_begin_with_its_parameters(wire: Wire) -> None:
+def test_an_exchange_must_begin_with_its_parameters(flight_client: RawFlightClient) -> None:
     with pytest.raises(pa.ArrowInvalid, match="the exchange must begin with its parameters"):
-        with wire.open_exchange(path("s", "echo"), "table_function_in_out") as (writer, reader):
+        with flight_client.open_exchange(path("s", "echo"), "table_function_in_out") as (
+            writer,
+            reader,
+        ):
             writer.begin(COLUMNS)
             writer.write_batch(pa.record_batch({"x": [1]}))
             reader.read_chunk()
 
 
-def test_an_exchange_that_ends_at_once_is_refused(wire: Wire) -> None:
+def test_an_exchange_that_ends_at_once_is_refused(flight_client: RawFlightClient) -> None:
     with pytest.raises(pa.ArrowInvalid, match="ended before its parameters came"):
-        with wire.open_exchange(path("s", "echo"), "table_function_in_out") as (writer, reader):
+        with flight_client.open_exchange(path("s", "echo"), "table_function_in_out") as (
+            writer,
+            reader,
+        ):
             writer.done_writing()
             reader.read_chunk()
 
@@ -253,10 +267,15 @@ def test_an_exchange_that_ends_at_once_is_refused(wire: Wire) -> None:
         ("repeat", opening(ipc(pa.record_batch({"times": [1, 2]}))), "expected one row, not 2"),
     ],
 )
-def test_wrong_parameters_are_refused(wire: Wire, name: str, metadata: bytes, message: str) -> None:
+def test_wrong_parameters_are_refused(
+    flight_client: RawFlightClient, name: str, metadata: bytes, message: str
+) -> None:
     # The client meets the error while it writes or while it reads.
     with pytest.raises((pa.ArrowInvalid, flight.FlightServerError), match=message):
-        with wire.open_exchange(path("s", name), "table_function_in_out") as (writer, reader):
+        with flight_client.open_exchange(path("s", name), "table_function_in_out") as (
+            writer,
+            reader,
+        ):
             writer.write_metadata(metadata)
             writer.begin(COLUMNS)
             reader.read_chunk()

@@ -20,9 +20,9 @@ from lakeport.catalog import (
     with_check_constraints,
 )
 from lakeport.errors import ConstraintError
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, extra_info, path
-from tests.waiting import TIMEOUT_SECONDS
+from tests.airport.flight_client import RawFlightClient, Serving, extra_info, path
+from tests.airport.mutable_catalog import MutableCatalog, MutableTable
+from tests.wait import TIMEOUT_SECONDS
 
 COLUMNS = pa.schema([column("x", pa.int64(), nullable=False, comment="c"), ("name", pa.string())])
 SENT = pa.schema([("x", pa.int64()), ("name", pa.string())])
@@ -35,10 +35,10 @@ def table() -> MutableTable:
 
 
 @pytest.fixture
-def wire(serving: Serving, table: MutableTable) -> Wire:
+def flight_client(start_server: Serving, table: MutableTable) -> RawFlightClient:
     catalog = MutableCatalog()
     catalog.with_table(table)
-    return serving(catalog)
+    return start_server(catalog)
 
 
 def rows(*names: str | None, start: int = 1) -> pa.Table:
@@ -49,33 +49,37 @@ def stored(table: MutableTable) -> list[Any]:
     return [row["name"] for row in table.rows.values()]
 
 
-def test_rows_are_inserted_and_counted(wire: Wire, table: MutableTable) -> None:
-    done = wire.change("insert", HERE, rows("a", None, "c"))
+def test_rows_are_inserted_and_counted(flight_client: RawFlightClient, table: MutableTable) -> None:
+    done = flight_client.change("insert", HERE, rows("a", None, "c"))
 
     assert done.total_changed == 3
     assert done.replies == []
     assert stored(table) == ["a", None, "c"]
 
 
-def test_the_schema_of_the_answer_comes_before_any_row_is_sent(wire: Wire) -> None:
-    with wire.open_exchange(HERE, "insert", return_chunks="1") as (writer, reader):
+def test_the_schema_of_the_answer_comes_before_any_row_is_sent(
+    flight_client: RawFlightClient,
+) -> None:
+    with flight_client.open_exchange(HERE, "insert", return_chunks="1") as (writer, reader):
         writer.begin(SENT)
         assert reader.schema.names == ["x", "name"]
         writer.done_writing()
         reader.read_chunk()
 
 
-def test_a_statement_without_rows_changes_nothing(wire: Wire, table: MutableTable) -> None:
-    done = wire.change("insert", HERE, [], schema=SENT)
+def test_a_statement_without_rows_changes_nothing(
+    flight_client: RawFlightClient, table: MutableTable
+) -> None:
+    done = flight_client.change("insert", HERE, [], schema=SENT)
 
     assert done.total_changed == 0
     assert stored(table) == []
 
 
-def test_returning_answers_every_batch_with_what_was_stored(wire: Wire) -> None:
+def test_returning_answers_every_batch_with_what_was_stored(flight_client: RawFlightClient) -> None:
     batches = [*rows("a", "b").to_batches(), *rows().to_batches(), *rows("c", start=3).to_batches()]
 
-    done = wire.change("insert", HERE, batches, schema=SENT, returning=True)
+    done = flight_client.change("insert", HERE, batches, schema=SENT, returning=True)
 
     assert [reply.num_rows for reply in done.replies] == [b.num_rows for b in batches]
     assert done.schema.names == ["x", "name"]
@@ -83,21 +87,23 @@ def test_returning_answers_every_batch_with_what_was_stored(wire: Wire) -> None:
     assert done.total_changed == 3
 
 
-def test_many_batches_arrive_in_order(wire: Wire, table: MutableTable) -> None:
+def test_many_batches_arrive_in_order(flight_client: RawFlightClient, table: MutableTable) -> None:
     names = [str(n) for n in range(10_000)]
-    done = wire.change("insert", HERE, rows(*names).to_batches(max_chunksize=2048))
+    done = flight_client.change("insert", HERE, rows(*names).to_batches(max_chunksize=2048))
 
     assert done.total_changed == 10_000
     assert stored(table) == names
 
 
-def test_small_batches_are_joined_to_larger_ones(serving: Serving, table: MutableTable) -> None:
+def test_small_batches_are_joined_to_larger_ones(
+    start_server: Serving, table: MutableTable
+) -> None:
     catalog = MutableCatalog()
     catalog.with_table(table)
-    wire = serving(catalog, batch_rows=1000)
+    flight_client = start_server(catalog, batch_rows=1000)
     names = [str(n) for n in range(5500)]
 
-    done = wire.change("insert", HERE, rows(*names).to_batches(max_chunksize=100))
+    done = flight_client.change("insert", HERE, rows(*names).to_batches(max_chunksize=100))
 
     assert done.total_changed == 5500
     assert stored(table) == names
@@ -105,13 +111,13 @@ def test_small_batches_are_joined_to_larger_ones(serving: Serving, table: Mutabl
 
 
 def test_batches_are_not_joined_beyond_the_size_of_a_message(
-    serving: Serving, table: MutableTable
+    start_server: Serving, table: MutableTable
 ) -> None:
     catalog = MutableCatalog()
     catalog.with_table(table)
-    wire = serving(catalog, max_message_size=10_000)
+    flight_client = start_server(catalog, max_message_size=10_000)
 
-    wire.change("insert", HERE, rows(*["x" * 900] * 50).to_batches(max_chunksize=5))
+    flight_client.change("insert", HERE, rows(*["x" * 900] * 50).to_batches(max_chunksize=5))
 
     assert len(table.batches_seen) > 3
     assert stored(table) == ["x" * 900] * 50
@@ -119,37 +125,37 @@ def test_batches_are_not_joined_beyond_the_size_of_a_message(
 
 @pytest.mark.parametrize("unit", ["us", "ns"])
 @pytest.mark.parametrize("returning", [False, True])
-def test_a_time_beyond_a_day_is_refused(serving: Serving, unit: str, returning: bool) -> None:
+def test_a_time_beyond_a_day_is_refused(start_server: Serving, unit: str, returning: bool) -> None:
     # What DuckDB makes of TIMETZ without arrow_lossless_conversion, and cannot read back.
     catalog = MutableCatalog()
     table = catalog.with_table(MutableTable("t", pa.schema([("at", pa.time64(unit))])))
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
     day = 24 * 60 * 60 * 10 ** (6 if unit == "us" else 9)
 
     def times(*values: int | None) -> pa.Table:
         return pa.table({"at": pa.array(values, pa.int64()).view(pa.time64(unit))})
 
-    wire.change("insert", HERE, times(0, day, None), returning=returning)
+    flight_client.change("insert", HERE, times(0, day, None), returning=returning)
     with pytest.raises(flight.FlightServerError, match="a time lies beyond 24:00") as told:
-        wire.change("insert", HERE, times(0, day + 1), returning=returning)
+        flight_client.change("insert", HERE, times(0, day + 1), returning=returning)
 
     assert extra_info(told.value)["exception_type"] == "InvalidInputException"
     assert len(table.batches_seen) == 1
 
 
 def test_columns_are_found_by_name_and_missing_ones_are_null(
-    wire: Wire, table: MutableTable
+    flight_client: RawFlightClient, table: MutableTable
 ) -> None:
-    wire.change("insert", HERE, pa.table({"name": ["a"], "x": [1]}))
-    wire.change("insert", HERE, pa.table({"name": ["b"]}))
+    flight_client.change("insert", HERE, pa.table({"name": ["a"], "x": [1]}))
+    flight_client.change("insert", HERE, pa.table({"name": ["b"]}))
 
     assert list(table.rows.values()) == [{"x": 1, "name": "a"}, {"x": None, "name": "b"}]
 
 
-def test_the_table_sees_its_own_types(wire: Wire, table: MutableTable) -> None:
+def test_the_table_sees_its_own_types(flight_client: RawFlightClient, table: MutableTable) -> None:
     sent = pa.table({"x": pa.array([1], pa.int8()), "name": pa.array(["a"], pa.string_view())})
 
-    wire.change("insert", HERE, sent)
+    flight_client.change("insert", HERE, sent)
 
     (batch,) = table.batches_seen
     assert batch.schema.types == SENT.types
@@ -167,14 +173,16 @@ def test_the_table_sees_its_own_types(wire: Wire, table: MutableTable) -> None:
     ],
     ids=lambda names: str(names.type),
 )
-def test_every_layout_of_a_text_is_taken(wire: Wire, table: MutableTable, names: pa.Array) -> None:
-    wire.change("insert", HERE, pa.table({"x": [1, 2], "name": names}))
+def test_every_layout_of_a_text_is_taken(
+    flight_client: RawFlightClient, table: MutableTable, names: pa.Array
+) -> None:
+    flight_client.change("insert", HERE, pa.table({"x": [1, 2], "name": names}))
 
     assert stored(table) == ["a", None]
 
 
 def test_dictionaries_that_differ_between_batches_are_taken(
-    wire: Wire, table: MutableTable
+    flight_client: RawFlightClient, table: MutableTable
 ) -> None:
     type = pa.dictionary(pa.uint8(), pa.string())
     parts = [["a", "b"], ["c", "a"]]
@@ -183,30 +191,30 @@ def test_dictionaries_that_differ_between_batches_are_taken(
         for part in parts
     ]
 
-    wire.change("insert", HERE, batches)
+    flight_client.change("insert", HERE, batches)
 
     assert stored(table) == ["a", "b", "c", "a"]
 
 
-def test_a_uuid_is_taken_as_text_or_bytes(serving: Serving) -> None:
+def test_a_uuid_is_taken_as_text_or_bytes(start_server: Serving) -> None:
     key = uuid.uuid4()
     catalog = MutableCatalog()
     table = catalog.with_table(MutableTable("t", pa.schema([("id", pa.uuid())])))
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
 
-    wire.change("insert", HERE, pa.table({"id": [str(key)]}))
-    wire.change("insert", HERE, pa.table({"id": pa.array([key.bytes], pa.uuid())}))
+    flight_client.change("insert", HERE, pa.table({"id": [str(key)]}))
+    flight_client.change("insert", HERE, pa.table({"id": pa.array([key.bytes], pa.uuid())}))
 
     assert [row["id"] for row in table.rows.values()] == [key, key]
 
 
 def test_a_failing_statement_stores_nothing_and_tells_duckdb_the_type(
-    wire: Wire, table: MutableTable
+    flight_client: RawFlightClient, table: MutableTable
 ) -> None:
     names = ["a"] * 5000 + ["forbidden"] + ["b"] * 5000
 
     with pytest.raises(flight.FlightServerError, match="'forbidden' is not allowed") as told:
-        wire.change("insert", HERE, rows(*names).to_batches(max_chunksize=2048))
+        flight_client.change("insert", HERE, rows(*names).to_batches(max_chunksize=2048))
 
     assert extra_info(told.value) == {
         "exception_type": "ConstraintException",
@@ -215,10 +223,12 @@ def test_a_failing_statement_stores_nothing_and_tells_duckdb_the_type(
     assert stored(table) == []
 
 
-def test_a_failing_statement_with_returning_ends_at_once(wire: Wire, table: MutableTable) -> None:
+def test_a_failing_statement_with_returning_ends_at_once(
+    flight_client: RawFlightClient, table: MutableTable
+) -> None:
     # The client waits for the answer to its batch, and sends nothing more.
     with pytest.raises(flight.FlightServerError, match="'forbidden' is not allowed") as told:
-        wire.change("insert", HERE, rows("a", "forbidden", "b"), returning=True)
+        flight_client.change("insert", HERE, rows("a", "forbidden", "b"), returning=True)
 
     assert extra_info(told.value)["exception_type"] == "ConstraintException"
     assert stored(table) == []
@@ -226,41 +236,43 @@ def test_a_failing_statement_with_returning_ends_at_once(wire: Wire, table: Muta
 
 @pytest.mark.parametrize("returning", [False, True])
 def test_a_value_that_does_not_fit_is_an_invalid_input(
-    wire: Wire, table: MutableTable, returning: bool
+    flight_client: RawFlightClient, table: MutableTable, returning: bool
 ) -> None:
     sent = pa.table({"x": ["many"], "name": ["a"]})
 
     with pytest.raises(flight.FlightServerError, match="column 'x' cannot take these") as told:
-        wire.change("insert", HERE, sent, returning=returning)
+        flight_client.change("insert", HERE, sent, returning=returning)
 
     assert extra_info(told.value)["exception_type"] == "InvalidInputException"
     assert stored(table) == []
 
 
-def test_an_unknown_column_is_refused(wire: Wire) -> None:
+def test_an_unknown_column_is_refused(flight_client: RawFlightClient) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"table s\.t has no column 'y'"):
-        wire.change("insert", HERE, pa.table({"x": [1], "y": [2]}))
+        flight_client.change("insert", HERE, pa.table({"x": [1], "y": [2]}))
 
 
-def test_a_table_that_takes_no_rows_says_so(serving: Serving) -> None:
-    wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+def test_a_table_that_takes_no_rows_says_so(start_server: Serving) -> None:
+    flight_client = start_server(
+        CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
+    )
 
     with pytest.raises(pa.ArrowNotImplementedError, match=r"table s\.t does not take new rows"):
-        wire.change("insert", HERE, pa.table({"x": [1]}))
+        flight_client.change("insert", HERE, pa.table({"x": [1]}))
 
 
-def test_an_unknown_table_is_not_found(wire: Wire) -> None:
+def test_an_unknown_table_is_not_found(flight_client: RawFlightClient) -> None:
     with pytest.raises(KeyError, match=r"there is no table s\.nope"):
-        wire.change("insert", path("s", "nope"), rows("a"))
+        flight_client.change("insert", path("s", "nope"), rows("a"))
 
 
-def test_a_batch_beyond_the_limit_is_refused(serving: Serving, table: MutableTable) -> None:
+def test_a_batch_beyond_the_limit_is_refused(start_server: Serving, table: MutableTable) -> None:
     catalog = MutableCatalog()
     catalog.with_table(table)
-    wire = serving(catalog, max_message_size=1000)
+    flight_client = start_server(catalog, max_message_size=1000)
 
     with pytest.raises(pa.ArrowInvalid, match="this server takes 1000"):
-        wire.change("insert", HERE, rows("x" * 2000))
+        flight_client.change("insert", HERE, rows("x" * 2000))
     assert stored(table) == []
 
 
@@ -280,31 +292,33 @@ class Inserting:
         return SENT.empty_table().to_reader()
 
 
-def serve_insert(serving: Serving, insert: Any) -> Wire:
-    return serving(CatalogBuilder().schema("s").table(Inserting(insert)).build())
+def serve_insert(start_server: Serving, insert: Any) -> RawFlightClient:
+    return start_server(CatalogBuilder().schema("s").table(Inserting(insert)).build())
 
 
-def test_a_table_that_reads_no_row_is_answered_all_the_same(serving: Serving) -> None:
+def test_a_table_that_reads_no_row_is_answered_all_the_same(start_server: Serving) -> None:
     def ignore(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         return DMLResult(0)
 
-    wire = serve_insert(serving, ignore)
+    flight_client = serve_insert(start_server, ignore)
 
-    assert wire.change("insert", HERE, rows("a", "b")).total_changed == 0
-    done = wire.change("insert", HERE, rows("a", "b").to_batches(max_chunksize=1), returning=True)
+    assert flight_client.change("insert", HERE, rows("a", "b")).total_changed == 0
+    done = flight_client.change(
+        "insert", HERE, rows("a", "b").to_batches(max_chunksize=1), returning=True
+    )
     assert [reply.num_rows for reply in done.replies] == [0, 0]
 
 
-def test_a_table_is_told_what_to_return(serving: Serving) -> None:
+def test_a_table_is_told_what_to_return(start_server: Serving) -> None:
     seen: list[DMLOptions] = []
 
     def look(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         seen.append(options)
         return DMLResult(0)
 
-    wire = serve_insert(serving, look)
-    wire.change("insert", HERE, rows("a"), returning=True)
-    wire.change("insert", HERE, rows("a"))
+    flight_client = serve_insert(start_server, look)
+    flight_client.change("insert", HERE, rows("a"), returning=True)
+    flight_client.change("insert", HERE, rows("a"))
 
     assert [(o.returning, o.returning_columns) for o in seen] == [
         (True, ("x", "name")),
@@ -312,54 +326,56 @@ def test_a_table_is_told_what_to_return(serving: Serving) -> None:
     ]
 
 
-def test_returned_rows_may_be_fewer_and_in_several_parts(serving: Serving) -> None:
+def test_returned_rows_may_be_fewer_and_in_several_parts(start_server: Serving) -> None:
     def odd_ones(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         for batch in rows:
             options.emit(batch.slice(0, 1))
             options.emit(batch.slice(2, 1))
         return DMLResult(2)
 
-    wire = serve_insert(serving, odd_ones)
+    flight_client = serve_insert(start_server, odd_ones)
 
-    done = wire.change("insert", HERE, rows("a", "b", "c"), returning=True)
+    done = flight_client.change("insert", HERE, rows("a", "b", "c"), returning=True)
 
     assert [row["name"] for row in done.rows] == ["a", "c"]
 
 
-def test_rows_that_are_returned_too_late_are_an_error(serving: Serving) -> None:
+def test_rows_that_are_returned_too_late_are_an_error(start_server: Serving) -> None:
     def late(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         read = rows.read_all()
         options.emit(read.to_batches()[0])
         return DMLResult(read.num_rows)
 
-    wire = serve_insert(serving, late)
+    flight_client = serve_insert(start_server, late)
 
     with pytest.raises(flight.FlightInternalError, match="after asking for the next"):
-        wire.change("insert", HERE, rows("a"), returning=True)
+        flight_client.change("insert", HERE, rows("a"), returning=True)
 
 
-def test_too_many_returned_rows_are_an_error(serving: Serving) -> None:
+def test_too_many_returned_rows_are_an_error(start_server: Serving) -> None:
     def many(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         for _ in rows:
             options.emit(pa.record_batch({"x": [1] * 2049, "name": ["a"] * 2049}))
         return DMLResult(1)
 
     with pytest.raises(flight.FlightInternalError, match="returned 2,049 rows for one batch"):
-        serve_insert(serving, many).change("insert", HERE, rows("a"), returning=True)
+        serve_insert(start_server, many).change("insert", HERE, rows("a"), returning=True)
 
 
-def test_an_error_after_the_last_row_is_typed(serving: Serving) -> None:
+def test_an_error_after_the_last_row_is_typed(start_server: Serving) -> None:
     def fail(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         rows.read_all()
         raise ConstraintError("duplicate key")
 
     for returning in (False, True):
         with pytest.raises(flight.FlightServerError, match="duplicate key") as told:
-            serve_insert(serving, fail).change("insert", HERE, rows("a"), returning=returning)
+            serve_insert(start_server, fail).change("insert", HERE, rows("a"), returning=returning)
         assert extra_info(told.value)["message"] == "duplicate key"
 
 
-def test_a_connection_that_breaks_stores_nothing(wire: Wire, table: MutableTable) -> None:
+def test_a_connection_that_breaks_stores_nothing(
+    flight_client: RawFlightClient, table: MutableTable
+) -> None:
     failed = threading.Event()
     insert = table.insert
 
@@ -371,8 +387,8 @@ def test_a_connection_that_breaks_stores_nothing(wire: Wire, table: MutableTable
             raise
 
     table.insert = watched  # type: ignore[method-assign]
-    options = wire.options(airport_operation="insert", return_chunks="1")
-    writer, reader = wire.client.do_exchange(HERE, options)
+    options = flight_client.options(airport_operation="insert", return_chunks="1")
+    writer, reader = flight_client.client.do_exchange(HERE, options)
     writer.begin(SENT)
     writer.write_batch(rows("a").to_batches()[0])
     reader.read_chunk()
@@ -383,7 +399,7 @@ def test_a_connection_that_breaks_stores_nothing(wire: Wire, table: MutableTable
     assert stored(table) == []
 
 
-def test_a_column_that_is_merely_called_rowid_may_be_null(serving: Serving) -> None:
+def test_a_column_that_is_merely_called_rowid_may_be_null(start_server: Serving) -> None:
     class Keyless(Inserting):
         def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
             return pa.schema([("rowid", pa.int64())])
@@ -391,9 +407,9 @@ def test_a_column_that_is_merely_called_rowid_may_be_null(serving: Serving) -> N
     def count(rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         return DMLResult(rows.read_all().num_rows)
 
-    wire = serving(CatalogBuilder().schema("s").table(Keyless(count)).build())
+    flight_client = start_server(CatalogBuilder().schema("s").table(Keyless(count)).build())
 
-    assert wire.change("insert", HERE, pa.table({"rowid": [1, None]})).total_changed == 2
+    assert flight_client.change("insert", HERE, pa.table({"rowid": [1, None]})).total_changed == 2
 
 
 class SilentTable(MutableTable):
@@ -409,27 +425,27 @@ class SilentTable(MutableTable):
         return super().delete_rows(rows, DMLOptions())
 
 
-def test_returning_of_a_table_that_never_emits_is_an_error(serving: Serving) -> None:
+def test_returning_of_a_table_that_never_emits_is_an_error(start_server: Serving) -> None:
     catalog = MutableCatalog()
     catalog.with_table(SilentTable("t", COLUMNS))
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
 
     with pytest.raises(
         pa.ArrowNotImplementedError, match="not support RETURNING: it changed 2 rows"
     ):
-        wire.change("insert", HERE, rows("a", "b"), returning=True)
+        flight_client.change("insert", HERE, rows("a", "b"), returning=True)
     for operation, sent in {
         "update": pa.table({"name": ["z"], "rowid": [0]}),
         "delete": pa.table({"rowid": [0]}),
     }.items():
         with pytest.raises(pa.ArrowNotImplementedError, match="RETURNING: it changed 1 row and"):
-            wire.change(operation, HERE, sent, returning=True)
+            flight_client.change(operation, HERE, sent, returning=True)
 
 
-def test_returning_of_a_statement_that_changes_nothing_gives_no_rows(serving: Serving) -> None:
+def test_returning_of_a_statement_that_changes_nothing_gives_no_rows(start_server: Serving) -> None:
     catalog = MutableCatalog()
     catalog.with_table(SilentTable("t", COLUMNS))
 
-    done = serving(catalog).change("insert", HERE, [], schema=SENT, returning=True)
+    done = start_server(catalog).change("insert", HERE, [], schema=SENT, returning=True)
 
     assert done.total_changed == 0

@@ -18,8 +18,8 @@ from lakeport.airport.server.state import ServerState
 from lakeport.airport.server.verbs.do_exchange import Exchange
 from lakeport.catalog import CatalogBuilder, StaticCatalog
 from lakeport.errors import DefinitionError, UnavailableError
-from tests.airport.rig import Wire, path
-from tests.waiting import TIMEOUT_SECONDS
+from tests.airport.flight_client import RawFlightClient, path
+from tests.wait import TIMEOUT_SECONDS
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def catalog() -> StaticCatalog:
 
 def rows(server: Server) -> int:
     with flight.FlightClient(server.location) as client:
-        return int(Wire(server, client, {}).scan(path("s", "t")).num_rows)
+        return int(RawFlightClient(server, client, {}).scan(path("s", "t")).num_rows)
 
 
 def test_a_server_picks_a_free_port_of_this_machine(catalog: StaticCatalog) -> None:

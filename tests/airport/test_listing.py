@@ -24,8 +24,8 @@ from lakeport.catalog import (
     rowid_field,
     with_check_constraints,
 )
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, open_container
+from tests.airport.flight_client import Serving, open_container
+from tests.airport.mutable_catalog import MutableCatalog, MutableTable
 
 COLUMNS = pa.schema([("x", pa.int64())])
 
@@ -74,8 +74,10 @@ def metadata(info: flight.FlightInfo) -> dict[str, Any]:
     return found
 
 
-def test_the_root_of_a_listing_has_every_field(serving: Serving, catalog: StaticCatalog) -> None:
-    root = serving(catalog).list_schemas("shop")
+def test_the_root_of_a_listing_has_every_field(
+    start_server: Serving, catalog: StaticCatalog
+) -> None:
+    root = start_server(catalog).list_schemas("shop")
 
     assert root["contents"] == {"sha256": "", "url": None, "serialized": None}
     assert root["version_info"] == {"catalog_version": 1, "is_fixed": True}
@@ -94,24 +96,24 @@ def test_the_root_of_a_listing_has_every_field(serving: Serving, catalog: Static
 
 
 def test_the_contents_of_a_schema_are_inline_with_their_digest(
-    serving: Serving, catalog: StaticCatalog
+    start_server: Serving, catalog: StaticCatalog
 ) -> None:
-    for entry in serving(catalog).list_schemas()["schemas"]:
+    for entry in start_server(catalog).list_schemas()["schemas"]:
         contents = entry["contents"]
         assert contents["url"] is None
         assert hashlib.sha256(contents["serialized"]).hexdigest() == contents["sha256"]
 
 
-def test_an_empty_schema_has_an_empty_array(serving: Serving, catalog: StaticCatalog) -> None:
-    empty = serving(catalog).list_schemas()["schemas"][1]
+def test_an_empty_schema_has_an_empty_array(start_server: Serving, catalog: StaticCatalog) -> None:
+    empty = start_server(catalog).list_schemas()["schemas"][1]
 
     assert open_container(empty["contents"]["serialized"]) == []
 
 
 def test_a_table_is_published_with_all_that_duckdb_reads(
-    serving: Serving, catalog: StaticCatalog
+    start_server: Serving, catalog: StaticCatalog
 ) -> None:
-    info = serving(catalog).items("sales", "shop")["orders"]
+    info = start_server(catalog).items("sales", "shop")["orders"]
 
     assert metadata(info) == {
         "type": "table",
@@ -132,17 +134,19 @@ def test_a_table_is_published_with_all_that_duckdb_reads(
     assert msgpack.unpackb(packed) == {"constraints": ["id > 0"]}
 
 
-def test_the_descriptor_of_a_table_finds_it_again(serving: Serving, catalog: StaticCatalog) -> None:
-    wire = serving({"shop": catalog, "other": catalog})
-    descriptor = wire.items("sales", "shop")["orders"].descriptor
+def test_the_descriptor_of_a_table_finds_it_again(
+    start_server: Serving, catalog: StaticCatalog
+) -> None:
+    flight_client = start_server({"shop": catalog, "other": catalog})
+    descriptor = flight_client.items("sales", "shop")["orders"].descriptor
 
-    assert wire.scan(descriptor).schema.names == ["id", "note", "rowid"]
+    assert flight_client.scan(descriptor).schema.names == ["id", "note", "rowid"]
 
 
 def test_a_scalar_function_is_published_with_its_overloads(
-    serving: Serving, catalog: StaticCatalog
+    start_server: Serving, catalog: StaticCatalog
 ) -> None:
-    items = serving(catalog).items("sales", "shop")
+    items = start_server(catalog).items("sales", "shop")
     longer, shorter = items["say"], items["say#2"]
 
     assert metadata(longer)["type"] == "scalar_function"
@@ -157,9 +161,9 @@ def test_a_scalar_function_is_published_with_its_overloads(
 
 
 def test_table_functions_are_published_with_the_kinds_of_their_parameters(
-    serving: Serving, catalog: StaticCatalog
+    start_server: Serving, catalog: StaticCatalog
 ) -> None:
-    items = serving(catalog).items("sales", "shop")
+    items = start_server(catalog).items("sales", "shop")
     series, echo = metadata(items["series"]), metadata(items["echo"])
 
     assert (series["type"], echo["type"]) == ("table_function", "table_function")
@@ -174,35 +178,39 @@ def test_table_functions_are_published_with_the_kinds_of_their_parameters(
 
 
 def test_the_catalog_in_a_listing_is_the_name_the_client_attached(
-    serving: Serving, catalog: StaticCatalog
+    start_server: Serving, catalog: StaticCatalog
 ) -> None:
     unnamed = StaticCatalog(catalog.schemas())
-    wire = serving(unnamed)
+    flight_client = start_server(unnamed)
 
     for name in ("", "lake", "Other"):
-        assert {metadata(i)["catalog"] for i in wire.items("sales", name).values()} == {name}
+        assert {metadata(i)["catalog"] for i in flight_client.items("sales", name).values()} == {
+            name
+        }
 
 
-def test_integers_and_flags_are_always_there(serving: Serving) -> None:
-    wire = serving(MutableCatalog())
+def test_integers_and_flags_are_always_there(start_server: Serving) -> None:
+    flight_client = start_server(MutableCatalog())
 
-    version = msgpack.unpackb(wire.call("catalog_version", catalog_name=""))
+    version = msgpack.unpackb(flight_client.call("catalog_version", catalog_name=""))
 
     assert version == {"catalog_version": 0, "is_fixed": False}
-    assert wire.list_schemas()["version_info"] == version
+    assert flight_client.list_schemas()["version_info"] == version
 
 
-def test_the_version_of_a_catalog_grows_with_its_changes(serving: Serving) -> None:
+def test_the_version_of_a_catalog_grows_with_its_changes(start_server: Serving) -> None:
     catalog = MutableCatalog()
-    wire = serving(catalog)
-    wire.call("create_schema", catalog_name="", schema="s")
+    flight_client = start_server(catalog)
+    flight_client.call("create_schema", catalog_name="", schema="s")
 
-    version = msgpack.unpackb(wire.call("catalog_version", catalog_name=""))
+    version = msgpack.unpackb(flight_client.call("catalog_version", catalog_name=""))
 
     assert version["catalog_version"] == 1
 
 
-def test_a_catalog_that_neither_changes_nor_counts_has_a_fixed_version(serving: Serving) -> None:
+def test_a_catalog_that_neither_changes_nor_counts_has_a_fixed_version(
+    start_server: Serving,
+) -> None:
     class Plain:
         def schemas(self) -> list[Any]:
             return []
@@ -215,24 +223,24 @@ def test_a_catalog_that_neither_changes_nor_counts_has_a_fixed_version(serving: 
 
         def drop_schema(self, name: str, options: Any) -> None: ...
 
-    plain = msgpack.unpackb(serving(Plain()).call("catalog_version"))
-    changing = msgpack.unpackb(serving(Changing()).call("catalog_version"))
+    plain = msgpack.unpackb(start_server(Plain()).call("catalog_version"))
+    changing = msgpack.unpackb(start_server(Changing()).call("catalog_version"))
 
     assert plain == {"catalog_version": 1, "is_fixed": True}
     assert changing["is_fixed"] is False
 
 
-def test_a_new_object_is_in_the_next_listing(serving: Serving) -> None:
+def test_a_new_object_is_in_the_next_listing(start_server: Serving) -> None:
     catalog = MutableCatalog()
-    wire = serving(catalog)
-    assert wire.list_schemas()["schemas"] == []
+    flight_client = start_server(catalog)
+    assert flight_client.list_schemas()["schemas"] == []
 
-    wire.call("create_schema", catalog_name="", schema="s")
-    assert list(wire.items("s")) == []
+    flight_client.call("create_schema", catalog_name="", schema="s")
+    assert list(flight_client.items("s")) == []
 
     column_schema = COLUMNS.serialize().to_pybytes()
-    wire.call("create_table", schema_name="s", table_name="t", arrow_schema=column_schema)
-    assert list(wire.items("s")) == ["t"]
+    flight_client.call("create_table", schema_name="s", table_name="t", arrow_schema=column_schema)
+    assert list(flight_client.items("s")) == ["t"]
 
 
 class Counted(StaticCatalog):
@@ -266,7 +274,7 @@ def test_a_listing_is_made_once_per_version_name_and_caller() -> None:
     assert (ask(), ask()) == (4, 4)
 
 
-def test_a_listing_asks_for_the_version_once(serving: Serving) -> None:
+def test_a_listing_asks_for_the_version_once(start_server: Serving) -> None:
     asked: list[int] = []
 
     class Asked(StaticCatalog):
@@ -276,11 +284,11 @@ def test_a_listing_asks_for_the_version_once(serving: Serving) -> None:
 
     rows = pa.table({"x": [1]})
     schemas = CatalogBuilder().schema("s").table("t", rows).table("u", rows).build().schemas()
-    wire = serving(Asked(schemas))
+    flight_client = start_server(Asked(schemas))
 
-    assert list(wire.items("s")) == ["t", "u"]
+    assert list(flight_client.items("s")) == ["t", "u"]
     assert len(asked) == 1
-    assert len(list(wire.client.list_flights(b"", wire.options()))) == 2
+    assert len(list(flight_client.client.list_flights(b"", flight_client.options()))) == 2
     assert len(asked) == 2
 
 
@@ -335,13 +343,13 @@ def test_a_catalog_without_versions_is_listed_anew() -> None:
     assert catalog.listed == 3
 
 
-def test_the_descriptor_of_a_changing_table_fixes_its_columns(serving: Serving) -> None:
+def test_the_descriptor_of_a_changing_table_fixes_its_columns(start_server: Serving) -> None:
     catalog = MutableCatalog()
     table = catalog.with_table(MutableTable("t", COLUMNS))
-    wire = serving(catalog)
-    before = wire.items("s")["t"].descriptor
+    flight_client = start_server(catalog)
+    before = flight_client.items("s")["t"].descriptor
 
     table.columns = COLUMNS.append(pa.field("y", pa.int64()))
     catalog.calls.append(("altered",))
 
-    assert wire.items("s")["t"].descriptor != before
+    assert flight_client.items("s")["t"].descriptor != before

@@ -16,8 +16,8 @@ from pyarrow import flight
 from lakeport.airport.protocol.codec import decode_json, decode_struct
 from lakeport.airport.protocol.msgpack_bounds import check_elements
 from lakeport.errors import InvalidArgumentError, MessageTooLargeError
+from tests.airport.flight_client import RawFlightClient, path
 from tests.airport.measured_server import WIDE, MeasuredServer, measured_server
-from tests.airport.rig import Wire, path
 
 MOST = 400
 """MiB that a refused request may cost; a batch of 64 MiB may be there a few times."""
@@ -26,23 +26,25 @@ CLEAN = (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError, flight.
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[tuple[MeasuredServer, Wire]]:
+def server() -> Iterator[tuple[MeasuredServer, RawFlightClient]]:
     with measured_server() as (server, client):
-        yield server, Wire(server, client, {"airport-catalog": "memory"})
+        yield server, RawFlightClient(server, client, {"airport-catalog": "memory"})
 
 
 def _refused(
-    server: tuple[MeasuredServer, Wire], attack: Callable[[Wire], object], match: str
+    server: tuple[MeasuredServer, RawFlightClient],
+    attack: Callable[[RawFlightClient], object],
+    match: str,
 ) -> None:
-    measured, wire = server
+    measured, flight_client = server
     before = measured.peak()
     with pytest.raises(CLEAN, match=match) as raised:
-        attack(wire)
+        attack(flight_client)
     assert "Traceback" not in str(raised.value)
     assert measured.peak() - before < MOST
     # The server goes on.
     rows = pa.table({"x": [1], "name": ["a"]})
-    assert wire.change("insert", path("s", "t"), rows).total_changed == 1
+    assert flight_client.change("insert", path("s", "t"), rows).total_changed == 1
 
 
 def _compressed_zeros() -> pa.RecordBatch:
@@ -51,9 +53,14 @@ def _compressed_zeros() -> pa.RecordBatch:
     return pa.record_batch({"x": column})
 
 
-def _send(wire: Wire, operation: str, name: str, *batches: pa.RecordBatch, codec: str) -> None:
+def _send(
+    flight_client: RawFlightClient, operation: str, name: str, *batches: pa.RecordBatch, codec: str
+) -> None:
     """Write rows at once, without waiting for the server to accept them."""
-    with wire.open_exchange(path("s", name), operation, return_chunks="0") as (writer, reader):
+    with flight_client.open_exchange(path("s", name), operation, return_chunks="0") as (
+        writer,
+        reader,
+    ):
         writer.begin(batches[0].schema, options=pa.ipc.IpcWriteOptions(compression=codec))
         try:
             for batch in batches:
@@ -79,10 +86,14 @@ def _send(wire: Wire, operation: str, name: str, *batches: pa.RecordBatch, codec
     ],
 )
 def test_rows_are_not_unfolded_for_a_caller_who_may_not_send_them(
-    server: tuple[MeasuredServer, Wire], catalog: str, operation: str, name: str, match: str
+    server: tuple[MeasuredServer, RawFlightClient],
+    catalog: str,
+    operation: str,
+    name: str,
+    match: str,
 ) -> None:
-    def attack(wire: Wire) -> None:
-        to = wire.with_headers(airport_catalog=catalog)
+    def attack(flight_client: RawFlightClient) -> None:
+        to = flight_client.with_headers(airport_catalog=catalog)
         _send(to, operation, name, _compressed_zeros(), codec="zstd")
 
     _refused(server, attack, match)
@@ -91,7 +102,7 @@ def test_rows_are_not_unfolded_for_a_caller_who_may_not_send_them(
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 @pytest.mark.parametrize("name", ["text", "number", "enum"])
 def test_compressed_batches_are_refused(
-    server: tuple[MeasuredServer, Wire], codec: str, name: str
+    server: tuple[MeasuredServer, RawFlightClient], codec: str, name: str
 ) -> None:
     batch = {
         "text": pa.record_batch({"name": ["a" * 1000]}),
@@ -101,7 +112,7 @@ def test_compressed_batches_are_refused(
 
     _refused(
         server,
-        lambda wire: _send(wire, "insert", "t", batch, codec=codec),
+        lambda flight_client: _send(flight_client, "insert", "t", batch, codec=codec),
         "compressed batch is not accepted",
     )
 
@@ -163,7 +174,7 @@ def _one_long_run() -> pa.RecordBatch:
 )
 @pytest.mark.parametrize("returning", [False, True])
 def test_rows_that_unfold_to_more_than_a_batch_may_hold_are_refused(
-    server: tuple[MeasuredServer, Wire],
+    server: tuple[MeasuredServer, RawFlightClient],
     name: str,
     make: Callable[[], pa.RecordBatch],
     match: str,
@@ -171,30 +182,34 @@ def test_rows_that_unfold_to_more_than_a_batch_may_hold_are_refused(
 ) -> None:
     _refused(
         server,
-        lambda wire: wire.change("insert", path("s", name), [make()], returning=returning),
+        lambda flight_client: flight_client.change(
+            "insert", path("s", name), [make()], returning=returning
+        ),
         match,
     )
 
 
-def test_many_batches_without_rows_do_not_pile_up(server: tuple[MeasuredServer, Wire]) -> None:
-    measured, wire = server
+def test_many_batches_without_rows_do_not_pile_up(
+    server: tuple[MeasuredServer, RawFlightClient],
+) -> None:
+    measured, flight_client = server
     empty = pa.RecordBatch.from_pylist([], WIDE)
     before = measured.peak()
 
-    changed = wire.change("insert", path("s", "wide"), [empty] * 30_000, schema=WIDE)
+    changed = flight_client.change("insert", path("s", "wide"), [empty] * 30_000, schema=WIDE)
 
     assert changed.total_changed == 0
     assert measured.peak() - before < MOST
 
 
 def test_views_and_dictionaries_of_a_reasonable_size_are_stored(
-    server: tuple[MeasuredServer, Wire],
+    server: tuple[MeasuredServer, RawFlightClient],
 ) -> None:
-    _, wire = server
+    _, flight_client = server
     texts = pa.array(["a long text that is no part of its view", None, "b"])
     for column in (texts.cast(pa.string_view()), texts.dictionary_encode(), texts):
         batch = pa.record_batch({"name": column})
-        assert wire.change("insert", path("s", "t"), [batch]).total_changed == 3
+        assert flight_client.change("insert", path("s", "t"), [batch]).total_changed == 3
 
 
 BODIES = {
@@ -207,9 +222,11 @@ BODIES = {
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_a_request_of_many_values_is_refused_before_it_is_decoded(
-    server: tuple[MeasuredServer, Wire], body: bytes
+    server: tuple[MeasuredServer, RawFlightClient], body: bytes
 ) -> None:
-    _refused(server, lambda wire: wire.action("list_schemas", body), "too many values")
+    _refused(
+        server, lambda flight_client: flight_client.action("list_schemas", body), "too many values"
+    )
 
 
 def test_json_of_many_values_is_refused() -> None:

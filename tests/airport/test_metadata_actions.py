@@ -14,7 +14,7 @@ from pyarrow import flight
 from lakeport.airport.server.verbs.scans import column_names
 from lakeport.catalog import CatalogBuilder, ScanOptions, rowid_field
 from lakeport.errors import InvalidArgumentError
-from tests.airport.rig import ROWID_COLUMN, Serving, Wire, path
+from tests.airport.flight_client import ROWID_COLUMN, RawFlightClient, Serving, path
 
 LAST = pa.schema([("a", pa.int64()), ("b", pa.string()), rowid_field()])
 FIRST = pa.schema([rowid_field("key", pa.string()), ("a", pa.int64()), ("b", pa.string())])
@@ -73,11 +73,11 @@ def tables() -> dict[str, Asked]:
 
 
 @pytest.fixture
-def wire(serving: Serving, tables: dict[str, Asked]) -> Wire:
+def flight_client(start_server: Serving, tables: dict[str, Asked]) -> RawFlightClient:
     schema = CatalogBuilder().schema("s")
     for table in tables.values():
         schema.table(table)
-    return serving(schema.build(), batch_rows=1000)
+    return start_server(schema.build(), batch_rows=1000)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def wire(serving: Serving, tables: dict[str, Asked]) -> Wire:
     ],
 )
 def test_a_table_is_asked_for_the_columns_of_the_request(
-    wire: Wire,
+    flight_client: RawFlightClient,
     tables: dict[str, Asked],
     name: str,
     ids: list[int],
     columns: tuple[str, ...] | None,
 ) -> None:
-    wire.scan(path("s", name), column_ids=ids)
+    flight_client.scan(path("s", name), column_ids=ids)
 
     (options,) = tables[name].options
     assert options.columns == columns
@@ -105,20 +105,22 @@ def test_a_table_is_asked_for_the_columns_of_the_request(
     assert options.time_point is None
 
 
-def test_a_column_number_out_of_range_is_an_invalid_request(wire: Wire) -> None:
+def test_a_column_number_out_of_range_is_an_invalid_request(flight_client: RawFlightClient) -> None:
     with pytest.raises(pa.ArrowInvalid, match="there is no column number 7"):
-        wire.endpoints(path("s", "last"), column_ids=[7])
+        flight_client.endpoints(path("s", "last"), column_ids=[7])
 
 
-def test_endpoints_are_read_over_the_existing_connection(wire: Wire) -> None:
-    (endpoint,) = wire.endpoints(path("s", "last"))
+def test_endpoints_are_read_over_the_existing_connection(flight_client: RawFlightClient) -> None:
+    (endpoint,) = flight_client.endpoints(path("s", "last"))
 
     assert [location.uri for location in endpoint.locations] == [
         b"arrow-flight-reuse-connection://?"
     ]
 
 
-def test_the_filter_of_a_request_reaches_the_table(wire: Wire, tables: dict[str, Asked]) -> None:
+def test_the_filter_of_a_request_reaches_the_table(
+    flight_client: RawFlightClient, tables: dict[str, Asked]
+) -> None:
     column = {
         "expression_class": "BOUND_COLUMN_REF",
         "type": "BOUND_COLUMN_REF",
@@ -130,23 +132,25 @@ def test_the_filter_of_a_request_reaches_the_table(wire: Wire, tables: dict[str,
     }
     text = json.dumps({"filters": [column], "column_binding_names_by_index": ["a"]})
 
-    wire.scan(path("s", "last"), filters=text)
+    flight_client.scan(path("s", "last"), filters=text)
 
     assert tables["last"].options[0].filter.columns == {"a"}
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"filters": 1}', "nonsense"])
-def test_a_broken_filter_is_an_invalid_request(wire: Wire, text: str) -> None:
+def test_a_broken_filter_is_an_invalid_request(flight_client: RawFlightClient, text: str) -> None:
     with pytest.raises(pa.ArrowInvalid):
-        wire.scan(path("s", "last"), filters=text)
+        flight_client.scan(path("s", "last"), filters=text)
 
 
-def test_flight_info_answers_with_the_descriptor_of_the_request(serving: Serving) -> None:
+def test_flight_info_answers_with_the_descriptor_of_the_request(start_server: Serving) -> None:
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": [1, 2]}), comment="c").build()
     descriptor = path("lake", "s", "t")
-    wire = serving(catalog, headers={"airport-catalog": "lake"})
+    flight_client = start_server(catalog, headers={"airport-catalog": "lake"})
 
-    reply = wire.call("flight_info", descriptor=descriptor.serialize(), at_unit="", at_value="")
+    reply = flight_client.call(
+        "flight_info", descriptor=descriptor.serialize(), at_unit="", at_value=""
+    )
     info = flight.FlightInfo.deserialize(reply)
 
     assert info.descriptor == descriptor
@@ -156,8 +160,8 @@ def test_flight_info_answers_with_the_descriptor_of_the_request(serving: Serving
     assert msgpack.unpackb(info.app_metadata)["comment"] == "c"
 
 
-def test_a_size_that_is_not_known_is_minus_one(wire: Wire) -> None:
-    reply = wire.call("flight_info", descriptor=path("s", "last").serialize())
+def test_a_size_that_is_not_known_is_minus_one(flight_client: RawFlightClient) -> None:
+    reply = flight_client.call("flight_info", descriptor=path("s", "last").serialize())
 
     info = flight.FlightInfo.deserialize(reply)
     assert (info.total_records, info.total_bytes) == (-1, -1)
@@ -172,16 +176,18 @@ def test_a_size_that_is_not_known_is_minus_one(wire: Wire) -> None:
     ],
 )
 def test_what_is_not_there_is_not_found(
-    wire: Wire, action: str, parts: tuple[str, ...], message: str
+    flight_client: RawFlightClient, action: str, parts: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(KeyError, match=message):
-        wire.call(action, descriptor=path(*parts).serialize(), parameters={})
+        flight_client.call(action, descriptor=path(*parts).serialize(), parameters={})
 
 
 @pytest.mark.parametrize("parts", [(), ("a",), ("a", "b", "c", "d", "e")])
-def test_a_path_of_another_length_is_refused(wire: Wire, parts: tuple[str, ...]) -> None:
+def test_a_path_of_another_length_is_refused(
+    flight_client: RawFlightClient, parts: tuple[str, ...]
+) -> None:
     with pytest.raises(pa.ArrowInvalid, match=f"not by {len(parts)} part"):
-        wire.endpoints(path(*parts))
+        flight_client.endpoints(path(*parts))
 
 
 @pytest.mark.parametrize(
@@ -213,34 +219,34 @@ def test_a_path_of_another_length_is_refused(wire: Wire, parts: tuple[str, ...])
     ],
 )
 def test_a_malformed_request_is_told_what_is_wrong(
-    wire: Wire, action: str, fields: dict[str, Any], message: str
+    flight_client: RawFlightClient, action: str, fields: dict[str, Any], message: str
 ) -> None:
     if fields.get("descriptor") == "D":
         fields = {**fields, "descriptor": path("s", "last").serialize()}
 
     with pytest.raises(pa.ArrowInvalid, match=message):
-        wire.call(action, **fields)
+        flight_client.call(action, **fields)
 
 
 @pytest.mark.parametrize("body", [b"\xc1", b"\x93\x01", b"\x81\x01\x02", b"text", b"\x01"])
-def test_a_body_that_is_no_map_is_refused(wire: Wire, body: bytes) -> None:
+def test_a_body_that_is_no_map_is_refused(flight_client: RawFlightClient, body: bytes) -> None:
     with pytest.raises(pa.ArrowInvalid, match="list_schemas: the"):
-        wire.action("list_schemas", body)
+        flight_client.action("list_schemas", body)
 
 
-def test_strings_that_hold_bytes_are_understood(wire: Wire) -> None:
+def test_strings_that_hold_bytes_are_understood(flight_client: RawFlightClient) -> None:
     # The client packs every C++ string as msgpack str, whatever is in it.
     raw = path("s", "last").serialize()
     header = bytes([0xA0 | len(raw)])
     body = b"\x81\xaadescriptor" + header + raw
 
-    (reply,) = wire.action("flight_info", body)
+    (reply,) = flight_client.action("flight_info", body)
 
     assert flight.FlightInfo.deserialize(reply).schema.names == LAST.names
 
 
-def test_a_table_without_a_history_refuses_time_travel(wire: Wire) -> None:
+def test_a_table_without_a_history_refuses_time_travel(flight_client: RawFlightClient) -> None:
     with pytest.raises(
         pa.ArrowNotImplementedError, match=r"table s\.last has no history: AT \(VERSION => 3\)"
     ):
-        wire.endpoints(path("s", "last"), at=("VERSION", "3"))
+        flight_client.endpoints(path("s", "last"), at=("VERSION", "3"))

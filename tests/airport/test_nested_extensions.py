@@ -12,8 +12,8 @@ import pytest
 
 from lakeport.catalog import CatalogBuilder, DMLOptions, DMLResult, ScanOptions
 from lakeport.filters import parse_filter
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, one_row, opening, path
+from tests.airport.flight_client import Serving, one_row, opening, path
+from tests.airport.mutable_catalog import MutableCatalog, MutableTable
 from tests.catalog.reading import greater_than
 
 KEY = uuid.UUID(int=7)
@@ -32,22 +32,24 @@ def column(request: pytest.FixtureRequest) -> pa.Array:
     return pa.concat_arrays([made, pa.nulls(1, made.type)])
 
 
-def test_a_scan_of_the_future_is_empty(serving: Serving, column: pa.Array) -> None:
+def test_a_scan_of_the_future_is_empty(start_server: Serving, column: pa.Array) -> None:
     data = pa.table({"c": column})
-    wire = serving(CatalogBuilder().schema("s").table("t", data).build())
+    flight_client = start_server(CatalogBuilder().schema("s").table("t", data).build())
     ticket = json.dumps({"schema_name": "s", "table_name": "t", "ts": 10**10}).encode()
 
-    read = wire.read(ticket)
+    read = flight_client.read(ticket)
 
     assert read.num_rows == 0
     assert read.schema.equals(data.schema)
 
 
-def test_statistics_are_answered(serving: Serving, column: pa.Array) -> None:
+def test_statistics_are_answered(start_server: Serving, column: pa.Array) -> None:
     data = pa.table({"c": column})
-    wire = serving(CatalogBuilder().schema("s").table("t", data, statistics=True).build())
+    flight_client = start_server(
+        CatalogBuilder().schema("s").table("t", data, statistics=True).build()
+    )
 
-    reply = wire.call(
+    reply = flight_client.call(
         "column_statistics",
         flight_descriptor=path("s", "t").serialize(),
         column_name="c",
@@ -68,13 +70,15 @@ def test_a_filter_beside_them_is_applied(column: pa.Array) -> None:
     assert read.column("n").to_pylist() == [2]
 
 
-def test_an_in_out_function_passes_them_on(serving: Serving, column: pa.Array) -> None:
+def test_an_in_out_function_passes_them_on(start_server: Serving, column: pa.Array) -> None:
     schema = CatalogBuilder().schema("s")
     schema.table_function_in_out("echo", lambda rows: rows, schema=lambda rows: rows)
-    wire = serving(schema.build())
+    flight_client = start_server(schema.build())
     batch = pa.record_batch({"c": column})
 
-    with wire.open_exchange(path("s", "echo"), "table_function_in_out", return_chunks="1") as (
+    with flight_client.open_exchange(
+        path("s", "echo"), "table_function_in_out", return_chunks="1"
+    ) as (
         writer,
         reader,
     ):
@@ -90,7 +94,7 @@ def test_an_in_out_function_passes_them_on(serving: Serving, column: pa.Array) -
 
 @pytest.mark.parametrize("returning", [False, True])
 def test_rows_are_inserted_and_returned(
-    serving: Serving, column: pa.Array, returning: bool
+    start_server: Serving, column: pa.Array, returning: bool
 ) -> None:
     class Kept(MutableTable):
         def insert(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
@@ -103,17 +107,19 @@ def test_rows_are_inserted_and_returned(
     table = catalog.with_table(Kept("t", pa.schema([("c", column.type)])))
     sent = pa.table({"c": column})
 
-    done = serving(catalog).change("insert", path("s", "t"), sent, returning=returning)
+    done = start_server(catalog).change("insert", path("s", "t"), sent, returning=returning)
 
     assert done.total_changed == 2
     assert pa.Table.from_batches(table.batches_seen).equals(sent)
     assert [reply.num_rows for reply in done.replies] == ([2] if returning else [])
 
 
-def test_a_schema_with_them_is_listed(serving: Serving, column: pa.Array) -> None:
-    wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"c": column})).build())
+def test_a_schema_with_them_is_listed(start_server: Serving, column: pa.Array) -> None:
+    flight_client = start_server(
+        CatalogBuilder().schema("s").table("t", pa.table({"c": column})).build()
+    )
 
-    info: Any = wire.items("s")["t"]
+    info: Any = flight_client.items("s")["t"]
 
     assert info.schema.field("c").type == column.type
     assert msgpack.unpackb(info.app_metadata)["name"] == "t"

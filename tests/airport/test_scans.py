@@ -11,7 +11,7 @@ import pytest
 from pyarrow import flight
 
 from lakeport.catalog import CatalogBuilder, ScanOptions, current_request, rowid_field
-from tests.airport.rig import ROWID_COLUMN, Serving, Wire, path
+from tests.airport.flight_client import ROWID_COLUMN, RawFlightClient, Serving, path
 
 COLUMNS = pa.schema([pa.field("a", pa.int64(), nullable=False), ("b", pa.string()), rowid_field()])
 ROWS = pa.table([pa.array([1, 2]), pa.array(["x", None]), pa.array([10, 11])], schema=COLUMNS)
@@ -20,17 +20,17 @@ Scan = Callable[[ScanOptions], Any]
 
 
 @pytest.fixture
-def scanned(serving: Serving) -> Callable[..., Wire]:
+def scanned(start_server: Serving) -> Callable[..., RawFlightClient]:
     """Serve one table `s.t` of a scan callable."""
 
-    def start(scan: Scan, schema: pa.Schema = COLUMNS, **options: Any) -> Wire:
+    def start(scan: Scan, schema: pa.Schema = COLUMNS, **options: Any) -> RawFlightClient:
         catalog = CatalogBuilder().schema("s").table("t", scan, schema=schema).build()
-        return serving(catalog, **options)
+        return start_server(catalog, **options)
 
     return start
 
 
-def test_a_scan_gives_all_columns(scanned: Callable[..., Wire]) -> None:
+def test_a_scan_gives_all_columns(scanned: Callable[..., RawFlightClient]) -> None:
     read = scanned(lambda options: ROWS).scan(path("s", "t"))
 
     assert read.schema.equals(COLUMNS, check_metadata=False)
@@ -47,7 +47,7 @@ def test_a_scan_gives_all_columns(scanned: Callable[..., Wire]) -> None:
     ],
 )
 def test_columns_that_nobody_asked_for_are_nulls_in_their_place(
-    scanned: Callable[..., Wire], ids: list[int], expected: dict[str, Any]
+    scanned: Callable[..., RawFlightClient], ids: list[int], expected: dict[str, Any]
 ) -> None:
     read = scanned(lambda options: ROWS).scan(path("s", "t"), column_ids=ids)
 
@@ -57,7 +57,7 @@ def test_columns_that_nobody_asked_for_are_nulls_in_their_place(
 
 
 def test_a_scan_may_give_only_the_wanted_columns_in_any_order(
-    scanned: Callable[..., Wire],
+    scanned: Callable[..., RawFlightClient],
 ) -> None:
     def scan(options: ScanOptions) -> pa.Table:
         assert options.columns is not None
@@ -68,7 +68,7 @@ def test_a_scan_may_give_only_the_wanted_columns_in_any_order(
     assert read.to_pydict() == {"a": [1, 2], "b": ["x", None], "rowid": [None, None]}
 
 
-def test_extra_columns_of_a_scan_are_left_out(scanned: Callable[..., Wire]) -> None:
+def test_extra_columns_of_a_scan_are_left_out(scanned: Callable[..., RawFlightClient]) -> None:
     wider = ROWS.append_column("extra", pa.array([0, 0]))
 
     assert scanned(lambda options: wider).scan(path("s", "t")).schema.names == COLUMNS.names
@@ -89,7 +89,10 @@ LAYOUTS = [
 
 @pytest.mark.parametrize(("declared", "given", "values"), LAYOUTS)
 def test_batches_are_cast_to_the_declared_layout(
-    scanned: Callable[..., Wire], declared: pa.DataType, given: pa.DataType, values: list[Any]
+    scanned: Callable[..., RawFlightClient],
+    declared: pa.DataType,
+    given: pa.DataType,
+    values: list[Any],
 ) -> None:
     if pa.types.is_dictionary(given):
         array = pa.array(values).dictionary_encode().cast(given)
@@ -104,28 +107,30 @@ def test_batches_are_cast_to_the_declared_layout(
 
 
 def test_a_value_that_does_not_fit_its_column_is_an_error_in_one_sentence(
-    scanned: Callable[..., Wire],
+    scanned: Callable[..., RawFlightClient],
 ) -> None:
-    wire = scanned(lambda options: pa.table({"x": [300]}), pa.schema([("x", pa.int8())]))
+    flight_client = scanned(lambda options: pa.table({"x": [300]}), pa.schema([("x", pa.int8())]))
 
     with pytest.raises(flight.FlightInternalError) as told:
-        wire.scan(path("s", "t"))
+        flight_client.scan(path("s", "t"))
 
     assert "the scan of table s.t gives int64 for column 'x', which is declared int8" in str(
         told.value
     )
 
 
-def test_a_scan_without_a_wanted_column_is_an_error(scanned: Callable[..., Wire]) -> None:
-    wire = scanned(lambda options: ROWS.select(["a"]))
+def test_a_scan_without_a_wanted_column_is_an_error(
+    scanned: Callable[..., RawFlightClient],
+) -> None:
+    flight_client = scanned(lambda options: ROWS.select(["a"]))
 
     with pytest.raises(
         flight.FlightInternalError, match=r"the scan of table s\.t has no column 'b'"
     ):
-        wire.scan(path("s", "t"))
+        flight_client.scan(path("s", "t"))
 
 
-def test_a_scan_without_an_unwanted_column_is_fine(scanned: Callable[..., Wire]) -> None:
+def test_a_scan_without_an_unwanted_column_is_fine(scanned: Callable[..., RawFlightClient]) -> None:
     read = scanned(lambda options: ROWS.select(["a"])).scan(path("s", "t"), column_ids=[0])
 
     assert read.column("a").to_pylist() == [1, 2]
@@ -146,7 +151,7 @@ def test_a_scan_without_an_unwanted_column_is_fine(scanned: Callable[..., Wire])
     ids=str,
 )
 def test_columns_of_every_type_can_be_left_out(
-    scanned: Callable[..., Wire], type: pa.DataType
+    scanned: Callable[..., RawFlightClient], type: pa.DataType
 ) -> None:
     schema = pa.schema([("x", pa.int64()), ("y", type)])
 
@@ -158,14 +163,14 @@ def test_columns_of_every_type_can_be_left_out(
     assert read.column("y").to_pylist() == [None, None]
 
 
-def test_an_empty_table_is_a_schema_without_rows(scanned: Callable[..., Wire]) -> None:
+def test_an_empty_table_is_a_schema_without_rows(scanned: Callable[..., RawFlightClient]) -> None:
     read = scanned(lambda options: COLUMNS.empty_table()).scan(path("s", "t"))
 
     assert read.num_rows == 0
     assert read.schema.equals(COLUMNS)
 
 
-def test_empty_batches_are_not_sent(scanned: Callable[..., Wire]) -> None:
+def test_empty_batches_are_not_sent(scanned: Callable[..., RawFlightClient]) -> None:
     def scan(options: ScanOptions) -> Iterator[pa.RecordBatch]:
         for count in (0, 2, 0, 0, 1):
             yield (
@@ -174,13 +179,15 @@ def test_empty_batches_are_not_sent(scanned: Callable[..., Wire]) -> None:
                 else (pa.RecordBatch.from_pylist([], schema=COLUMNS))
             )
 
-    wire = scanned(scan)
-    (endpoint,) = wire.endpoints(path("s", "t"))
+    flight_client = scanned(scan)
+    (endpoint,) = flight_client.endpoints(path("s", "t"))
 
-    assert [chunk.data.num_rows for chunk in wire.get(endpoint.ticket)] == [2, 1]
+    assert [chunk.data.num_rows for chunk in flight_client.get(endpoint.ticket)] == [2, 1]
 
 
-def test_a_scan_knows_who_is_asking_while_it_yields(scanned: Callable[..., Wire]) -> None:
+def test_a_scan_knows_who_is_asking_while_it_yields(
+    scanned: Callable[..., RawFlightClient],
+) -> None:
     seen: list[Any] = []
 
     def scan(options: ScanOptions) -> Iterator[pa.RecordBatch]:
@@ -188,14 +195,14 @@ def test_a_scan_knows_who_is_asking_while_it_yields(scanned: Callable[..., Wire]
             seen.append(current_request())
             yield pa.record_batch({"x": [1]})
 
-    wire = scanned(scan, pa.schema([("x", pa.int64())]), auth={"t": "ada"}).with_headers(
+    flight_client = scanned(scan, pa.schema([("x", pa.int64())]), auth={"t": "ada"}).with_headers(
         authorization="Bearer t",
         airport_catalog="lake",
         airport_transaction_id="tx",
         airport_client_session_id="session",
         airport_trace_id="trace",
     )
-    wire.scan(path("s", "t"))
+    flight_client.scan(path("s", "t"))
 
     assert len(seen) == 3
     assert all(
@@ -206,14 +213,14 @@ def test_a_scan_knows_who_is_asking_while_it_yields(scanned: Callable[..., Wire]
     assert all("127.0.0.1" in request.peer for request in seen)
 
 
-def test_concurrent_scans_have_their_own_requests(scanned: Callable[..., Wire]) -> None:
+def test_concurrent_scans_have_their_own_requests(scanned: Callable[..., RawFlightClient]) -> None:
     def scan(options: ScanOptions) -> Iterator[pa.RecordBatch]:
         for _ in range(20):
             yield pa.record_batch({"who": [current_request().trace_id]})
 
-    wire = scanned(scan, pa.schema([("who", pa.string())]))
-    callers = [wire.with_headers(airport_trace_id=str(n)) for n in range(8)]
-    (endpoint,) = wire.endpoints(path("s", "t"))
+    flight_client = scanned(scan, pa.schema([("who", pa.string())]))
+    callers = [flight_client.with_headers(airport_trace_id=str(n)) for n in range(8)]
+    (endpoint,) = flight_client.endpoints(path("s", "t"))
     readers = [(caller, caller.get(endpoint.ticket)) for caller in callers]
 
     seen: dict[str, set[str]] = {}
@@ -231,18 +238,20 @@ def test_concurrent_scans_have_their_own_requests(scanned: Callable[..., Wire]) 
     "ticket",
     [b"", b"nonsense", b"\x80", b"\x81\xa1v\x01", b"\x81\xa1v\x02", b"\xc0", b"\x01", b"[]"],
 )
-def test_a_foreign_ticket_is_refused(scanned: Callable[..., Wire], ticket: bytes) -> None:
+def test_a_foreign_ticket_is_refused(
+    scanned: Callable[..., RawFlightClient], ticket: bytes
+) -> None:
     with pytest.raises(pa.ArrowInvalid, match="ticket"):
         scanned(lambda options: ROWS).read(ticket)
 
 
-def test_a_table_can_be_read_by_many_at_once(serving: Serving) -> None:
+def test_a_table_can_be_read_by_many_at_once(start_server: Serving) -> None:
     numbers = pa.table({"n": range(50_000)})
     catalog = CatalogBuilder().schema("s").table("t", numbers).build()
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
 
     def read(_: int) -> int:
-        total: int = wire.scan(path("s", "t")).column("n").to_numpy().sum()
+        total: int = flight_client.scan(path("s", "t")).column("n").to_numpy().sum()
         return int(total)
 
     with ThreadPoolExecutor(8) as pool:
@@ -265,7 +274,7 @@ class Scanned:
         return self._reader
 
 
-def test_a_read_to_the_end_closes_the_reader(serving: Serving) -> None:
+def test_a_read_to_the_end_closes_the_reader(start_server: Serving) -> None:
     class Watched:
         closed = 0
         schema = pa.schema([("x", pa.int64())])
@@ -277,7 +286,7 @@ def test_a_read_to_the_end_closes_the_reader(serving: Serving) -> None:
             self.closed += 1
 
     watched = Watched()
-    wire = serving(CatalogBuilder().schema("s").table(Scanned(watched)).build())
+    flight_client = start_server(CatalogBuilder().schema("s").table(Scanned(watched)).build())
 
-    assert wire.scan(path("s", "t")).num_rows == 1
+    assert flight_client.scan(path("s", "t")).num_rows == 1
     assert watched.closed == 1

@@ -10,7 +10,7 @@ import pytest
 
 from lakeport.airport.protocol.statistics import encode_statistics
 from lakeport.catalog import CatalogBuilder, ColumnStats, ScanOptions, geometry_column, rowid_field
-from tests.airport.rig import Serving, Wire, path
+from tests.airport.flight_client import RawFlightClient, Serving, path
 
 CAN = b"can_produce_statistics"
 
@@ -50,9 +50,9 @@ class Known:
         return self._stats
 
 
-def ask(wire: Wire, column: str = "x", type: str = "BIGINT") -> dict[str, Any]:
+def ask(flight_client: RawFlightClient, column: str = "x", type: str = "BIGINT") -> dict[str, Any]:
     return decode(
-        wire.call(
+        flight_client.call(
             "column_statistics",
             flight_descriptor=path("s", "t").serialize(),
             column_name=column,
@@ -61,12 +61,12 @@ def ask(wire: Wire, column: str = "x", type: str = "BIGINT") -> dict[str, Any]:
     )
 
 
-def test_known_statistics_are_told_as_they_are(serving: Serving) -> None:
+def test_known_statistics_are_told_as_they_are(start_server: Serving) -> None:
     stats = ColumnStats(True, False, 7, 1, 9)
     table = Known(pa.schema([("x", pa.int64())]), stats)
-    wire = serving(CatalogBuilder().schema("s").table(table).build())
+    flight_client = start_server(CatalogBuilder().schema("s").table(table).build())
 
-    assert ask(wire) == {
+    assert ask(flight_client) == {
         "min": 1,
         "max": 9,
         "has_not_null": True,
@@ -76,21 +76,23 @@ def test_known_statistics_are_told_as_they_are(serving: Serving) -> None:
     assert table.asked == [("x", "BIGINT")]
 
 
-def test_a_declared_table_tells_its_exact_statistics(serving: Serving) -> None:
+def test_a_declared_table_tells_its_exact_statistics(start_server: Serving) -> None:
     data = pa.table({"x": [3, 1, None], "y": ["b", "é", "a"], "z": [b"1", b"22", None]})
-    wire = serving(CatalogBuilder().schema("s").table("t", data, statistics=True).build())
+    flight_client = start_server(
+        CatalogBuilder().schema("s").table("t", data, statistics=True).build()
+    )
 
-    assert ask(wire) == {
+    assert ask(flight_client) == {
         "min": 1,
         "max": 3,
         "has_not_null": True,
         "has_null": True,
         "distinct_count": 0,
     }
-    text = ask(wire, "y", "VARCHAR")
+    text = ask(flight_client, "y", "VARCHAR")
     assert (text["min"], text["max"], text["has_null"]) == ("a", "é", False)
     assert (text["max_string_length"], text["contains_unicode"]) == (2, True)
-    blob = ask(wire, "z", "BLOB")
+    blob = ask(flight_client, "z", "BLOB")
     assert blob["max_string_length"] == 2
     assert "contains_unicode" not in blob
 
@@ -232,59 +234,61 @@ WITHHELD = [
 ]
 
 
-def advertises(serving: Serving, columns: pa.Schema) -> bool:
-    wire = serving(CatalogBuilder().schema("s").table(Known(columns, ColumnStats())).build())
-    return bool((wire.items("s")["t"].schema.metadata or {}).get(CAN))
+def advertises(start_server: Serving, columns: pa.Schema) -> bool:
+    flight_client = start_server(
+        CatalogBuilder().schema("s").table(Known(columns, ColumnStats())).build()
+    )
+    return bool((flight_client.items("s")["t"].schema.metadata or {}).get(CAN))
 
 
-def test_statistics_are_advertised_for_types_that_the_client_handles(serving: Serving) -> None:
+def test_statistics_are_advertised_for_types_that_the_client_handles(start_server: Serving) -> None:
     columns = [pa.field(str(n), type) for n, type in enumerate(ADVERTISED)]
 
-    assert advertises(serving, pa.schema([*columns, rowid_field()]))
+    assert advertises(start_server, pa.schema([*columns, rowid_field()]))
 
 
 @pytest.mark.parametrize("type", WITHHELD, ids=str)
 def test_one_column_without_statistics_withholds_those_of_the_table(
-    serving: Serving, type: pa.DataType
+    start_server: Serving, type: pa.DataType
 ) -> None:
-    assert not advertises(serving, pa.schema([("x", pa.int64()), ("y", type)]))
+    assert not advertises(start_server, pa.schema([("x", pa.int64()), ("y", type)]))
 
 
-def test_a_geometry_withholds_the_statistics(serving: Serving) -> None:
-    assert not advertises(serving, pa.schema([("x", pa.int64()), geometry_column("g")]))
+def test_a_geometry_withholds_the_statistics(start_server: Serving) -> None:
+    assert not advertises(start_server, pa.schema([("x", pa.int64()), geometry_column("g")]))
 
 
-def test_a_rowid_that_is_not_last_withholds_the_statistics(serving: Serving) -> None:
+def test_a_rowid_that_is_not_last_withholds_the_statistics(start_server: Serving) -> None:
     # The client would ask for the wrong column.
-    assert not advertises(serving, pa.schema([rowid_field(), ("x", pa.int64())]))
+    assert not advertises(start_server, pa.schema([rowid_field(), ("x", pa.int64())]))
 
 
-def test_a_table_without_statistics_does_not_pretend(serving: Serving) -> None:
+def test_a_table_without_statistics_does_not_pretend(start_server: Serving) -> None:
     columns = pa.schema([("x", pa.int64())], metadata={CAN: b"1"})
     catalog = CatalogBuilder().schema("s").table("t", columns.empty_table).build()
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
 
-    assert not (wire.items("s")["t"].schema.metadata or {}).get(CAN)
+    assert not (flight_client.items("s")["t"].schema.metadata or {}).get(CAN)
     with pytest.raises(pa.ArrowNotImplementedError, match=r"table s\.t has no statistics"):
-        ask(wire)
+        ask(flight_client)
 
 
-def test_a_column_that_the_table_no_longer_has_is_answered_widely(serving: Serving) -> None:
+def test_a_column_that_the_table_no_longer_has_is_answered_widely(start_server: Serving) -> None:
     # A query AT an earlier time asks by the name and type that the column had then.
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": [1]}), statistics=True).build()
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
 
-    for answer in (ask(wire, "y", "BIGINT"), ask(wire, "x", "DOUBLE")):
+    for answer in (ask(flight_client, "y", "BIGINT"), ask(flight_client, "x", "DOUBLE")):
         assert answer["min"] is answer["max"] is None
         assert answer["has_null"] is answer["has_not_null"] is True
-    assert ask(wire, "y", "VARCHAR")["min"] == ""
+    assert ask(flight_client, "y", "VARCHAR")["min"] == ""
 
 
 @pytest.mark.parametrize(("type", "error"), [("", KeyError), ("NO_SUCH_TYPE", pa.ArrowInvalid)])
 def test_a_column_that_nobody_knows_is_refused(
-    serving: Serving, type: str, error: type[Exception]
+    start_server: Serving, type: str, error: type[Exception]
 ) -> None:
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": [1]}), statistics=True).build()
 
     with pytest.raises(error):
-        ask(serving(catalog), "y", type)
+        ask(start_server(catalog), "y", type)

@@ -14,7 +14,7 @@ from pyarrow import flight
 from lakeport import errors
 from lakeport.airport.protocol.errors import as_lakeport_error, to_status
 from lakeport.catalog import Action, CatalogBuilder, ScanOptions, StaticCatalog
-from tests.airport.rig import Serving, Wire, extra_info, path
+from tests.airport.flight_client import RawFlightClient, Serving, extra_info, path
 
 COLUMNS = pa.schema([("x", pa.int64())])
 SENTENCE = "the sentence of this error"
@@ -67,30 +67,30 @@ def failing(error: Exception) -> StaticCatalog:
     return schema.build()
 
 
-def in_action(wire: Wire) -> Any:
-    return wire.action("fail")
+def in_action(flight_client: RawFlightClient) -> Any:
+    return flight_client.action("fail")
 
 
-def in_get(wire: Wire) -> Any:
-    return wire.scan(path("s", "t"))
+def in_get(flight_client: RawFlightClient) -> Any:
+    return flight_client.scan(path("s", "t"))
 
 
-def in_stream(wire: Wire) -> Any:
-    (endpoint,) = wire.endpoints(path("s", "later"))
-    return list(wire.get(endpoint.ticket))
+def in_stream(flight_client: RawFlightClient) -> Any:
+    (endpoint,) = flight_client.endpoints(path("s", "later"))
+    return list(flight_client.get(endpoint.ticket))
 
 
-def in_exchange(wire: Wire) -> Any:
-    return wire.scalar(path("s", "f"), [pa.record_batch({"x": [1]})])
+def in_exchange(flight_client: RawFlightClient) -> Any:
+    return flight_client.scalar(path("s", "f"), [pa.record_batch({"x": [1]})])
 
 
 @pytest.fixture
-def failing_with(serving: Serving) -> Callable[[Exception], Wire]:
-    def start(error: Exception) -> Wire:
+def failing_with(start_server: Serving) -> Callable[[Exception], RawFlightClient]:
+    def start(error: Exception) -> RawFlightClient:
         def fail(body: bytes) -> bytes:
             raise error
 
-        return serving(failing(error), actions=[Action("fail", fail)])
+        return start_server(failing(error), actions=[Action("fail", fail)])
 
     return start
 
@@ -114,14 +114,14 @@ def test_every_error_has_a_code() -> None:
 
 @pytest.mark.parametrize(("kind", "raised"), CODES.items())
 def test_an_action_fails_with_the_code_of_its_error(
-    failing_with: Callable[[Exception], Wire],
+    failing_with: Callable[[Exception], RawFlightClient],
     kind: type[errors.LakeportError],
     raised: type[BaseException],
 ) -> None:
-    wire = failing_with(kind(SENTENCE))
+    flight_client = failing_with(kind(SENTENCE))
 
     with pytest.raises(raised, match=SENTENCE) as told:
-        in_action(wire)
+        in_action(flight_client)
 
     assert_clean(told.value)
     # The client would try msgpack here as JSON.
@@ -131,17 +131,17 @@ def test_an_action_fails_with_the_code_of_its_error(
 @pytest.mark.parametrize("where", [in_get, in_stream, in_exchange])
 @pytest.mark.parametrize(("kind", "raised"), CODES.items())
 def test_a_stream_fails_with_the_code_of_its_error(
-    failing_with: Callable[[Exception], Wire],
-    where: Callable[[Wire], Any],
+    failing_with: Callable[[Exception], RawFlightClient],
+    where: Callable[[RawFlightClient], Any],
     kind: type[errors.LakeportError],
     raised: type[BaseException],
 ) -> None:
     # Only a Flight error can carry DuckDB's type.
     typed = kind in TYPED and kind is not errors.PermissionDeniedError
-    wire = failing_with(kind(SENTENCE))
+    flight_client = failing_with(kind(SENTENCE))
 
     with pytest.raises(flight.FlightServerError if typed else raised, match=SENTENCE) as told:
-        where(wire)
+        where(flight_client)
 
     assert_clean(told.value)
     expected = {"exception_type": TYPED[kind], "message": SENTENCE} if kind in TYPED else None
@@ -150,7 +150,7 @@ def test_a_stream_fails_with_the_code_of_its_error(
 
 @pytest.mark.parametrize("kind", TYPED)
 def test_getflightinfo_tells_duckdb_the_type(
-    serving: Serving, kind: type[errors.LakeportError]
+    start_server: Serving, kind: type[errors.LakeportError]
 ) -> None:
     class Failing:
         name = "t"
@@ -165,10 +165,10 @@ def test_getflightinfo_tells_duckdb_the_type(
         def endpoints(self, options: ScanOptions) -> Any:
             raise kind(SENTENCE)
 
-    wire = serving(CatalogBuilder().schema("s").table(Failing()).build())
+    flight_client = start_server(CatalogBuilder().schema("s").table(Failing()).build())
 
     with pytest.raises(flight.FlightError, match=SENTENCE) as told:
-        wire.info(path("s", "t"))
+        flight_client.info(path("s", "t"))
 
     assert extra_info(told.value) == {"exception_type": TYPED[kind], "message": SENTENCE}
 
@@ -199,16 +199,16 @@ FOREIGN: dict[str, tuple[Exception, type[BaseException], str]] = {
 @pytest.mark.parametrize("where", [in_action, in_get, in_stream, in_exchange])
 @pytest.mark.parametrize(("error", "raised", "text"), FOREIGN.values(), ids=FOREIGN)
 def test_an_unforeseen_exception_is_told_in_its_first_line(
-    failing_with: Callable[[Exception], Wire],
-    where: Callable[[Wire], Any],
+    failing_with: Callable[[Exception], RawFlightClient],
+    where: Callable[[RawFlightClient], Any],
     error: Exception,
     raised: type[BaseException],
     text: str,
 ) -> None:
-    wire = failing_with(error)
+    flight_client = failing_with(error)
 
     with pytest.raises(raised) as told:
-        where(wire)
+        where(flight_client)
 
     assert text in str(told.value)
     assert "Traceback" not in str(told.value)
@@ -220,12 +220,14 @@ def test_an_unforeseen_exception_is_told_in_its_first_line(
     "error", [ZeroDivisionError("division by zero"), PermissionError(13, "Permission denied")]
 )
 def test_an_unforeseen_exception_is_logged_with_its_traceback(
-    failing_with: Callable[[Exception], Wire], caplog: pytest.LogCaptureFixture, error: Exception
+    failing_with: Callable[[Exception], RawFlightClient],
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
 ) -> None:
-    wire = failing_with(error)
+    flight_client = failing_with(error)
 
     with caplog.at_level(logging.ERROR, "lakeport"), pytest.raises(flight.FlightInternalError):
-        in_get(wire)
+        in_get(flight_client)
 
     (record,) = caplog.records
     assert record.name == "lakeport.airport"
@@ -236,23 +238,23 @@ def test_an_unforeseen_exception_is_logged_with_its_traceback(
 
 @pytest.mark.parametrize("kind", CODES)
 def test_an_error_raised_on_purpose_is_not_logged(
-    failing_with: Callable[[Exception], Wire],
+    failing_with: Callable[[Exception], RawFlightClient],
     caplog: pytest.LogCaptureFixture,
     kind: type[errors.LakeportError],
 ) -> None:
-    wire = failing_with(kind(SENTENCE))
+    flight_client = failing_with(kind(SENTENCE))
 
     with caplog.at_level(logging.INFO, "lakeport"), pytest.raises(Exception, match=SENTENCE):
-        in_action(wire)
+        in_action(flight_client)
 
     assert caplog.records == []
 
 
-def test_a_long_message_is_cut(failing_with: Callable[[Exception], Wire]) -> None:
-    wire = failing_with(errors.NotFoundError("x" * 100_000))
+def test_a_long_message_is_cut(failing_with: Callable[[Exception], RawFlightClient]) -> None:
+    flight_client = failing_with(errors.NotFoundError("x" * 100_000))
 
     with pytest.raises(KeyError) as told:
-        in_action(wire)
+        in_action(flight_client)
 
     assert len(str(told.value)) < 5000
 
@@ -260,22 +262,26 @@ def test_a_long_message_is_cut(failing_with: Callable[[Exception], Wire]) -> Non
 @pytest.mark.parametrize("letter", ["x", "ж", "😀"])
 @pytest.mark.parametrize("where", [in_get, in_stream, in_exchange])
 def test_a_long_message_arrives_whatever_it_is_written_in(
-    failing_with: Callable[[Exception], Wire], where: Callable[[Wire], Any], letter: str
+    failing_with: Callable[[Exception], RawFlightClient],
+    where: Callable[[RawFlightClient], Any],
+    letter: str,
 ) -> None:
-    wire = failing_with(errors.ConstraintError(letter * 3000))
+    flight_client = failing_with(errors.ConstraintError(letter * 3000))
 
     with pytest.raises(flight.FlightServerError) as told:
-        where(wire)
+        where(flight_client)
 
     detail = extra_info(told.value)
     assert detail["exception_type"] == "ConstraintException"
     assert detail["message"] == letter * (1000 // len(letter.encode()))
 
 
-def test_the_rows_before_an_error_arrive(failing_with: Callable[[Exception], Wire]) -> None:
-    wire = failing_with(errors.UnavailableError("later"))
-    (endpoint,) = wire.endpoints(path("s", "later"))
-    reader = wire.get(endpoint.ticket)
+def test_the_rows_before_an_error_arrive(
+    failing_with: Callable[[Exception], RawFlightClient],
+) -> None:
+    flight_client = failing_with(errors.UnavailableError("later"))
+    (endpoint,) = flight_client.endpoints(path("s", "later"))
+    reader = flight_client.get(endpoint.ticket)
 
     assert reader.read_chunk().data.to_pydict() == {"x": [1]}
     with pytest.raises(flight.FlightUnavailableError, match="later"):
@@ -283,14 +289,14 @@ def test_the_rows_before_an_error_arrive(failing_with: Callable[[Exception], Wir
 
 
 def test_a_flight_error_of_a_catalog_passes_as_it_is(
-    failing_with: Callable[[Exception], Wire],
+    failing_with: Callable[[Exception], RawFlightClient],
 ) -> None:
     detail = msgpack.packb({"exception_type": "ConstraintException", "message": "m"})
-    wire = failing_with(flight.FlightServerError(SENTENCE, extra_info=detail))
+    flight_client = failing_with(flight.FlightServerError(SENTENCE, extra_info=detail))
 
     for where in (in_get, in_stream):
         with pytest.raises(flight.FlightServerError, match=SENTENCE) as told:
-            where(wire)
+            where(flight_client)
         assert extra_info(told.value) == {"exception_type": "ConstraintException", "message": "m"}
 
 
@@ -309,9 +315,9 @@ def test_errors_of_our_own_pass_unchanged() -> None:
     assert isinstance(to_status(error, typed=False), ValueError)
 
 
-def test_doput_is_refused(serving: Serving) -> None:
-    wire = serving(failing(RuntimeError()))
-    writer, _ = wire.client.do_put(path("s", "t"), COLUMNS, wire.options())
+def test_doput_is_refused(start_server: Serving) -> None:
+    flight_client = start_server(failing(RuntimeError()))
+    writer, _ = flight_client.client.do_put(path("s", "t"), COLUMNS, flight_client.options())
 
     with pytest.raises(pa.ArrowNotImplementedError, match="written by DoExchange, not by DoPut"):
         writer.close()

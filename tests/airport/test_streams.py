@@ -17,43 +17,43 @@ from lakeport.airport import Server
 from lakeport.arrow.batches import split
 from lakeport.catalog import ArrowTable, CatalogBuilder, ScanOptions, TableSize
 from lakeport.errors import DefinitionError
-from tests.airport.rig import Serving, Wire, path
-from tests.waiting import TIMEOUT_SECONDS
+from tests.airport.flight_client import RawFlightClient, Serving, path
+from tests.wait import TIMEOUT_SECONDS
 
 INT = pa.schema([("x", pa.int64())])
 
 
-def chunks_of(wire: Wire, name: str = "t") -> list[Any]:
-    (endpoint,) = wire.endpoints(path("s", name))
-    return list(wire.get(endpoint.ticket))
+def chunks_of(flight_client: RawFlightClient, name: str = "t") -> list[Any]:
+    (endpoint,) = flight_client.endpoints(path("s", name))
+    return list(flight_client.get(endpoint.ticket))
 
 
-def test_no_batch_has_more_rows_than_configured(serving: Serving) -> None:
+def test_no_batch_has_more_rows_than_configured(start_server: Serving) -> None:
     data = pa.table({"x": range(2500)})
     scanned = CatalogBuilder().schema("s").table("t", lambda: data, schema=INT).build()
 
-    sizes = [chunk.data.num_rows for chunk in chunks_of(serving(scanned, batch_rows=1000))]
+    sizes = [chunk.data.num_rows for chunk in chunks_of(start_server(scanned, batch_rows=1000))]
 
     assert sizes == [1000, 1000, 500]
 
 
-def test_no_batch_has_more_bytes_than_configured(serving: Serving) -> None:
+def test_no_batch_has_more_bytes_than_configured(start_server: Serving) -> None:
     # Two large neighbours among small rows: an average row says little about them.
     texts = ["a"] * 50 + ["b" * 4000, "c" * 4000] + ["d"] * 50
     data = pa.table({"x": texts})
     catalog = CatalogBuilder().schema("s").table("t", data).build()
 
-    chunks = [chunk.data for chunk in chunks_of(serving(catalog, max_message_size=5000))]
+    chunks = [chunk.data for chunk in chunks_of(start_server(catalog, max_message_size=5000))]
 
     assert max(chunk.nbytes for chunk in chunks) <= 5000
     assert pa.Table.from_batches(chunks).column("x").to_pylist() == texts
 
 
-def test_a_row_that_is_too_large_is_sent_alone(serving: Serving) -> None:
+def test_a_row_that_is_too_large_is_sent_alone(start_server: Serving) -> None:
     data = pa.table({"x": ["a", "b" * 10_000, "c"]})
     catalog = CatalogBuilder().schema("s").table("t", data).build()
 
-    chunks = [chunk.data for chunk in chunks_of(serving(catalog, max_message_size=1000))]
+    chunks = [chunk.data for chunk in chunks_of(start_server(catalog, max_message_size=1000))]
 
     assert [chunk.num_rows for chunk in chunks] == [1, 1, 1]
 
@@ -86,36 +86,38 @@ def test_bounds_must_be_positive(bounds: dict[str, int]) -> None:
         Server(CatalogBuilder().build(), **bounds)  # type: ignore[arg-type]
 
 
-def test_progress_grows_to_one(serving: Serving) -> None:
+def test_progress_grows_to_one(start_server: Serving) -> None:
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": range(1000)})).build()
 
-    chunks = chunks_of(serving(catalog, batch_rows=250))
+    chunks = chunks_of(start_server(catalog, batch_rows=250))
 
     progress = [msgpack.unpackb(chunk.app_metadata.to_pybytes()) for chunk in chunks]
     assert progress == [{"progress": p} for p in (0.25, 0.5, 0.75, 1.0)]
     assert all(type(p["progress"]) is float for p in progress)
 
 
-def test_progress_never_exceeds_one(serving: Serving) -> None:
+def test_progress_never_exceeds_one(start_server: Serving) -> None:
     class Underestimated(ArrowTable):
         def size(self, options: ScanOptions) -> TableSize:
             return TableSize(rows=10)
 
     table = Underestimated("t", pa.table({"x": range(100)}))
-    chunks = chunks_of(serving(CatalogBuilder().schema("s").table(table).build(), batch_rows=50))
+    chunks = chunks_of(
+        start_server(CatalogBuilder().schema("s").table(table).build(), batch_rows=50)
+    )
 
     assert [msgpack.unpackb(c.app_metadata.to_pybytes())["progress"] for c in chunks] == [1.0, 1.0]
 
 
-def test_a_scan_of_unknown_size_tells_no_progress(serving: Serving) -> None:
+def test_a_scan_of_unknown_size_tells_no_progress(start_server: Serving) -> None:
     catalog = (
         CatalogBuilder().schema("s").table("t", lambda: pa.table({"x": [1]}), schema=INT).build()
     )
 
-    assert [chunk.app_metadata for chunk in chunks_of(serving(catalog))] == [None]
+    assert [chunk.app_metadata for chunk in chunks_of(start_server(catalog))] == [None]
 
 
-def test_no_message_is_without_data(serving: Serving) -> None:
+def test_no_message_is_without_data(start_server: Serving) -> None:
     # The client takes a metadata-only message for the end of the stream.
     data = pa.table({"x": range(100), "d": pa.array(["a", "b"] * 50).dictionary_encode()})
     catalog = (
@@ -126,22 +128,22 @@ def test_no_message_is_without_data(serving: Serving) -> None:
         .table("empty", data.slice(0, 0))
         .build()
     )
-    wire = serving(catalog, batch_rows=10)
+    flight_client = start_server(catalog, batch_rows=10)
 
     for name in ("t", "u", "empty"):
-        assert all(chunk.data is not None for chunk in chunks_of(wire, name))
+        assert all(chunk.data is not None for chunk in chunks_of(flight_client, name))
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd", None])
-def test_batches_can_be_compressed(serving: Serving, compression: str | None) -> None:
+def test_batches_can_be_compressed(start_server: Serving, compression: str | None) -> None:
     data = pa.table(
         {"x": ["the same text"] * 10_000, "d": pa.array([1] * 10_000).dictionary_encode()}
     )
     catalog = CatalogBuilder().schema("s").table("t", data).table("u", data.select(["x"])).build()
-    wire = serving(catalog, compression=compression)
+    flight_client = start_server(catalog, compression=compression)
 
-    assert wire.scan(path("s", "t")).to_pydict() == data.to_pydict()
-    assert wire.scan(path("s", "u")).to_pydict() == data.select(["x"]).to_pydict()
+    assert flight_client.scan(path("s", "t")).to_pydict() == data.to_pydict()
+    assert flight_client.scan(path("s", "u")).to_pydict() == data.select(["x"]).to_pydict()
 
 
 def test_an_unknown_compression_is_refused() -> None:
@@ -149,24 +151,24 @@ def test_an_unknown_compression_is_refused() -> None:
         Server(CatalogBuilder().build(), compression="gzip")  # type: ignore[arg-type]
 
 
-def test_dictionaries_arrive_with_their_values(serving: Serving) -> None:
+def test_dictionaries_arrive_with_their_values(start_server: Serving) -> None:
     values = ["red", "green", None, "blue"] * 25
     data = pa.table(
         {"x": range(100), "color": pa.array(values).dictionary_encode(), "y": range(100)}
     )
     catalog = CatalogBuilder().schema("s").table("t", data).build()
-    wire = serving(catalog, batch_rows=30)
+    flight_client = start_server(catalog, batch_rows=30)
 
-    read = wire.scan(path("s", "t"))
+    read = flight_client.scan(path("s", "t"))
 
     assert read.schema.equals(data.schema)
     assert read.column("color").to_pylist() == values
-    projected = wire.scan(path("s", "t"), column_ids=[0])
+    projected = flight_client.scan(path("s", "t"), column_ids=[0])
     assert projected.column("x").to_pylist() == list(range(100))
     assert projected.column("color").null_count == 100
 
 
-def test_dictionaries_that_differ_between_batches_arrive_right(serving: Serving) -> None:
+def test_dictionaries_that_differ_between_batches_arrive_right(start_server: Serving) -> None:
     type = pa.dictionary(pa.int8(), pa.string())
     parts: list[list[str | None]] = [["a", "b"], ["c"], ["b", "a", None], ["d", "c"]]
 
@@ -177,22 +179,22 @@ def test_dictionaries_that_differ_between_batches_arrive_right(serving: Serving)
     schema = pa.schema([("d", type)])
     catalog = CatalogBuilder().schema("s").table("t", scan, schema=schema).build()
 
-    read = serving(catalog).scan(path("s", "t"))
+    read = start_server(catalog).scan(path("s", "t"))
 
     assert read.column("d").to_pylist() == [value for part in parts for value in part]
 
 
-def test_nested_dictionaries_arrive_with_their_values(serving: Serving) -> None:
+def test_nested_dictionaries_arrive_with_their_values(start_server: Serving) -> None:
     colors = pa.array(["red", "blue", "red"]).dictionary_encode()
     nested = pa.StructArray.from_arrays([colors], names=["color"])
     lists = pa.ListArray.from_arrays([0, 1, 3, 3], colors)
     data = pa.table({"s": nested, "l": lists})
     catalog = CatalogBuilder().schema("s").table("t", data).build()
 
-    assert serving(catalog).scan(path("s", "t")).to_pydict() == data.to_pydict()
+    assert start_server(catalog).scan(path("s", "t")).to_pydict() == data.to_pydict()
 
 
-def test_a_client_that_goes_away_ends_the_scan(serving: Serving) -> None:
+def test_a_client_that_goes_away_ends_the_scan(start_server: Serving) -> None:
     ended = threading.Event()
 
     def scan(options: ScanOptions) -> Iterator[pa.RecordBatch]:
@@ -203,9 +205,9 @@ def test_a_client_that_goes_away_ends_the_scan(serving: Serving) -> None:
             ended.set()
 
     catalog = CatalogBuilder().schema("s").table("t", scan, schema=INT).build()
-    wire = serving(catalog)
-    (endpoint,) = wire.endpoints(path("s", "t"))
-    reader = wire.get(endpoint.ticket)
+    flight_client = start_server(catalog)
+    (endpoint,) = flight_client.endpoints(path("s", "t"))
+    reader = flight_client.get(endpoint.ticket)
     assert reader.read_chunk().data.num_rows == 1000
 
     reader.cancel()
@@ -213,7 +215,7 @@ def test_a_client_that_goes_away_ends_the_scan(serving: Serving) -> None:
     assert ended.wait(TIMEOUT_SECONDS)
 
 
-def test_a_client_that_goes_away_closes_the_reader_of_a_table(serving: Serving) -> None:
+def test_a_client_that_goes_away_closes_the_reader_of_a_table(start_server: Serving) -> None:
     closed = threading.Event()
 
     class Endless:
@@ -236,9 +238,9 @@ def test_a_client_that_goes_away_closes_the_reader_of_a_table(serving: Serving) 
         def scan(self, options: ScanOptions) -> Any:
             return Endless()
 
-    wire = serving(CatalogBuilder().schema("s").table(EndlessTable()).build())
-    (endpoint,) = wire.endpoints(path("s", "t"))
-    reader = wire.get(endpoint.ticket)
+    flight_client = start_server(CatalogBuilder().schema("s").table(EndlessTable()).build())
+    (endpoint,) = flight_client.endpoints(path("s", "t"))
+    reader = flight_client.get(endpoint.ticket)
     reader.read_chunk()
 
     reader.cancel()
@@ -246,17 +248,17 @@ def test_a_client_that_goes_away_closes_the_reader_of_a_table(serving: Serving) 
     assert closed.wait(TIMEOUT_SECONDS)
 
 
-def test_a_stopping_server_ends_streams_with_a_retriable_error(serving: Serving) -> None:
+def test_a_stopping_server_ends_streams_with_a_retriable_error(start_server: Serving) -> None:
     def scan(options: ScanOptions) -> Iterator[pa.RecordBatch]:
         while True:
             yield pa.record_batch({"x": [1] * 1000})
 
     catalog = CatalogBuilder().schema("s").table("t", scan, schema=INT).build()
-    wire = serving(catalog)
-    (endpoint,) = wire.endpoints(path("s", "t"))
-    reader = wire.get(endpoint.ticket)
+    flight_client = start_server(catalog)
+    (endpoint,) = flight_client.endpoints(path("s", "t"))
+    reader = flight_client.get(endpoint.ticket)
     reader.read_chunk()
-    stopper = threading.Thread(target=wire.server.stop)
+    stopper = threading.Thread(target=flight_client.server.stop)
     stopper.start()
 
     with pytest.raises(

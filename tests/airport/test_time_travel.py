@@ -19,7 +19,7 @@ from lakeport.catalog import (
     TimeUnit,
 )
 from lakeport.errors import NotFoundError
-from tests.airport.rig import Serving, Wire, path
+from tests.airport.flight_client import RawFlightClient, Serving, path
 
 OLD = pa.table({"x": [1]})
 NEW = pa.table({"x": [1, 2], "y": ["a", "b"]})
@@ -65,9 +65,11 @@ def table() -> History:
 
 
 @pytest.fixture
-def wire(serving: Serving, table: History) -> Wire:
+def flight_client(start_server: Serving, table: History) -> RawFlightClient:
     plain = pa.table({"x": [1]})
-    return serving(CatalogBuilder("lake").schema("s").table(table).table("plain", plain).build())
+    return start_server(
+        CatalogBuilder("lake").schema("s").table(table).table("plain", plain).build()
+    )
 
 
 def command(**request: Any) -> flight.FlightDescriptor:
@@ -75,18 +77,20 @@ def command(**request: Any) -> flight.FlightDescriptor:
     return flight.FlightDescriptor.for_command(json.dumps(named).encode())
 
 
-def by_descriptor(wire: Wire, **request: Any) -> pa.Table:
-    info = wire.info(command(**request))
-    return pa.concat_tables([wire.read(endpoint.ticket) for endpoint in info.endpoints])
+def by_descriptor(flight_client: RawFlightClient, **request: Any) -> pa.Table:
+    info = flight_client.info(command(**request))
+    return pa.concat_tables([flight_client.read(endpoint.ticket) for endpoint in info.endpoints])
 
 
-def by_ticket(wire: Wire, **request: Any) -> pa.Table:
-    return wire.read(command(**request).command)
+def by_ticket(flight_client: RawFlightClient, **request: Any) -> pa.Table:
+    return flight_client.read(command(**request).command)
 
 
-def by_endpoints(wire: Wire, **request: Any) -> pa.Table:
-    found = wire.endpoints(command(**request))
-    return pa.concat_tables([wire.read(e.ticket) for e in found] or [NEW.schema.empty_table()])
+def by_endpoints(flight_client: RawFlightClient, **request: Any) -> pa.Table:
+    found = flight_client.endpoints(command(**request))
+    return pa.concat_tables(
+        [flight_client.read(e.ticket) for e in found] or [NEW.schema.empty_table()]
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,21 +104,23 @@ def by_endpoints(wire: Wire, **request: Any) -> pa.Table:
     ],
 )
 def test_an_at_clause_reads_the_rows_and_columns_of_then(
-    wire: Wire, at: tuple[str, str], expected: pa.Table
+    flight_client: RawFlightClient, at: tuple[str, str], expected: pa.Table
 ) -> None:
-    descriptor = wire.items("s")["t"].descriptor
-    reply = wire.call(
+    descriptor = flight_client.items("s")["t"].descriptor
+    reply = flight_client.call(
         "flight_info", descriptor=descriptor.serialize(), at_unit=at[0], at_value=at[1]
     )
     info = flight.FlightInfo.deserialize(reply)
 
     assert info.descriptor == descriptor
     assert info.schema.equals(expected.schema)
-    assert wire.scan(descriptor, at=at).equals(expected)
+    assert flight_client.scan(descriptor, at=at).equals(expected)
 
 
-def test_the_table_hears_what_the_user_wrote(wire: Wire, table: History) -> None:
-    wire.scan(path("s", "t"), at=("TIMESTAMP", "2021-01-01 00:00:00"))
+def test_the_table_hears_what_the_user_wrote(
+    flight_client: RawFlightClient, table: History
+) -> None:
+    flight_client.scan(path("s", "t"), at=("TIMESTAMP", "2021-01-01 00:00:00"))
 
     assert table.asked == [TimePoint(TimeUnit.TIMESTAMP, "2021-01-01 00:00:00")]
 
@@ -128,37 +134,39 @@ class Altered(StaticCatalog):
 
 @pytest.mark.parametrize("descriptor", [path("s", "t"), command()])
 def test_a_time_that_take_flight_did_not_bind_is_refused_where_columns_differ(
-    serving: Serving, table: History, descriptor: flight.FlightDescriptor
+    start_server: Serving, table: History, descriptor: flight.FlightDescriptor
 ) -> None:
     schemas = CatalogBuilder("lake").schema("s").table(table).build().schemas()
-    wire = serving(Altered(schemas, name="lake"))
-    attached = wire.with_headers(airport_catalog="lake")
+    flight_client = start_server(Altered(schemas, name="lake"))
+    attached = flight_client.with_headers(airport_catalog="lake")
 
     # DuckDB has bound what GetFlightInfo told, and segfaults over a stream of fewer columns.
-    assert wire.info(descriptor).schema.equals(NEW.schema)
+    assert flight_client.info(descriptor).schema.equals(NEW.schema)
     with pytest.raises(pa.ArrowNotImplementedError, match=r'had other columns .*"ts": '):
-        wire.endpoints(descriptor, at=("VERSION", "1"))
-    assert wire.scan(descriptor, at=("VERSION", "2")).equals(NEW)
-    assert wire.scan(wire.items("s")["t"].descriptor, at=("VERSION", "1")).equals(OLD)
+        flight_client.endpoints(descriptor, at=("VERSION", "1"))
+    assert flight_client.scan(descriptor, at=("VERSION", "2")).equals(NEW)
+    assert flight_client.scan(flight_client.items("s")["t"].descriptor, at=("VERSION", "1")).equals(
+        OLD
+    )
     assert attached.scan(descriptor, at=("VERSION", "1")).equals(OLD)
 
 
 def test_a_nameless_catalog_that_is_fixed_can_be_read_at_any_time(
-    serving: Serving, table: History
+    start_server: Serving, table: History
 ) -> None:
-    wire = serving(CatalogBuilder().schema("s").table(table).build())
-    descriptor = wire.items("s")["t"].descriptor
+    flight_client = start_server(CatalogBuilder().schema("s").table(table).build())
+    descriptor = flight_client.items("s")["t"].descriptor
 
     assert descriptor == path("s", "t")
-    assert wire.scan(descriptor, at=("VERSION", "1")).equals(OLD)
+    assert flight_client.scan(descriptor, at=("VERSION", "1")).equals(OLD)
 
 
 @pytest.mark.parametrize("action", ["flight_info", "endpoints"])
-def test_an_unknown_version_is_not_found(wire: Wire, action: str) -> None:
+def test_an_unknown_version_is_not_found(flight_client: RawFlightClient, action: str) -> None:
     at = {"at_unit": "VERSION", "at_value": "9"}
 
     with pytest.raises(KeyError, match=r"there is no version 9 of table s\.t"):
-        wire.call(action, descriptor=path("s", "t").serialize(), parameters=at, **at)
+        flight_client.call(action, descriptor=path("s", "t").serialize(), parameters=at, **at)
 
 
 @pytest.mark.parametrize("read", [by_descriptor, by_ticket, by_endpoints])
@@ -174,23 +182,30 @@ def test_an_unknown_version_is_not_found(wire: Wire, action: str) -> None:
     ids=["now", "nulls", "ts", "ts_ns", "later"],
 )
 def test_a_json_time_reads_the_state_of_then(
-    wire: Wire, read: Callable[..., pa.Table], time: dict[str, Any], expected: pa.Table
+    flight_client: RawFlightClient,
+    read: Callable[..., pa.Table],
+    time: dict[str, Any],
+    expected: pa.Table,
 ) -> None:
-    assert read(wire, **time).equals(expected)
+    assert read(flight_client, **time).equals(expected)
 
 
-def test_a_json_time_is_told_to_the_table_in_utc(wire: Wire, table: History) -> None:
-    by_ticket(wire, ts_ns=1_609_459_200_123_456_789)
+def test_a_json_time_is_told_to_the_table_in_utc(
+    flight_client: RawFlightClient, table: History
+) -> None:
+    by_ticket(flight_client, ts_ns=1_609_459_200_123_456_789)
 
     assert table.asked == [TimePoint(TimeUnit.TIMESTAMP, "2021-01-01 00:00:00.123456+00")]
 
 
-def test_the_descriptor_of_a_json_request_is_echoed_byte_by_byte(wire: Wire) -> None:
+def test_the_descriptor_of_a_json_request_is_echoed_byte_by_byte(
+    flight_client: RawFlightClient,
+) -> None:
     spelled = flight.FlightDescriptor.for_command(
         b'{ "ts":1609459200,"table_name":"t" , "schema_name":"s"}'
     )
 
-    info = wire.info(spelled)
+    info = flight_client.info(spelled)
 
     assert info.descriptor == spelled
     assert info.schema.equals(OLD.schema)
@@ -204,26 +219,26 @@ def test_the_descriptor_of_a_json_request_is_echoed_byte_by_byte(wire: Wire) -> 
     ids=["ts", "ts_ns", "int64", "beyond int64"],
 )
 def test_a_future_time_has_no_rows(
-    wire: Wire, read: Callable[..., pa.Table], time: dict[str, int]
+    flight_client: RawFlightClient, read: Callable[..., pa.Table], time: dict[str, int]
 ) -> None:
-    assert read(wire, **time).num_rows == 0
+    assert read(flight_client, **time).num_rows == 0
 
 
 @pytest.mark.parametrize("read", [by_descriptor, by_ticket, by_endpoints])
 @pytest.mark.parametrize("time", [{"ts": 0}, {"ts": 1_000_000_000}, {"ts_ns": 1}])
 def test_a_time_before_the_data_existed_has_no_rows(
-    wire: Wire, read: Callable[..., pa.Table], time: dict[str, int]
+    flight_client: RawFlightClient, read: Callable[..., pa.Table], time: dict[str, int]
 ) -> None:
-    assert read(wire, **time).num_rows == 0
+    assert read(flight_client, **time).num_rows == 0
 
 
-def test_a_future_time_needs_no_history(wire: Wire) -> None:
-    assert by_descriptor(wire, table_name="plain", ts=FAR_FUTURE).num_rows == 0
+def test_a_future_time_needs_no_history(flight_client: RawFlightClient) -> None:
+    assert by_descriptor(flight_client, table_name="plain", ts=FAR_FUTURE).num_rows == 0
 
 
-def test_a_past_time_needs_a_history(wire: Wire) -> None:
+def test_a_past_time_needs_a_history(flight_client: RawFlightClient) -> None:
     with pytest.raises(pa.ArrowNotImplementedError, match=r"table s\.plain has no history"):
-        by_descriptor(wire, table_name="plain", ts=1)
+        by_descriptor(flight_client, table_name="plain", ts=1)
 
 
 @pytest.mark.parametrize("read", [by_descriptor, by_ticket, by_endpoints])
@@ -244,25 +259,30 @@ def test_a_past_time_needs_a_history(wire: Wire) -> None:
     ],
 )
 def test_a_wrong_json_request_is_an_invalid_argument(
-    wire: Wire, read: Callable[..., pa.Table], request_: dict[str, Any], message: str
+    flight_client: RawFlightClient,
+    read: Callable[..., pa.Table],
+    request_: dict[str, Any],
+    message: str,
 ) -> None:
     with pytest.raises(pa.ArrowInvalid, match=message):
-        read(wire, **request_)
+        read(flight_client, **request_)
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]", b"null", b'"x"', b"{'a': 1}", b"\xff", b"x"])
-def test_a_command_that_is_no_json_object_is_an_invalid_argument(wire: Wire, text: bytes) -> None:
+def test_a_command_that_is_no_json_object_is_an_invalid_argument(
+    flight_client: RawFlightClient, text: bytes
+) -> None:
     with pytest.raises(pa.ArrowInvalid, match="descriptor: "):
-        wire.info(flight.FlightDescriptor.for_command(text))
+        flight_client.info(flight.FlightDescriptor.for_command(text))
 
 
-def test_a_json_request_may_name_the_catalog(wire: Wire) -> None:
-    assert by_ticket(wire, catalog_name="lake").num_rows == 2
+def test_a_json_request_may_name_the_catalog(flight_client: RawFlightClient) -> None:
+    assert by_ticket(flight_client, catalog_name="lake").num_rows == 2
     with pytest.raises(KeyError, match="there is no catalog 'other'"):
-        by_ticket(wire, catalog_name="other")
+        by_ticket(flight_client, catalog_name="other")
 
 
-def test_columns_can_be_chosen_in_the_past(wire: Wire) -> None:
-    read = wire.scan(command(ts=1_717_200_000), column_ids=[1])
+def test_columns_can_be_chosen_in_the_past(flight_client: RawFlightClient) -> None:
+    read = flight_client.scan(command(ts=1_717_200_000), column_ids=[1])
 
     assert read.to_pydict() == {"x": [None, None], "y": ["a", "b"]}

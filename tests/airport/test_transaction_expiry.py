@@ -7,7 +7,7 @@ import pytest
 from lakeport.airport.server.transactions import Transactions
 from lakeport.catalog import RequestContext, TransactionState, current_request, request_scope
 from lakeport.errors import InvalidInputError, NotFoundError
-from tests.airport.staging import StagingCatalog
+from tests.airport.transactional_catalog import TransactionalCatalog
 
 
 class Clock:
@@ -31,8 +31,8 @@ def transactions(clock: Clock) -> Transactions:
 
 
 @pytest.fixture
-def catalog() -> StagingCatalog:
-    return StagingCatalog()
+def catalog() -> TransactionalCatalog:
+    return TransactionalCatalog()
 
 
 def current(
@@ -42,7 +42,7 @@ def current(
 
 
 def test_an_idle_transaction_is_rolled_back(
-    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+    transactions: Transactions, catalog: TransactionalCatalog, clock: Clock
 ) -> None:
     identifier = transactions.begin(catalog, "lake", explicit=True)
     assert identifier is not None
@@ -62,7 +62,7 @@ def test_an_idle_transaction_is_rolled_back(
 
 
 def test_using_a_transaction_keeps_it_alive(
-    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+    transactions: Transactions, catalog: TransactionalCatalog, clock: Clock
 ) -> None:
     used = transactions.begin(catalog, "lake", explicit=True)
     idle = transactions.begin(catalog, "lake", explicit=True)
@@ -81,7 +81,7 @@ def test_using_a_transaction_keeps_it_alive(
 
 
 def test_a_transaction_is_not_idle_while_a_statement_of_it_runs(
-    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+    transactions: Transactions, catalog: TransactionalCatalog, clock: Clock
 ) -> None:
     identifier = transactions.begin(catalog, "lake", explicit=True)
     assert identifier is not None
@@ -105,11 +105,11 @@ def test_a_transaction_is_not_idle_while_a_statement_of_it_runs(
 def test_a_rollback_that_fails_is_the_affair_of_nobody_else(
     transactions: Transactions, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Broken(StagingCatalog):
+    class Broken(TransactionalCatalog):
         def rollback_transaction(self, transaction_id: str) -> None:
             raise RuntimeError("the disk is gone")
 
-    broken, sound = Broken(), StagingCatalog()
+    broken, sound = Broken(), TransactionalCatalog()
     transactions.begin(broken, "broken", explicit=True)
     identifier = transactions.begin(sound, "sound", explicit=True)
     assert identifier is not None
@@ -122,7 +122,7 @@ def test_a_rollback_that_fails_is_the_affair_of_nobody_else(
 
 
 def test_the_statements_of_an_expired_transaction_are_not_committed_one_by_one(
-    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+    transactions: Transactions, catalog: TransactionalCatalog, clock: Clock
 ) -> None:
     identifier = transactions.begin(catalog, "lake", explicit=True, owner="p")
     clock.now = 1000
@@ -140,7 +140,7 @@ def test_the_statements_of_an_expired_transaction_are_not_committed_one_by_one(
     assert catalog.log == [("begin", identifier), ("rollback", identifier)]
 
 
-def test_only_so_many_transactions_are_known(clock: Clock, catalog: StagingCatalog) -> None:
+def test_only_so_many_transactions_are_known(clock: Clock, catalog: TransactionalCatalog) -> None:
     transactions = Transactions(idle_seconds=100, keep=2, clock=clock)
     explicit = transactions.begin(catalog, "lake", explicit=True)
     running = transactions.begin(catalog, "lake")
@@ -158,7 +158,7 @@ def test_only_so_many_transactions_are_known(clock: Clock, catalog: StagingCatal
 
 
 def test_a_transaction_that_ended_already_is_forgotten_quietly(
-    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+    transactions: Transactions, catalog: TransactionalCatalog, clock: Clock
 ) -> None:
     identifier = transactions.begin(catalog, "lake")
     assert identifier is not None
@@ -172,7 +172,7 @@ def test_a_transaction_that_ended_already_is_forgotten_quietly(
 
 
 def test_an_expired_transaction_sets_its_process_free(
-    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+    transactions: Transactions, catalog: TransactionalCatalog, clock: Clock
 ) -> None:
     first = transactions.begin(catalog, "lake", explicit=True, owner="p")
     assert current(transactions, "p", "lake", None) == first
@@ -186,7 +186,7 @@ def test_an_expired_transaction_sets_its_process_free(
 
 
 def test_every_beginning_cleans_up(
-    transactions: Transactions, catalog: StagingCatalog, clock: Clock
+    transactions: Transactions, catalog: TransactionalCatalog, clock: Clock
 ) -> None:
     for moment in range(0, 1000, 200):
         clock.now = moment
@@ -196,7 +196,7 @@ def test_every_beginning_cleans_up(
 
 
 def test_a_process_s_transaction_wins_over_the_one_a_call_names(
-    transactions: Transactions, catalog: StagingCatalog
+    transactions: Transactions, catalog: TransactionalCatalog
 ) -> None:
     bound = transactions.begin(catalog, "lake", explicit=True, owner="p")
 
@@ -207,7 +207,7 @@ def test_a_process_s_transaction_wins_over_the_one_a_call_names(
 
 
 def test_a_statement_runs_inside_its_own_transaction(
-    transactions: Transactions, catalog: StagingCatalog
+    transactions: Transactions, catalog: TransactionalCatalog
 ) -> None:
     with transactions.statement(catalog, "lake"):
         inside = current_request().transaction_id
@@ -218,7 +218,7 @@ def test_a_statement_runs_inside_its_own_transaction(
 
 
 def test_a_statement_of_an_explicit_transaction_is_not_committed(
-    transactions: Transactions, catalog: StagingCatalog
+    transactions: Transactions, catalog: TransactionalCatalog
 ) -> None:
     identifier = transactions.begin(catalog, "lake", explicit=True)
 
@@ -233,7 +233,7 @@ def test_a_statement_of_an_explicit_transaction_is_not_committed(
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_statement_that_is_interrupted_is_rolled_back(
-    transactions: Transactions, catalog: StagingCatalog, error: type[BaseException]
+    transactions: Transactions, catalog: TransactionalCatalog, error: type[BaseException]
 ) -> None:
     with pytest.raises(error), transactions.statement(catalog, "lake"):
         raise error

@@ -11,9 +11,9 @@ import pytest
 from pyarrow import flight
 
 from lakeport.catalog import CatalogBuilder, DMLOptions, DMLResult, rowid_field
-from tests.airport.mutable import ByIdTable, MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, extra_info, path
-from tests.waiting import TIMEOUT_SECONDS
+from tests.airport.flight_client import RawFlightClient, Serving, extra_info, path
+from tests.airport.mutable_catalog import ByIdTable, MutableCatalog, MutableTable
+from tests.wait import TIMEOUT_SECONDS
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])
 ROWS = [{"id": n, "name": f"n{n}", "amount": float(n)} for n in range(4)]
@@ -29,8 +29,8 @@ def catalog() -> MutableCatalog:
 
 
 @pytest.fixture
-def wire(serving: Serving, catalog: MutableCatalog) -> Wire:
-    return serving(catalog)
+def flight_client(start_server: Serving, catalog: MutableCatalog) -> RawFlightClient:
+    return start_server(catalog)
 
 
 def table_of(catalog: MutableCatalog, kind: str) -> Any:
@@ -44,20 +44,24 @@ def names(catalog: MutableCatalog, kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_are_updated_by_their_ids(wire: Wire, catalog: MutableCatalog, kind: str) -> None:
+def test_rows_are_updated_by_their_ids(
+    flight_client: RawFlightClient, catalog: MutableCatalog, kind: str
+) -> None:
     sent = pa.table({"name": ["x", "y"], "rowid": [2, 0]})
 
-    done = wire.change("update", path("s", kind), sent)
+    done = flight_client.change("update", path("s", kind), sent)
 
     assert done.total_changed == 2
     assert names(catalog, kind) == ["y", "n1", "x", "n3"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_returning_echoes_the_received_columns_in_their_order(wire: Wire, kind: str) -> None:
+def test_returning_echoes_the_received_columns_in_their_order(
+    flight_client: RawFlightClient, kind: str
+) -> None:
     sent = pa.table({"amount": [9.0, 8.0], "name": ["n1", "n3"], "id": [1, 3], "rowid": [1, 3]})
 
-    done = wire.change("update", path("s", kind), sent, returning=True)
+    done = flight_client.change("update", path("s", kind), sent, returning=True)
 
     assert done.schema.names == ["amount", "name", "id", "rowid"]
     assert done.schema.equals(sent.schema)
@@ -65,10 +69,10 @@ def test_returning_echoes_the_received_columns_in_their_order(wire: Wire, kind: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_returning_keeps_the_received_layout(wire: Wire, kind: str) -> None:
+def test_returning_keeps_the_received_layout(flight_client: RawFlightClient, kind: str) -> None:
     sent = pa.table({"name": pa.array(["x"], pa.string_view()), "rowid": pa.array([1], pa.int64())})
 
-    done = wire.change("update", path("s", kind), sent, returning=True)
+    done = flight_client.change("update", path("s", kind), sent, returning=True)
 
     assert done.schema.field("name").type == pa.string_view()
     assert done.rows == [{"name": "x", "rowid": 1}]
@@ -77,9 +81,11 @@ def test_returning_keeps_the_received_layout(wire: Wire, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("returning", [False, True])
 def test_rows_are_deleted_by_their_ids(
-    wire: Wire, catalog: MutableCatalog, kind: str, returning: bool
+    flight_client: RawFlightClient, catalog: MutableCatalog, kind: str, returning: bool
 ) -> None:
-    done = wire.change("delete", path("s", kind), pa.table({"rowid": [3, 1]}), returning=returning)
+    done = flight_client.change(
+        "delete", path("s", kind), pa.table({"rowid": [3, 1]}), returning=returning
+    )
 
     assert done.total_changed == 2
     assert names(catalog, kind) == ["n0", "n2"]
@@ -89,8 +95,12 @@ def test_rows_are_deleted_by_their_ids(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_id_may_repeat_in_a_delete(wire: Wire, catalog: MutableCatalog, kind: str) -> None:
-    done = wire.change("delete", path("s", kind), pa.table({"rowid": [1, 1]}), returning=True)
+def test_an_id_may_repeat_in_a_delete(
+    flight_client: RawFlightClient, catalog: MutableCatalog, kind: str
+) -> None:
+    done = flight_client.change(
+        "delete", path("s", kind), pa.table({"rowid": [1, 1]}), returning=True
+    )
 
     assert done.total_changed == 1
     assert names(catalog, kind) == ["n0", "n2", "n3"]
@@ -100,11 +110,11 @@ def test_an_id_may_repeat_in_a_delete(wire: Wire, catalog: MutableCatalog, kind:
 @pytest.mark.parametrize("operation", ["update", "delete"])
 @pytest.mark.parametrize("returning", [False, True])
 def test_a_statement_that_matches_nothing_changes_nothing(
-    wire: Wire, kind: str, operation: str, returning: bool
+    flight_client: RawFlightClient, kind: str, operation: str, returning: bool
 ) -> None:
     schema = pa.schema([("rowid", pa.int64())])
 
-    done = wire.change(operation, path("s", kind), [], schema=schema, returning=returning)
+    done = flight_client.change(operation, path("s", kind), [], schema=schema, returning=returning)
 
     assert done.total_changed == 0
 
@@ -113,37 +123,45 @@ def test_a_statement_that_matches_nothing_changes_nothing(
 @pytest.mark.parametrize("operation", ["update", "delete"])
 @pytest.mark.parametrize("returning", [False, True])
 def test_a_null_row_id_is_refused(
-    wire: Wire, catalog: MutableCatalog, kind: str, operation: str, returning: bool
+    flight_client: RawFlightClient,
+    catalog: MutableCatalog,
+    kind: str,
+    operation: str,
+    returning: bool,
 ) -> None:
     columns = {"name": ["x", "y"]} if operation == "update" else {}
     sent = pa.table({**columns, "rowid": pa.array([None, 1], pa.int64())})
 
     with pytest.raises(flight.FlightServerError, match="null row identifier") as told:
-        wire.change(operation, path("s", kind), sent, returning=returning)
+        flight_client.change(operation, path("s", kind), sent, returning=returning)
 
     assert extra_info(told.value)["exception_type"] == "InvalidInputException"
     assert names(catalog, kind) == ["n0", "n1", "n2", "n3"]
 
 
-def test_a_failing_update_changes_nothing(wire: Wire, catalog: MutableCatalog) -> None:
+def test_a_failing_update_changes_nothing(
+    flight_client: RawFlightClient, catalog: MutableCatalog
+) -> None:
     sent = pa.table({"name": ["x", "forbidden"], "rowid": [0, 1]})
 
     with pytest.raises(flight.FlightServerError, match="not allowed") as told:
-        wire.change("update", path("s", "batches"), sent)
+        flight_client.change("update", path("s", "batches"), sent)
 
     assert extra_info(told.value)["exception_type"] == "ConstraintException"
     assert names(catalog, "batches") == ["n0", "n1", "n2", "n3"]
 
 
-def test_the_rowid_is_marked_in_what_the_table_sees(wire: Wire, catalog: MutableCatalog) -> None:
-    wire.change("update", path("s", "batches"), pa.table({"name": ["x"], "rowid": [0]}))
+def test_the_rowid_is_marked_in_what_the_table_sees(
+    flight_client: RawFlightClient, catalog: MutableCatalog
+) -> None:
+    flight_client.change("update", path("s", "batches"), pa.table({"name": ["x"], "rowid": [0]}))
 
     (batch,) = table_of(catalog, "batches").batches_seen
     assert batch.schema.field("rowid").metadata == {b"is_rowid": b"1"}
     assert batch.schema.names == ["name", "rowid"]
 
 
-def test_batches_with_the_rowid_inside_are_preferred(serving: Serving) -> None:
+def test_batches_with_the_rowid_inside_are_preferred(start_server: Serving) -> None:
     called: list[str] = []
 
     class Both(MutableTable):
@@ -163,34 +181,40 @@ def test_batches_with_the_rowid_inside_are_preferred(serving: Serving) -> None:
 
     catalog = MutableCatalog()
     catalog.with_table(Both("t", COLUMNS, [dict(row) for row in ROWS]))
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
 
-    wire.change("update", path("s", "t"), pa.table({"name": ["x"], "rowid": [0]}))
-    wire.change("delete", path("s", "t"), pa.table({"rowid": [0]}))
-    wire.action("Delete", b'{"schema_name": "s", "table_name": "t", "row_ids": [1]}')
+    flight_client.change("update", path("s", "t"), pa.table({"name": ["x"], "rowid": [0]}))
+    flight_client.change("delete", path("s", "t"), pa.table({"rowid": [0]}))
+    flight_client.action("Delete", b'{"schema_name": "s", "table_name": "t", "row_ids": [1]}')
 
     assert called == ["update_rows", "delete_rows", "delete_rows"]
 
 
 @pytest.mark.parametrize("operation", ["update", "delete"])
-def test_a_table_of_another_kind_says_what_it_cannot_do(serving: Serving, operation: str) -> None:
-    wire = serving(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+def test_a_table_of_another_kind_says_what_it_cannot_do(
+    start_server: Serving, operation: str
+) -> None:
+    flight_client = start_server(
+        CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
+    )
 
     with pytest.raises(
         pa.ArrowNotImplementedError, match=rf"the rows of table s\.t cannot be {operation}d"
     ):
-        wire.change(operation, path("s", "t"), pa.table({"rowid": [1]}))
+        flight_client.change(operation, path("s", "t"), pa.table({"rowid": [1]}))
 
 
 @pytest.mark.parametrize("operation", ["update", "delete"])
-def test_rows_without_a_rowid_cannot_be_found(wire: Wire, operation: str) -> None:
+def test_rows_without_a_rowid_cannot_be_found(
+    flight_client: RawFlightClient, operation: str
+) -> None:
     with pytest.raises(
         pa.ArrowNotImplementedError, match=r"table s\.batches has no row identifier"
     ):
-        wire.change(operation, path("s", "batches"), pa.table({"name": ["x"]}))
+        flight_client.change(operation, path("s", "batches"), pa.table({"name": ["x"]}))
 
 
-def test_a_table_without_a_rowid_cannot_be_updated(serving: Serving) -> None:
+def test_a_table_without_a_rowid_cannot_be_updated(start_server: Serving) -> None:
     class Keyless(MutableTable):
         def arrow_schema(self, columns: Any = None) -> pa.Schema:
             return COLUMNS
@@ -199,15 +223,15 @@ def test_a_table_without_a_rowid_cannot_be_updated(serving: Serving) -> None:
     catalog.with_table(Keyless("t", COLUMNS))
 
     with pytest.raises(pa.ArrowNotImplementedError, match="has no row identifier"):
-        serving(catalog).change("update", path("s", "t"), pa.table({"rowid": [1]}))
+        start_server(catalog).change("update", path("s", "t"), pa.table({"rowid": [1]}))
 
 
-def test_an_unknown_column_is_refused(wire: Wire) -> None:
+def test_an_unknown_column_is_refused(flight_client: RawFlightClient) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"table s\.batches has no column 'y'"):
-        wire.change("update", path("s", "batches"), pa.table({"y": [1], "rowid": [0]}))
+        flight_client.change("update", path("s", "batches"), pa.table({"y": [1], "rowid": [0]}))
 
 
-def test_a_rowid_may_have_any_name_and_type(serving: Serving) -> None:
+def test_a_rowid_may_have_any_name_and_type(start_server: Serving) -> None:
     class Keyed(MutableTable):
         def arrow_schema(self, columns: Any = None) -> pa.Schema:
             return COLUMNS.append(rowid_field("key", pa.string()))
@@ -216,15 +240,17 @@ def test_a_rowid_may_have_any_name_and_type(serving: Serving) -> None:
     table = Keyed("t", COLUMNS)
     table.rows = {"k1": {"id": 1, "name": "a", "amount": 1.0}}  # type: ignore[dict-item]
     catalog.with_table(table)
-    wire = serving(catalog)
+    flight_client = start_server(catalog)
 
-    done = wire.change("update", path("s", "t"), pa.table({"name": ["b"], "rowid": ["k1"]}))
+    done = flight_client.change(
+        "update", path("s", "t"), pa.table({"name": ["b"], "rowid": ["k1"]})
+    )
 
     assert done.total_changed == 1
     assert [row["name"] for row in table.rows.values()] == ["b"]
 
 
-def test_returned_rows_of_an_update_must_match_its_rows(serving: Serving) -> None:
+def test_returned_rows_of_an_update_must_match_its_rows(start_server: Serving) -> None:
     class Forgetful(MutableTable):
         def update_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
             for _ in rows:
@@ -236,11 +262,11 @@ def test_returned_rows_of_an_update_must_match_its_rows(serving: Serving) -> Non
     sent = pa.table({"name": ["x", "y"], "rowid": [0, 1]})
 
     with pytest.raises(flight.FlightInternalError, match="returned 1 row without a rowid for 2"):
-        serving(catalog).change("update", path("s", "t"), sent, returning=True)
+        start_server(catalog).change("update", path("s", "t"), sent, returning=True)
 
 
 @pytest.mark.parametrize("operation", ["update", "delete"])
-def test_rows_reach_the_table_while_more_arrive(serving: Serving, operation: str) -> None:
+def test_rows_reach_the_table_while_more_arrive(start_server: Serving, operation: str) -> None:
     # A statement of any size is never held in memory as a whole.
     reached = threading.Event()
 
@@ -256,10 +282,13 @@ def test_rows_reach_the_table_while_more_arrive(serving: Serving, operation: str
 
     catalog = MutableCatalog()
     catalog.with_table(Watched("t", COLUMNS))
-    wire = serving(catalog, batch_rows=100)
+    flight_client = start_server(catalog, batch_rows=100)
     batch = pa.record_batch({"rowid": range(100)})
 
-    with wire.open_exchange(path("s", "t"), operation, return_chunks="0") as (writer, reader):
+    with flight_client.open_exchange(path("s", "t"), operation, return_chunks="0") as (
+        writer,
+        reader,
+    ):
         writer.begin(batch.schema)
         assert reader.schema is not None
         for _ in range(5):
@@ -272,13 +301,16 @@ def test_rows_reach_the_table_while_more_arrive(serving: Serving, operation: str
     assert msgpack.unpackb(last.app_metadata.to_pybytes()) == {"total_changed": 600}
 
 
-def test_a_scan_can_run_while_its_rows_are_changed(wire: Wire) -> None:
+def test_a_scan_can_run_while_its_rows_are_changed(flight_client: RawFlightClient) -> None:
     # UPDATE opens the exchange first, and reads the same table meanwhile.
-    with wire.open_exchange(path("s", "batches"), "update", return_chunks="0") as (writer, reader):
+    with flight_client.open_exchange(path("s", "batches"), "update", return_chunks="0") as (
+        writer,
+        reader,
+    ):
         schema = pa.schema([("name", pa.string()), ("rowid", pa.int64())])
         writer.begin(schema)
         assert reader.schema is not None
-        read = wire.scan(path("s", "batches"))
+        read = flight_client.scan(path("s", "batches"))
         for rowid in read.column("rowid").to_pylist():
             writer.write_batch(
                 pa.RecordBatch.from_pydict({"name": ["new"], "rowid": [rowid]}, schema=schema)
@@ -286,4 +318,4 @@ def test_a_scan_can_run_while_its_rows_are_changed(wire: Wire) -> None:
         writer.done_writing()
         reader.read_chunk()
 
-    assert set(wire.scan(path("s", "batches")).column("name").to_pylist()) == {"new"}
+    assert set(flight_client.scan(path("s", "batches")).column("name").to_pylist()) == {"new"}

@@ -13,8 +13,8 @@ from lakeport.airport.protocol.codec import read_one_row
 from lakeport.airport.protocol.validation import ContentCheck, check_layout
 from lakeport.catalog import CatalogBuilder
 from lakeport.errors import InvalidArgumentError
-from tests.airport.mutable import MutableCatalog, MutableTable
-from tests.airport.rig import Serving, Wire, ipc, one_row, opening, path
+from tests.airport.flight_client import RawFlightClient, Serving, ipc, one_row, opening, path
+from tests.airport.mutable_catalog import MutableCatalog, MutableTable
 
 BEYOND = 60_000
 
@@ -110,14 +110,14 @@ def test_a_huge_number_is_taken_as_duckdb_sends_it(expression: str) -> None:
     ContentCheck(batch.schema)(batch)
 
 
-def _write(operation: str, *, returning: bool) -> Callable[[Wire, pa.RecordBatch], Any]:
-    return lambda wire, batch: wire.change(
+def _write(operation: str, *, returning: bool) -> Callable[[RawFlightClient, pa.RecordBatch], Any]:
+    return lambda flight_client, batch: flight_client.change(
         operation, path("lake", "s", "t"), [batch], returning=returning
     )
 
 
-def _call_in_out(wire: Wire, batch: pa.RecordBatch) -> None:
-    with wire.open_exchange(
+def _call_in_out(flight_client: RawFlightClient, batch: pa.RecordBatch) -> None:
+    with flight_client.open_exchange(
         path("functions", "s", "same"), "table_function_in_out", return_chunks="1"
     ) as (writer, reader):
         writer.write_metadata(opening(one_row()))
@@ -127,17 +127,19 @@ def _call_in_out(wire: Wire, batch: pa.RecordBatch) -> None:
         reader.read_chunk()
 
 
-WAYS: dict[str, Callable[[Wire, pa.RecordBatch], Any]] = {
+WAYS: dict[str, Callable[[RawFlightClient, pa.RecordBatch], Any]] = {
     "insert": _write("insert", returning=False),
     "insert returning": _write("insert", returning=True),
-    "scalar function": lambda wire, batch: wire.scalar(path("functions", "s", "echo"), [batch]),
+    "scalar function": lambda flight_client, batch: flight_client.scalar(
+        path("functions", "s", "echo"), [batch]
+    ),
     "in-out function": _call_in_out,
 }
 
 
 @pytest.mark.parametrize("send", WAYS.values(), ids=WAYS)
 def test_nobody_reads_a_damaged_batch(
-    serving: Serving, send: Callable[[Wire, pa.RecordBatch], Any]
+    start_server: Serving, send: Callable[[RawFlightClient, pa.RecordBatch], Any]
 ) -> None:
     seen: list[Any] = []
 
@@ -155,10 +157,10 @@ def test_nobody_reads_a_damaged_batch(
     builder = CatalogBuilder().schema("s")
     builder.scalar_function("echo", echo, parameters={"x": pa.string()}, returns=pa.string())
     builder.table_function_in_out("same", same, schema=columns)
-    wire = serving({"lake": lake, "functions": builder.build()})
+    flight_client = start_server({"lake": lake, "functions": builder.build()})
 
     with pytest.raises(pa.ArrowInvalid, match="column 'x' of a batch is damaged"):
-        send(wire, pa.RecordBatch.from_arrays([_bad_text()], schema=columns))
+        send(flight_client, pa.RecordBatch.from_arrays([_bad_text()], schema=columns))
 
     assert seen == []
-    assert wire.scan(path("lake", "s", "t")).num_rows == 0
+    assert flight_client.scan(path("lake", "s", "t")).num_rows == 0

@@ -12,8 +12,8 @@ from pyarrow import flight
 
 from lakeport import errors
 from lakeport.catalog import Action, CatalogBuilder, ScanOptions
-from tests.airport.rig import Serving, Wire, path
-from tests.waiting import TIMEOUT_SECONDS
+from tests.airport.flight_client import RawFlightClient, Serving, path
+from tests.wait import TIMEOUT_SECONDS
 
 SENTENCE = "the sentence of this error"
 COLUMNS = pa.schema([("x", pa.int64())])
@@ -87,49 +87,65 @@ class Shaking(flight.ClientAuthHandler):  # type: ignore[misc]
         return b""
 
 
-def _put(wire: Wire) -> Any:
-    writer, reader = wire.client.do_put(path("s", "t"), COLUMNS, wire.options())
+def _put(flight_client: RawFlightClient) -> Any:
+    writer, reader = flight_client.client.do_put(path("s", "t"), COLUMNS, flight_client.options())
     writer.write_batch(pa.record_batch({"x": [1]}))
     writer.done_writing()
     reader.read()
     writer.close()
 
 
-VERBS: dict[str, Callable[[Wire], Any]] = {
-    "ListFlights": lambda wire: list(wire.client.list_flights(b"", wire.options())),
-    "GetFlightInfo": lambda wire: wire.info(path("s", "t")),
-    "GetFlightInfo of everything": lambda wire: wire.info(flight.FlightDescriptor.for_command(b"")),
-    "GetSchema": lambda wire: wire.client.get_schema(path("s", "t"), wire.options()),
-    "DoGet": lambda wire: wire.read(b'{"schema_name": "s", "table_name": "t"}'),
-    "DoExchange": lambda wire: wire.change("insert", path("s", "t"), pa.table({"x": [1]})),
-    "scalar function": lambda wire: wire.scalar(path("s", "f"), [pa.record_batch({"x": [1]})]),
-    "DoAction": lambda wire: wire.list_schemas(),
-    "custom action": lambda wire: wire.action("anything"),
-    "ListActions": lambda wire: wire.client.list_actions(wire.options()),
+VERBS: dict[str, Callable[[RawFlightClient], Any]] = {
+    "ListFlights": lambda flight_client: list(
+        flight_client.client.list_flights(b"", flight_client.options())
+    ),
+    "GetFlightInfo": lambda flight_client: flight_client.info(path("s", "t")),
+    "GetFlightInfo of everything": lambda flight_client: flight_client.info(
+        flight.FlightDescriptor.for_command(b"")
+    ),
+    "GetSchema": lambda flight_client: flight_client.client.get_schema(
+        path("s", "t"), flight_client.options()
+    ),
+    "DoGet": lambda flight_client: flight_client.read(b'{"schema_name": "s", "table_name": "t"}'),
+    "DoExchange": lambda flight_client: flight_client.change(
+        "insert", path("s", "t"), pa.table({"x": [1]})
+    ),
+    "scalar function": lambda flight_client: flight_client.scalar(
+        path("s", "f"), [pa.record_batch({"x": [1]})]
+    ),
+    "DoAction": lambda flight_client: flight_client.list_schemas(),
+    "custom action": lambda flight_client: flight_client.action("anything"),
+    "ListActions": lambda flight_client: flight_client.client.list_actions(flight_client.options()),
 }
 
-REFUSED: dict[str, Callable[[Wire], Any]] = {
+REFUSED: dict[str, Callable[[RawFlightClient], Any]] = {
     "DoPut": _put,
-    "Handshake": lambda wire: wire.client.authenticate(Shaking(), wire.options()),
-    "Handshake with a password": lambda wire: wire.client.authenticate_basic_token("a", "b"),
-    "unknown action": lambda wire: wire.action("no_such_action"),
-    "CancelFlightInfo": lambda wire: wire.action("CancelFlightInfo", b"\x00"),
-    "RenewFlightEndpoint": lambda wire: wire.action("RenewFlightEndpoint", b"\x00"),
-    "SetSessionOptions": lambda wire: wire.action("SetSessionOptions", b"\x00"),
-    "CloseSession": lambda wire: wire.action("CloseSession"),
-    "GetFlightInfo of a command": lambda wire: wire.info(
+    "Handshake": lambda flight_client: flight_client.client.authenticate(
+        Shaking(), flight_client.options()
+    ),
+    "Handshake with a password": lambda flight_client: (
+        flight_client.client.authenticate_basic_token("a", "b")
+    ),
+    "unknown action": lambda flight_client: flight_client.action("no_such_action"),
+    "CancelFlightInfo": lambda flight_client: flight_client.action("CancelFlightInfo", b"\x00"),
+    "RenewFlightEndpoint": lambda flight_client: flight_client.action(
+        "RenewFlightEndpoint", b"\x00"
+    ),
+    "SetSessionOptions": lambda flight_client: flight_client.action("SetSessionOptions", b"\x00"),
+    "CloseSession": lambda flight_client: flight_client.action("CloseSession"),
+    "GetFlightInfo of a command": lambda flight_client: flight_client.info(
         flight.FlightDescriptor.for_command(b"\x0a\x01SELECT 1")
     ),
-    "GetSchema of a command": lambda wire: wire.client.get_schema(
-        flight.FlightDescriptor.for_command(b"SELECT 1"), wire.options()
+    "GetSchema of a command": lambda flight_client: flight_client.client.get_schema(
+        flight.FlightDescriptor.for_command(b"SELECT 1"), flight_client.options()
     ),
-    "GetSchema of nothing": lambda wire: wire.client.get_schema(
-        flight.FlightDescriptor.for_command(b""), wire.options()
+    "GetSchema of nothing": lambda flight_client: flight_client.client.get_schema(
+        flight.FlightDescriptor.for_command(b""), flight_client.options()
     ),
-    "DoGet of nonsense": lambda wire: wire.read(b"\xff\xfe"),
-    "DoExchange of nothing": lambda wire: wire.client.do_exchange(path("s", "t"), wire.options())[
-        1
-    ].read_all(),
+    "DoGet of nonsense": lambda flight_client: flight_client.read(b"\xff\xfe"),
+    "DoExchange of nothing": lambda flight_client: flight_client.client.do_exchange(
+        path("s", "t"), flight_client.options()
+    )[1].read_all(),
 }
 
 ALL = VERBS | REFUSED
@@ -164,12 +180,12 @@ def assert_clean(told: BaseException) -> None:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
 def test_a_fault_of_a_catalog_is_a_sentence_in_every_verb(
-    serving: Serving, verb: Callable[[Wire], Any], fault: Exception
+    start_server: Serving, verb: Callable[[RawFlightClient], Any], fault: Exception
 ) -> None:
-    wire = serving({"lake": FailingCatalog(fault)})
+    flight_client = start_server({"lake": FailingCatalog(fault)})
 
     with pytest.raises((pa.ArrowException, OSError, KeyError, KeyboardInterrupt)) as told:
-        verb(wire)
+        verb(flight_client)
 
     assert_clean(told.value)
     # pyarrow's client takes some cancelled calls for an interrupt by the keyboard.
@@ -178,36 +194,36 @@ def test_a_fault_of_a_catalog_is_a_sentence_in_every_verb(
 
 @pytest.mark.parametrize("verb", REFUSED.values(), ids=REFUSED)
 def test_what_a_verb_does_not_do_is_refused_in_a_sentence(
-    serving: Serving, verb: Callable[[Wire], Any]
+    start_server: Serving, verb: Callable[[RawFlightClient], Any]
 ) -> None:
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
 
     with pytest.raises((pa.ArrowException, OSError, KeyError)) as told:
-        verb(serving(catalog))
+        verb(start_server(catalog))
 
     assert_clean(told.value)
 
 
 @pytest.mark.parametrize("verb", ALL.values(), ids=ALL)
 def test_a_caller_who_may_nothing_is_refused_in_a_sentence(
-    serving: Serving, verb: Callable[[Wire], Any]
+    start_server: Serving, verb: Callable[[RawFlightClient], Any]
 ) -> None:
     catalog = CatalogBuilder("lake").schema("s").table("t", pa.table({"x": [1]})).build()
-    wire = serving(catalog, authorize=lambda access: False)
+    flight_client = start_server(catalog, authorize=lambda access: False)
 
     try:
-        verb(wire)
+        verb(flight_client)
     except (pa.ArrowException, OSError, KeyError) as told:
         assert_clean(told)
 
 
 @pytest.mark.parametrize("body", [b"", b"\x08\x01\x1a\x01s\x1a\x01t"], ids=["nothing", "a path"])
 def test_a_verb_that_pyarrow_does_not_have_is_refused_in_a_sentence(
-    serving: Serving, body: bytes
+    start_server: Serving, body: bytes
 ) -> None:
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
     grpc: Any = importlib.import_module("grpc")  # it has no types
-    host = serving(catalog).server.location.removeprefix("grpc://")
+    host = start_server(catalog).server.location.removeprefix("grpc://")
 
     with grpc.insecure_channel(host) as channel:
         call = channel.unary_unary("/arrow.flight.protocol.FlightService/PollFlightInfo")
@@ -219,9 +235,9 @@ def test_a_verb_that_pyarrow_does_not_have_is_refused_in_a_sentence(
     assert_clean(Exception(told.value.details()))
 
 
-def test_getschema_names_the_code_that_pyarrow_cannot_send(serving: Serving) -> None:
+def test_getschema_names_the_code_that_pyarrow_cannot_send(start_server: Serving) -> None:
     catalog = CatalogBuilder("lake").schema("s").table("t", pa.table({"x": [1]})).build()
-    wire = serving(catalog, authorize=lambda access: access.operation.value != "read")
+    flight_client = start_server(catalog, authorize=lambda access: access.operation.value != "read")
 
     with pytest.raises(pa.ArrowException, match=r"you may not read lake\.s\.t.*PermissionDenied"):
-        wire.client.get_schema(path("s", "t"), wire.options())
+        flight_client.client.get_schema(path("s", "t"), flight_client.options())

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from lakeport.catalog import CatalogBuilder, StaticCatalog
-from tests.airport.rig import Serving, started
+from tests.airport.flight_client import Serving, started
 from tests.auth.certificates import Authority
 
 
 @pytest.fixture
-def serving() -> Iterator[Serving]:
+def start_server() -> Iterator[Serving]:
     """Start a server for catalogs with the given options; all are stopped after the test."""
     with started() as start:
         yield start

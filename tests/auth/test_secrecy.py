@@ -11,7 +11,7 @@ from pyarrow import flight
 from lakeport.airport import Server
 from lakeport.auth import AuthSource, BearerAuth, TlsConfig, TokenTable
 from lakeport.catalog import CatalogBuilder, StaticCatalog, current_request
-from tests.airport.rig import Serving, path
+from tests.airport.flight_client import Serving, path
 from tests.auth.certificates import Authority
 
 TOKEN = "correct-horse-battery-staple"
@@ -19,14 +19,14 @@ TOKEN = "correct-horse-battery-staple"
 
 @pytest.mark.parametrize("presented", [TOKEN, "wrong-horse-battery-staple"])
 def test_a_token_is_in_no_error_and_no_log(
-    serving: Serving, caplog: pytest.LogCaptureFixture, presented: str
+    start_server: Serving, caplog: pytest.LogCaptureFixture, presented: str
 ) -> None:
     def fail() -> pa.Table:
         raise RuntimeError("the disk is gone")
 
     columns = pa.schema([("x", pa.int64())])
     catalog = CatalogBuilder().schema("s").table("t", fail, schema=columns).build()
-    wire = serving(
+    flight_client = start_server(
         catalog,
         auth={TOKEN: "ada"},
         log_level="DEBUG",
@@ -34,7 +34,7 @@ def test_a_token_is_in_no_error_and_no_log(
     )
 
     with caplog.at_level(logging.DEBUG), pytest.raises(flight.FlightError) as told:
-        wire.scan(path("s", "t"))
+        flight_client.scan(path("s", "t"))
 
     assert presented not in str(told.value)
     assert presented not in caplog.text
@@ -48,18 +48,21 @@ class FailingAuth:
 
 @pytest.mark.parametrize("auth", [FailingAuth(), FailingAuth().authenticate])
 def test_a_failing_authenticator_does_not_tell_the_token(
-    serving: Serving, catalog: StaticCatalog, caplog: pytest.LogCaptureFixture, auth: AuthSource
+    start_server: Serving,
+    catalog: StaticCatalog,
+    caplog: pytest.LogCaptureFixture,
+    auth: AuthSource,
 ) -> None:
-    wire = serving(catalog, auth=auth, headers={"authorization": f"Bearer {TOKEN}"})
+    flight_client = start_server(catalog, auth=auth, headers={"authorization": f"Bearer {TOKEN}"})
 
     with caplog.at_level(logging.DEBUG), pytest.raises(flight.FlightUnauthenticatedError) as told:
-        wire.list_schemas()
+        flight_client.list_schemas()
 
     assert TOKEN not in str(told.value)
     assert TOKEN not in caplog.text
 
 
-def test_a_token_is_not_in_what_a_catalog_sees(serving: Serving) -> None:
+def test_a_token_is_not_in_what_a_catalog_sees(start_server: Serving) -> None:
     seen: list[str] = []
 
     def look() -> pa.Table:
@@ -68,18 +71,22 @@ def test_a_token_is_not_in_what_a_catalog_sees(serving: Serving) -> None:
 
     columns = pa.schema([("x", pa.int64())])
     catalog = CatalogBuilder().schema("s").table("t", look, schema=columns).build()
-    wire = serving(catalog, auth={TOKEN: "ada"}, headers={"authorization": f"Bearer {TOKEN}"})
+    flight_client = start_server(
+        catalog, auth={TOKEN: "ada"}, headers={"authorization": f"Bearer {TOKEN}"}
+    )
 
-    wire.scan(path("s", "t"))
+    flight_client.scan(path("s", "t"))
 
     assert "ada" in seen[0]
     assert TOKEN not in seen[0]
 
 
-def test_a_ticket_holds_no_token(serving: Serving, catalog: StaticCatalog) -> None:
-    wire = serving(catalog, auth={TOKEN: "ada"}, headers={"authorization": f"Bearer {TOKEN}"})
+def test_a_ticket_holds_no_token(start_server: Serving, catalog: StaticCatalog) -> None:
+    flight_client = start_server(
+        catalog, auth={TOKEN: "ada"}, headers={"authorization": f"Bearer {TOKEN}"}
+    )
 
-    (endpoint,) = wire.endpoints(path("s", "t"))
+    (endpoint,) = flight_client.endpoints(path("s", "t"))
 
     assert TOKEN.encode() not in endpoint.serialize()
 

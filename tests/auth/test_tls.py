@@ -12,7 +12,7 @@ from lakeport.airport import Server
 from lakeport.auth import TlsConfig
 from lakeport.catalog import StaticCatalog
 from lakeport.errors import DefinitionError
-from tests.airport.rig import Wire, path
+from tests.airport.flight_client import RawFlightClient, path
 from tests.auth.certificates import Authority, Pair
 
 
@@ -21,18 +21,18 @@ def pair(authority: Authority) -> Pair:
     return authority.sign("server")
 
 
-def connect(server: Server, **options: Any) -> Wire:
-    return Wire(server, flight.FlightClient(server.location, **options), {})
+def connect(server: Server, **options: Any) -> RawFlightClient:
+    return RawFlightClient(server, flight.FlightClient(server.location, **options), {})
 
 
 def test_a_client_that_trusts_the_authority_reads_over_tls(
     catalog: StaticCatalog, authority: Authority, pair: Pair
 ) -> None:
     with Server(catalog, tls=TlsConfig(pair.certificate, pair.key)) as server:
-        wire = connect(server, tls_root_certs=authority.certificate)
+        flight_client = connect(server, tls_root_certs=authority.certificate)
 
         assert server.location.startswith("grpc+tls://127.0.0.1:")
-        assert wire.scan(path("s", "t")).num_rows == 3
+        assert flight_client.scan(path("s", "t")).num_rows == 3
 
 
 def test_certificates_are_read_from_files_or_text(
@@ -49,18 +49,18 @@ def test_certificates_are_read_from_files_or_text(
 
     for tls in forms:
         with Server(catalog, tls=tls, location="grpc+tls://127.0.0.1:0") as server:
-            wire = connect(server, tls_root_certs=authority.certificate)
-            assert wire.scan(path("s", "t")).num_rows == 3
+            flight_client = connect(server, tls_root_certs=authority.certificate)
+            assert flight_client.scan(path("s", "t")).num_rows == 3
 
 
 def test_a_client_that_trusts_another_authority_is_not_connected(
     catalog: StaticCatalog, pair: Pair
 ) -> None:
     with Server(catalog, tls=TlsConfig(pair.certificate, pair.key)) as server:
-        wire = connect(server, tls_root_certs=Authority("Somebody else").certificate)
+        flight_client = connect(server, tls_root_certs=Authority("Somebody else").certificate)
 
         with pytest.raises(flight.FlightUnavailableError):
-            wire.list_schemas()
+            flight_client.list_schemas()
 
 
 def test_a_client_without_tls_is_not_connected(catalog: StaticCatalog, pair: Pair) -> None:
@@ -68,7 +68,7 @@ def test_a_client_without_tls_is_not_connected(catalog: StaticCatalog, pair: Pai
         plain = flight.FlightClient(f"grpc://127.0.0.1:{server.port}")
 
         with pytest.raises(flight.FlightUnavailableError):
-            Wire(server, plain, {}).list_schemas()
+            RawFlightClient(server, plain, {}).list_schemas()
 
 
 def test_mutual_tls_lets_in_clients_of_the_authority_only(
@@ -96,11 +96,13 @@ def test_tls_and_tokens_work_together(
 ) -> None:
     tls = TlsConfig(pair.certificate, pair.key)
     with Server(catalog, tls=tls, auth={"t": "ada"}) as server:
-        wire = connect(server, tls_root_certs=authority.certificate)
+        flight_client = connect(server, tls_root_certs=authority.certificate)
 
-        assert wire.with_headers(authorization="Bearer t").scan(path("s", "t")).num_rows == 3
+        assert (
+            flight_client.with_headers(authorization="Bearer t").scan(path("s", "t")).num_rows == 3
+        )
         with pytest.raises(flight.FlightUnauthenticatedError):
-            wire.list_schemas()
+            flight_client.list_schemas()
 
 
 @pytest.mark.parametrize("missing", ["certificate", "key"])

@@ -14,61 +14,69 @@ from lakeport.airport import Server
 from lakeport.auth import Authenticator, BearerAuth, TokenTable, authenticator_of, bearer_token
 from lakeport.catalog import CatalogBuilder, StaticCatalog, current_request
 from lakeport.errors import DefinitionError, PermissionDeniedError, UnauthenticatedError
-from tests.airport.rig import Serving, Wire, path
+from tests.airport.flight_client import RawFlightClient, Serving, path
 
 TOKENS = {"token-of-ada": "ada", "token-of-grace": "grace"}
 
 
-def bearing(wire: Wire, token: str) -> Wire:
-    return wire.with_headers(authorization=f"Bearer {token}")
+def bearing(flight_client: RawFlightClient, token: str) -> RawFlightClient:
+    return flight_client.with_headers(authorization=f"Bearer {token}")
 
 
 @pytest.mark.parametrize("source", [TOKENS, TokenTable(TOKENS), BearerAuth(TOKENS.get), TOKENS.get])
-def test_a_token_stands_for_an_identity(serving: Serving, source: Any) -> None:
+def test_a_token_stands_for_an_identity(start_server: Serving, source: Any) -> None:
     def whoami() -> pa.Table:
         return pa.table({"me": [current_request().identity]})
 
     columns = pa.schema([("me", pa.string())])
     catalog = CatalogBuilder().schema("s").table("whoami", whoami, schema=columns).build()
-    wire = serving(catalog, auth=source)
+    flight_client = start_server(catalog, auth=source)
 
     for token, identity in TOKENS.items():
-        assert bearing(wire, token).scan(path("s", "whoami")).to_pydict() == {"me": [identity]}
+        assert bearing(flight_client, token).scan(path("s", "whoami")).to_pydict() == {
+            "me": [identity]
+        }
 
 
-CALLS: dict[str, Callable[[Wire], Any]] = {
-    "DoAction": lambda wire: wire.list_schemas(),
-    "GetFlightInfo": lambda wire: wire.info(path("s", "t")),
-    "GetSchema": lambda wire: wire.client.get_schema(path("s", "t"), wire.options()),
-    "ListFlights": lambda wire: list(wire.client.list_flights(b"", wire.options())),
-    "ListActions": lambda wire: wire.client.list_actions(wire.options()),
-    "DoGet": lambda wire: wire.read(b'{"schema_name": "s", "table_name": "t"}'),
-    "DoExchange": lambda wire: wire.change("insert", path("s", "t"), pa.table({"x": [1]})),
-    "DoPut": lambda wire: wire.client.do_put(
-        path("s", "t"), pa.schema([("x", pa.int64())]), wire.options()
+CALLS: dict[str, Callable[[RawFlightClient], Any]] = {
+    "DoAction": lambda flight_client: flight_client.list_schemas(),
+    "GetFlightInfo": lambda flight_client: flight_client.info(path("s", "t")),
+    "GetSchema": lambda flight_client: flight_client.client.get_schema(
+        path("s", "t"), flight_client.options()
+    ),
+    "ListFlights": lambda flight_client: list(
+        flight_client.client.list_flights(b"", flight_client.options())
+    ),
+    "ListActions": lambda flight_client: flight_client.client.list_actions(flight_client.options()),
+    "DoGet": lambda flight_client: flight_client.read(b'{"schema_name": "s", "table_name": "t"}'),
+    "DoExchange": lambda flight_client: flight_client.change(
+        "insert", path("s", "t"), pa.table({"x": [1]})
+    ),
+    "DoPut": lambda flight_client: flight_client.client.do_put(
+        path("s", "t"), pa.schema([("x", pa.int64())]), flight_client.options()
     )[1].read(),
 }
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_every_call_needs_a_token(
-    serving: Serving, catalog: StaticCatalog, call: Callable[[Wire], Any]
+    start_server: Serving, catalog: StaticCatalog, call: Callable[[RawFlightClient], Any]
 ) -> None:
-    wire = serving(catalog, auth=TOKENS)
+    flight_client = start_server(catalog, auth=TOKENS)
 
     # pyarrow's get_schema raises an OSError whatever the status.
     expected = (flight.FlightUnauthenticatedError, OSError)
     with pytest.raises(expected, match=r"this server needs a bearer token.*Unauthenticated"):
-        call(wire)
+        call(flight_client)
 
 
 def test_a_caller_without_a_token_is_told_about_the_secret(
-    serving: Serving, catalog: StaticCatalog
+    start_server: Serving, catalog: StaticCatalog
 ) -> None:
-    wire = serving(catalog, auth=TOKENS)
+    flight_client = start_server(catalog, auth=TOKENS)
 
     with pytest.raises(flight.FlightUnauthenticatedError, match="CREATE SECRET") as told:
-        wire.list_schemas()
+        flight_client.list_schemas()
 
     assert "TYPE airport" in str(told.value)
     assert "SCOPE" in str(told.value)
@@ -78,38 +86,40 @@ def test_a_caller_without_a_token_is_told_about_the_secret(
     "header",
     ["Bearer wrong", "Bearer token-of-ada2", "Bearer token-of-ad", "bearer TOKEN-OF-ADA"],
 )
-def test_a_wrong_token_is_refused(serving: Serving, catalog: StaticCatalog, header: str) -> None:
-    wire = serving(catalog, auth=TOKENS, headers={"authorization": header})
+def test_a_wrong_token_is_refused(
+    start_server: Serving, catalog: StaticCatalog, header: str
+) -> None:
+    flight_client = start_server(catalog, auth=TOKENS, headers={"authorization": header})
 
     with pytest.raises(flight.FlightUnauthenticatedError, match="the bearer token is not valid"):
-        wire.list_schemas()
+        flight_client.list_schemas()
 
 
 @pytest.mark.parametrize("header", ["Basic YWRhOng=", "token-of-ada", "Bearer", "Bearer  "])
 def test_a_header_without_a_bearer_token_is_no_token(
-    serving: Serving, catalog: StaticCatalog, header: str
+    start_server: Serving, catalog: StaticCatalog, header: str
 ) -> None:
-    wire = serving(catalog, auth=TOKENS, headers={"authorization": header})
+    flight_client = start_server(catalog, auth=TOKENS, headers={"authorization": header})
 
     with pytest.raises(flight.FlightUnauthenticatedError, match="needs a bearer token"):
-        wire.list_schemas()
+        flight_client.list_schemas()
 
 
 def test_without_authentication_everybody_is_nobody(
-    serving: Serving, catalog: StaticCatalog
+    start_server: Serving, catalog: StaticCatalog
 ) -> None:
-    wire = serving(catalog, headers={"authorization": "Bearer anything"})
+    flight_client = start_server(catalog, headers={"authorization": "Bearer anything"})
 
-    assert wire.scan(path("s", "t")).num_rows == 3
+    assert flight_client.scan(path("s", "t")).num_rows == 3
 
 
-def test_the_first_of_several_tokens_counts(serving: Serving, catalog: StaticCatalog) -> None:
-    wire = serving(catalog, auth=TOKENS)
+def test_the_first_of_several_tokens_counts(start_server: Serving, catalog: StaticCatalog) -> None:
+    flight_client = start_server(catalog, auth=TOKENS)
     headers = [(b"authorization", b"Bearer wrong"), (b"authorization", b"Bearer token-of-ada")]
     options = flight.FlightCallOptions(headers=headers)
 
     with pytest.raises(flight.FlightUnauthenticatedError):
-        wire.client.list_actions(options)
+        flight_client.client.list_actions(options)
 
 
 def test_every_entry_of_a_table_is_compared_in_constant_time(
@@ -159,21 +169,21 @@ def test_a_callable_refuses_by_returning_nothing(answer: str | None) -> None:
 
 @pytest.mark.parametrize("answer", [None, "", True, 7, b"ada"])
 def test_an_authenticator_that_gives_no_identity_lets_nobody_in(
-    serving: Serving, catalog: StaticCatalog, answer: Any
+    start_server: Serving, catalog: StaticCatalog, answer: Any
 ) -> None:
     class Lenient:
         def authenticate(self, token: str) -> Any:
             return answer
 
-    wire = bearing(serving(catalog, auth=Lenient()), "t")
+    flight_client = bearing(start_server(catalog, auth=Lenient()), "t")
 
     with pytest.raises(flight.FlightUnauthenticatedError, match="the bearer token is not valid"):
-        wire.scan(path("s", "t"))
+        flight_client.scan(path("s", "t"))
 
 
 @pytest.mark.parametrize("error", [ConnectionError, TimeoutError])
 def test_an_identity_provider_that_is_down_is_no_wrong_token(
-    serving: Serving,
+    start_server: Serving,
     catalog: StaticCatalog,
     caplog: pytest.LogCaptureFixture,
     error: type[Exception],
@@ -181,10 +191,10 @@ def test_an_identity_provider_that_is_down_is_no_wrong_token(
     def validate(token: str) -> str:
         raise error(f"cannot ask about {token}")
 
-    wire = bearing(serving(catalog, auth=validate), "secret-token")
+    flight_client = bearing(start_server(catalog, auth=validate), "secret-token")
 
     with pytest.raises(flight.FlightUnavailableError, match="nobody can be authenticated now"):
-        wire.list_schemas()
+        flight_client.list_schemas()
     assert f"authentication failed with {error.__name__}" in caplog.text
     assert "secret-token" not in caplog.text
 
@@ -211,15 +221,15 @@ def test_a_callable_may_refuse_in_its_own_words() -> None:
 
 
 def test_a_refusal_of_a_callable_reaches_the_client(
-    serving: Serving, catalog: StaticCatalog
+    start_server: Serving, catalog: StaticCatalog
 ) -> None:
     def validate(token: str) -> str:
         raise PermissionDeniedError("your account is closed")
 
-    wire = serving(catalog, auth=validate, headers={"authorization": "Bearer t"})
+    flight_client = start_server(catalog, auth=validate, headers={"authorization": "Bearer t"})
 
     with pytest.raises(flight.FlightUnauthorizedError, match="your account is closed"):
-        wire.list_schemas()
+        flight_client.list_schemas()
 
 
 def test_sources_of_authentication_become_authenticators() -> None:
@@ -257,12 +267,12 @@ def test_an_oversized_token_is_refused() -> None:
 
 
 def test_an_oversized_token_never_reaches_the_authenticator(
-    serving: Serving, catalog: StaticCatalog
+    start_server: Serving, catalog: StaticCatalog
 ) -> None:
     seen: list[str] = []
-    wire = serving(catalog, auth=seen.append)
+    flight_client = start_server(catalog, auth=seen.append)
 
     with pytest.raises(pa.ArrowException):
-        bearing(wire, "x" * 100_000).list_schemas()
+        bearing(flight_client, "x" * 100_000).list_schemas()
 
     assert seen == []

@@ -15,7 +15,7 @@ def schema() -> SchemaBuilder:
 
 
 @pytest.fixture
-def people() -> pa.Table:
+def people_table() -> pa.Table:
     return pa.table(
         {
             "id": pa.array([1, 2, 3], pa.int32()),

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 COMMAND = [sys.executable, "-m", "lakeport"]
-SERVED = str(Path(__file__).parent / "served")
+CATALOGS = str(Path(__file__).parent / "catalogs")
 
 
 def environment(**variables: str) -> dict[str, str]:
     """The environment of a command that finds the catalogs of the tests."""
-    path = os.pathsep.join(filter(None, [SERVED, os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [CATALOGS, os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, **variables}
 
 

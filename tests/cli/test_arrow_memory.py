@@ -11,7 +11,7 @@ import pytest
 from pyarrow import flight
 
 import lakeport
-from tests.airport.rig import Wire, path
+from tests.airport.flight_client import RawFlightClient, path
 from tests.cli.processes import environment, run, serving
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="set on Linux only")
@@ -29,7 +29,7 @@ def test_a_compressed_batch_of_a_caller_who_may_write_fails_within_the_bound() -
             client.create_schema("s")
             client.create_table_as("s", "t", pa.table({"id": [1]}))
         with flight.FlightClient(server.location) as raw:
-            wire = Wire(server, raw, {"airport-catalog": "lake"})
+            wire = RawFlightClient(server, raw, {"airport-catalog": "lake"})
             with (
                 pytest.raises(flight.FlightError, match="malloc of size"),
                 wire.open_exchange(path("s", "t"), "insert", return_chunks="0") as (writer, reader),

@@ -18,7 +18,7 @@ from lakeport.errors import NotFoundError
 from lakeport.observability.logs import CallLog, log_to_stderr
 from lakeport.observability.metrics import Metrics
 from tests.cli.processes import serving
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 Form = Literal["text", "json"]
 TOKEN = "good-token-123456789"

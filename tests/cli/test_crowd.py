@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 import lakeport
 from lakeport.errors import UnavailableError
 from tests.cli.processes import COMMAND, running
-from tests.cli.test_serve import TANK, get
-from tests.waiting import wait_until
+from tests.cli.test_serve import LARGE, get
+from tests.wait import wait_until
 
 FEW = 'ulimit -Sn 128; ulimit -Hn 256; exec "$@"'
 
 
 def test_a_thousand_idle_connections_lock_out_neither_clients_nor_health() -> None:
-    arguments = ["serve", TANK, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+    arguments = ["serve", LARGE, "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
     with running(["bash", "-c", FEW, "bash", *COMMAND, *arguments]) as server:
         url = server.out.wait_for("/healthz").partition("/healthz")[0].strip()
         address = urlsplit(server.location)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import lakeport
 from lakeport.errors import UnavailableError
 from tests.cli.processes import serving
-from tests.real_lakes import LakeMaker
-from tests.waiting import TIMEOUT_SECONDS
+from tests.fixtures_lakes import LakeMaker
+from tests.wait import TIMEOUT_SECONDS
 
 NUMBERS = pa.schema([("x", pa.int64())])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.real_lakes import LakeMaker, RealLake
+from tests.fixtures_lakes import LakeMaker, RealLake
 
 Command = Callable[..., Any]
 

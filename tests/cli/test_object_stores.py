@@ -21,7 +21,7 @@ from lakeport.cli.config import LakeSettings, SparkSettings, load_settings
 from lakeport.ducklake import S3Secret
 from lakeport.errors import DefinitionError, LakeportError
 from lakeport.observability.logs import log_to_stderr
-from tests.real_lakes import RealLake
+from tests.fixtures_lakes import RealLake
 
 SECRET = "hush-hush-hush-hush"
 

@@ -19,7 +19,7 @@ from lakeport.airport import Server
 from lakeport.catalog import CatalogBuilder
 from lakeport.memory import MemoryCatalog
 from tests.cli.processes import COMMAND
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 Command = Callable[..., Any]
 

@@ -16,8 +16,8 @@ import lakeport
 from lakeport.errors import UnavailableError
 from tests.cli.processes import Serving, serving
 from tests.cli.test_serve import get
-from tests.real_lakes import LakeMaker, RealLake
-from tests.waiting import wait_until
+from tests.fixtures_lakes import LakeMaker, RealLake
+from tests.wait import wait_until
 
 
 def health_of(server: Serving) -> Callable[[], tuple[int, dict[str, Any]]]:

@@ -21,11 +21,11 @@ from lakeport.cli.arguments import listening_location
 from lakeport.errors import DefinitionError, NotFoundError, UnauthenticatedError, UnavailableError
 from lakeport.memory import MemoryCatalog
 from tests.auth.certificates import Authority
+from tests.cli.catalogs.large import BATCHES, ROWS
 from tests.cli.processes import COMMAND, Serving, run, running, serving
-from tests.cli.served.tank import BATCHES, ROWS
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
-TANK = "tank:catalog"
+LARGE = "large:catalog"
 Command = Callable[..., Any]
 
 
@@ -40,7 +40,7 @@ def test_serve_memory_serves_an_empty_catalog_that_can_be_filled() -> None:
 
 
 def test_serve_takes_several_catalogs_and_names_those_without_a_name() -> None:
-    with serving("one=memory:", TANK, "memory:") as server:
+    with serving("one=memory:", LARGE, "memory:") as server:
         with lakeport.connect(server.location, catalog="one") as client:
             names = [row["name"] for row in client.databases()]
         told = "\n".join(server.out.all)
@@ -256,7 +256,7 @@ def test_the_version_is_told(lakeport_command: Command) -> None:
 
 def test_sigterm_lets_a_slow_reader_finish_and_refuses_others() -> None:
     with serving(
-        TANK, "--metrics-listen", "127.0.0.1:0", "--drain", str(TIMEOUT_SECONDS)
+        LARGE, "--metrics-listen", "127.0.0.1:0", "--drain", str(TIMEOUT_SECONDS)
     ) as server:
         url = server.out.wait_for("/healthz").partition("/healthz")[0].strip()
         with (
@@ -264,7 +264,7 @@ def test_sigterm_lets_a_slow_reader_finish_and_refuses_others() -> None:
             lakeport.connect(server.location) as late,
         ):
             assert get(f"{url}/healthz") == (200, '{"state": "ready"}')
-            reader = client.table("s.water").scan().to_reader()
+            reader = client.table("s.rows").scan().to_reader()
             rows = reader.read_next_batch().num_rows
             assert "lakeport_streams_active 1.0" in get(f"{url}/metrics")[1]
 
@@ -282,7 +282,7 @@ def test_sigterm_lets_a_slow_reader_finish_and_refuses_others() -> None:
 
 def assert_ends_with_a_cut_stream(server: Serving) -> None:
     with lakeport.connect(server.location) as client:
-        reader = client.table("s.water").scan().to_reader()
+        reader = client.table("s.rows").scan().to_reader()
         reader.read_next_batch()
 
         server.send(signal.SIGTERM)
@@ -293,20 +293,20 @@ def assert_ends_with_a_cut_stream(server: Serving) -> None:
 
 
 def test_a_stream_beyond_the_limit_of_the_drain_fails_and_is_never_short() -> None:
-    with serving(TANK, "--drain", "0.1") as server:
+    with serving(LARGE, "--drain", "0.1") as server:
         assert_ends_with_a_cut_stream(server)
 
 
 def test_a_script_ends_after_the_drain_although_a_client_holds_a_stream() -> None:
-    script = "lakeport.serve(tank.catalog, location='grpc://127.0.0.1:0', drain=0.1)"
-    with running([sys.executable, "-c", f"import lakeport, tank; {script}"]) as server:
+    script = "lakeport.serve(large.catalog, location='grpc://127.0.0.1:0', drain=0.1)"
+    with running([sys.executable, "-c", f"import lakeport, large; {script}"]) as server:
         assert_ends_with_a_cut_stream(server)
 
 
 def test_a_second_signal_ends_at_once() -> None:
-    with serving(TANK, "--drain", "3600") as server:
+    with serving(LARGE, "--drain", "3600") as server:
         with lakeport.connect(server.location) as client:
-            reader = client.table("s.water").scan().to_reader()
+            reader = client.table("s.rows").scan().to_reader()
             reader.read_next_batch()
 
             server.send(signal.SIGTERM)
@@ -319,10 +319,10 @@ def test_a_second_signal_ends_at_once() -> None:
 
 
 def test_metrics_count_calls_scans_rows_and_bytes() -> None:
-    with serving(TANK, "--metrics-listen", "127.0.0.1:0") as server:
+    with serving(LARGE, "--metrics-listen", "127.0.0.1:0") as server:
         url = server.out.wait_for("/metrics").partition("/healthz")[0].strip()
         with lakeport.connect(server.location) as client:
-            assert client.table("s.water").scan().count() == ROWS * BATCHES
+            assert client.table("s.rows").scan().count() == ROWS * BATCHES
             with pytest.raises(NotFoundError):
                 client.take_flight(["s", "nothing"]).to_arrow()
         server.log.wait_for("NOT_FOUND")
@@ -363,9 +363,9 @@ def test_sighup_reads_the_lakes_again_and_a_broken_file_changes_nothing(tmp_path
             server.send(signal.SIGHUP)
             broken = json.loads(server.log.wait_for("there is no such key"))
 
-            write("kept", more='[[lake]]\nname = "x"\nuri = "faulty:catalog"')
+            write("kept", more='[[lake]]\nname = "x"\nuri = "broken:catalog"')
             server.send(signal.SIGHUP)
-            faulty = json.loads(server.log.wait_for("the tank is dry"))
+            faulty = json.loads(server.log.wait_for("the catalog is broken"))
             still = [row["name"] for row in client.databases()]
 
     assert (entry["added"], entry["removed"], entry["changed"]) == (["new"], ["gone"], [])

@@ -9,8 +9,8 @@ from pathlib import Path
 import lakeport
 from tests.cli.processes import serving
 from tests.cli.test_serve import get
-from tests.real_lakes import LakeMaker
-from tests.waiting import TIMEOUT_SECONDS
+from tests.fixtures_lakes import LakeMaker
+from tests.wait import TIMEOUT_SECONDS
 
 
 def test_a_lake_is_served_measured_reloaded_and_drained(

@@ -25,8 +25,8 @@ import lakeport
 from lakeport import Client, col
 from lakeport.errors import LakeportError
 from tests.cli.processes import Serving, serving
-from tests.real_lakes import LakeMaker
-from tests.waiting import TIMEOUT_SECONDS
+from tests.fixtures_lakes import LakeMaker
+from tests.wait import TIMEOUT_SECONDS
 
 SECONDS = float(os.environ.get("LAKEPORT_SOAK_SECONDS", "8"))
 CLIENTS = 50

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.real_lakes import LakeMaker
+from tests.fixtures_lakes import LakeMaker
 
 Command = Callable[..., Any]
 

@@ -25,7 +25,7 @@ BOB = "token-of-bob-0123456789"
 EVE = "token-of-eve-0123456789"
 
 LAKES = '[[lake]]\nname = "red"\nuri = "memory:"\n[[lake]]\nname = "blue"\nuri = "memory:"\n'
-SERVED = {name: LakeSettings(uri="memory:", name=name) for name in ("red", "blue")}
+CATALOGS = {name: LakeSettings(uri="memory:", name=name) for name in ("red", "blue")}
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_a_wrong_token_is_one_sentence_without_the_token(
     monkeypatch.setenv("SHORT", "hunter2")
 
     with pytest.raises(DefinitionError) as told:
-        Tokens.of(load_settings(configured(text)), SERVED)
+        Tokens.of(load_settings(configured(text)), CATALOGS)
 
     assert sentence in str(told.value)
     assert not any(secret in str(told.value) for secret in (ADA, BOB, 'short"', "hunter2"))
@@ -210,7 +210,7 @@ def test_an_identity_of_the_token_file_cannot_be_restricted_by_the_way(
     )
 
     with pytest.raises(DefinitionError, match="those of the token file read every lake"):
-        Tokens.of(load_settings(config), SERVED)
+        Tokens.of(load_settings(config), CATALOGS)
 
 
 def test_the_variable_of_clients_is_no_setting_of_the_server(
@@ -225,4 +225,4 @@ def test_tokens_are_not_shown(configured: Callable[[str], Path]) -> None:
     settings = load_settings(configured(token("ada", f'token = "{ADA}"', "red")))
 
     assert ADA not in repr(settings)
-    assert ADA not in repr(Tokens.of(settings, SERVED))
+    assert ADA not in repr(Tokens.of(settings, CATALOGS))

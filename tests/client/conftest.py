@@ -12,14 +12,14 @@ import pytest
 from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
 from lakeport.catalog import Catalog
-from tests.client.wire import HandTable, WireServer
-from tests.waiting import TIMEOUT_SECONDS
+from tests.client.handwritten_server import HandTable, HandwrittenServer
+from tests.wait import TIMEOUT_SECONDS
 
 Attach: TypeAlias = Callable[..., Client]
 
 
 @pytest.fixture
-def attach() -> Iterator[Attach]:
+def attach_client() -> Iterator[Attach]:
     """Serve catalogs with the given options of a server, and attach a client to them."""
     with ExitStack() as stack:
 
@@ -33,9 +33,9 @@ def attach() -> Iterator[Attach]:
 
 
 @pytest.fixture
-def wire() -> Iterator[WireServer]:
+def handwritten_server() -> Iterator[HandwrittenServer]:
     """A server written by hand, with one table `w.t`."""
-    with WireServer() as server:
+    with HandwrittenServer() as server:
         schema = pa.schema([("id", pa.int32()), ("name", pa.string())])
         rows = [{"id": i, "name": name, "rowid": i * 10} for i, name in enumerate("abc", start=1)]
         server.tables["t"] = HandTable(schema, rows, comment="by hand")
@@ -43,7 +43,7 @@ def wire() -> Iterator[WireServer]:
 
 
 @pytest.fixture
-def hand_client(wire: WireServer) -> Iterator[Client]:
+def client_of_handwritten_server(handwritten_server: HandwrittenServer) -> Iterator[Client]:
     """A client of the hand-written server."""
-    with connect(wire.location, catalog="db", timeout=TIMEOUT_SECONDS) as client:
+    with connect(handwritten_server.location, catalog="db", timeout=TIMEOUT_SECONDS) as client:
         yield client

@@ -19,7 +19,7 @@ from lakeport.errors import (
 )
 from lakeport.memory import MemoryCatalog
 from tests.client.conftest import Attach
-from tests.client.wire import WireServer, flight_info
+from tests.client.handwritten_server import HandwrittenServer, flight_info
 
 COLUMNS = pa.schema(
     [
@@ -35,27 +35,35 @@ def _schema(blob: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(blob))
 
 
-def test_create_schema(wire: WireServer, hand_client: Client) -> None:
-    hand_client.schemas()
-    wire.seen.clear()
-    created = hand_client.create_schema("n", comment="new")
+def test_create_schema(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    client_of_handwritten_server.schemas()
+    handwritten_server.seen.clear()
+    created = client_of_handwritten_server.create_schema("n", comment="new")
     assert (created.name, created.comment) == ("n", "new")
-    assert wire.actions_seen() == ["catalog_version", "create_transaction", "create_schema"]
-    assert wire.last("create_schema").request == {
+    assert handwritten_server.actions_seen() == [
+        "catalog_version",
+        "create_transaction",
+        "create_schema",
+    ]
+    assert handwritten_server.last("create_schema").request == {
         "catalog_name": b"db",
         "schema": b"n",
         "comment": b"new",
         "tags": {},
     }
-    assert [schema.name for schema in hand_client.schemas()] == ["w", "n"]
-    assert hand_client.tables("n") == []
-    assert wire.actions_seen().count("list_schemas") == 0
+    assert [schema.name for schema in client_of_handwritten_server.schemas()] == ["w", "n"]
+    assert client_of_handwritten_server.tables("n") == []
+    assert handwritten_server.actions_seen().count("list_schemas") == 0
 
 
-def test_drop_schema(wire: WireServer, hand_client: Client) -> None:
-    hand_client.schemas()
-    hand_client.drop_schema("w", if_exists=True)
-    assert wire.last("drop_schema").request == {
+def test_drop_schema(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    client_of_handwritten_server.schemas()
+    client_of_handwritten_server.drop_schema("w", if_exists=True)
+    assert handwritten_server.last("drop_schema").request == {
         "type": b"schema",
         "catalog_name": b"db",
         "schema_name": b"",
@@ -63,11 +71,13 @@ def test_drop_schema(wire: WireServer, hand_client: Client) -> None:
         "ignore_not_found": True,
         "cascade": False,
     }
-    assert hand_client.schemas() == []
+    assert client_of_handwritten_server.schemas() == []
 
 
-def test_create_table(wire: WireServer, hand_client: Client) -> None:
-    table = hand_client.create_table(
+def test_create_table(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    table = client_of_handwritten_server.create_table(
         "W",
         "n",
         COLUMNS,
@@ -77,7 +87,7 @@ def test_create_table(wire: WireServer, hand_client: Client) -> None:
         primary_key=["a", "b"],
         check=["(a > 1)"],
     )
-    request = wire.last("create_table").request
+    request = handwritten_server.last("create_table").request
     sent = _schema(request.pop("arrow_schema"))
     assert sent == pa.schema([("a", pa.int64()), ("b", pa.string()), COLUMNS.field("c")])
     assert not any(field.metadata for field in sent)
@@ -95,42 +105,48 @@ def test_create_table(wire: WireServer, hand_client: Client) -> None:
         "extra_constraints": [b'UNIQUE("a", "b")'],
     }
     assert table.rowid_type == pa.int64()
-    assert hand_client.table("w.n").schema.names == ["a", "b", "c"]
+    assert client_of_handwritten_server.table("w.n").schema.names == ["a", "b", "c"]
 
 
-def test_a_primary_key_of_one_column(wire: WireServer, hand_client: Client) -> None:
-    hand_client.create_table("w", "n", COLUMNS, primary_key="a")
-    request = wire.last("create_table").request
+def test_a_primary_key_of_one_column(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    client_of_handwritten_server.create_table("w", "n", COLUMNS, primary_key="a")
+    request = handwritten_server.last("create_table").request
     assert request["primary_key_columns"] == [b"a"]
     assert request["multi_key_primary_keys"] == []
     assert request["not_null_constraints"] == [0]
     assert request["on_conflict"] == b"error"
 
 
-def test_wrong_constraints_are_refused(hand_client: Client) -> None:
+def test_wrong_constraints_are_refused(client_of_handwritten_server: Client) -> None:
     with pytest.raises(NotFoundError, match="no column 'z' to constrain"):
-        hand_client.create_table("w", "n", COLUMNS, not_null=["z"])
+        client_of_handwritten_server.create_table("w", "n", COLUMNS, not_null=["z"])
     with pytest.raises(InvalidArgumentError, match="needs columns"):
-        hand_client.create_table("w", "n", COLUMNS, unique=[["a", "b"], []])
+        client_of_handwritten_server.create_table("w", "n", COLUMNS, unique=[["a", "b"], []])
     with pytest.raises(InvalidArgumentError, match="maybe"):
-        hand_client.create_table("w", "n", COLUMNS, on_conflict="maybe")
+        client_of_handwritten_server.create_table("w", "n", COLUMNS, on_conflict="maybe")
 
 
-def test_create_table_as(wire: WireServer, hand_client: Client) -> None:
-    hand_client.schemas()
-    wire.seen.clear()
-    table = hand_client.create_table_as("w", "n", pa.table({"x": range(3000)}))
+def test_create_table_as(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    client_of_handwritten_server.schemas()
+    handwritten_server.seen.clear()
+    table = client_of_handwritten_server.create_table_as("w", "n", pa.table({"x": range(3000)}))
     assert table.scan().count() == 3000
-    calls = wire.calls_seen()[:4]
+    calls = handwritten_server.calls_seen()[:4]
     assert calls == ["create_transaction", "catalog_version", "create_table", "DoExchange"]
-    assert wire.last("DoExchange").header("return-chunks") == "0"
-    again = hand_client.create_table_as("w", "n", [{"x": 1}], on_conflict=OnConflict.IGNORE)
+    assert handwritten_server.last("DoExchange").header("return-chunks") == "0"
+    again = client_of_handwritten_server.create_table_as(
+        "w", "n", [{"x": 1}], on_conflict=OnConflict.IGNORE
+    )
     assert again.scan().count() == 3000
 
 
-def test_create_table_as_leaves_a_table_of_somebody_else_alone(attach: Attach) -> None:
+def test_create_table_as_leaves_a_table_of_somebody_else_alone(attach_client: Attach) -> None:
     catalog = MemoryCatalog.from_tables({"s": {}})
-    client, other = attach(catalog), attach(catalog)
+    client, other = attach_client(catalog), attach_client(catalog)
     assert client.tables() == []
     other.create_table_as("s", "t", [{"x": 1}])
 
@@ -143,31 +159,37 @@ def test_create_table_as_leaves_a_table_of_somebody_else_alone(attach: Attach) -
     assert made.scan().to_arrow().to_pylist() == [{"x": 3}]
 
 
-def test_create_table_as_leaves_a_table_of_the_open_transaction_alone(attach: Attach) -> None:
-    client = attach(MemoryCatalog.from_tables({"s": {}}))
+def test_create_table_as_leaves_a_table_of_the_open_transaction_alone(
+    attach_client: Attach,
+) -> None:
+    client = attach_client(MemoryCatalog.from_tables({"s": {}}))
     with client.transaction(explicit=True):
         client.create_table_as("s", "t", [{"x": 1}])
         kept = client.create_table_as("s", "t", [{"x": 2}], on_conflict="ignore")
         assert kept.scan().to_arrow().to_pylist() == [{"x": 1}]
 
 
-def test_drop_table(wire: WireServer, hand_client: Client) -> None:
-    hand_client.drop_table("W.T")
-    assert wire.last("drop_table").request == {
+def test_drop_table(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    client_of_handwritten_server.drop_table("W.T")
+    assert handwritten_server.last("drop_table").request == {
         "type": b"table",
         "catalog_name": b"db",
         "schema_name": b"w",
         "name": b"t",
         "ignore_not_found": False,
     }
-    assert hand_client.tables() == []
+    assert client_of_handwritten_server.tables() == []
 
 
-def test_unknown_tables_are_dropped_locally(wire: WireServer, hand_client: Client) -> None:
-    hand_client.drop_table("nothing", schema="w", if_exists=True)
+def test_unknown_tables_are_dropped_locally(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    client_of_handwritten_server.drop_table("nothing", schema="w", if_exists=True)
     with pytest.raises(NotFoundError):
-        hand_client.drop_table("w.nothing")
-    assert "drop_table" not in wire.actions_seen()
+        client_of_handwritten_server.drop_table("w.nothing")
+    assert "drop_table" not in handwritten_server.actions_seen()
 
 
 ALTERATIONS: list[tuple[Callable[[RemoteTable], None], str, dict[str, Any]]] = [
@@ -231,48 +253,54 @@ ALTERATIONS: list[tuple[Callable[[RemoteTable], None], str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("change", "action", "fields"), ALTERATIONS)
 def test_alterations_send_every_field(
-    wire: WireServer,
-    hand_client: Client,
+    handwritten_server: HandwrittenServer,
+    client_of_handwritten_server: Client,
     change: Callable[[RemoteTable], None],
     action: str,
     fields: dict[str, Any],
 ) -> None:
-    table = hand_client.table("w.t")
-    wire.seen.clear()
+    table = client_of_handwritten_server.table("w.t")
+    handwritten_server.seen.clear()
     change(table)
-    request = wire.last(action).request
+    request = handwritten_server.last(action).request
     if "column_schema" in request:
         request["column_schema"] = _schema(request["column_schema"])
     common = {"catalog": b"db", "schema": b"w", "name": b"t", "ignore_not_found": False}
     assert request == {**common, **fields}
-    assert wire.actions_seen() == ["create_transaction", "catalog_version", action]
+    assert handwritten_server.actions_seen() == ["create_transaction", "catalog_version", action]
 
 
-def test_a_handle_follows_its_table(wire: WireServer, hand_client: Client) -> None:
-    table = hand_client.table("w.t")
-    other = hand_client.table("w.t")
+def test_a_handle_follows_its_table(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    table = client_of_handwritten_server.table("w.t")
+    other = client_of_handwritten_server.table("w.t")
     table.add_column("x", pa.float64())
     assert other.schema.names == ["id", "name", "x"]
     table.rename("u")
     assert (table.name, table.scan(["id"]).count()) == ("u", 3)
-    assert [each.name for each in hand_client.tables()] == ["u"]
+    assert [each.name for each in client_of_handwritten_server.tables()] == ["u"]
     with pytest.raises(NotFoundError):
         _ = other.schema
 
 
-def test_a_field_needs_a_path(hand_client: Client) -> None:
+def test_a_field_needs_a_path(client_of_handwritten_server: Client) -> None:
     with pytest.raises(InvalidArgumentError, match="path"):
-        hand_client.table("w.t").add_field(["s"], pa.int64())
+        client_of_handwritten_server.table("w.t").add_field(["s"], pa.int64())
 
 
-def test_the_server_must_describe_what_it_changed(wire: WireServer, hand_client: Client) -> None:
-    wire.replies["set_not_null"] = flight_info(pa.schema([]), ["w", "t"], None).serialize()
+def test_the_server_must_describe_what_it_changed(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    handwritten_server.replies["set_not_null"] = flight_info(
+        pa.schema([]), ["w", "t"], None
+    ).serialize()
     with pytest.raises(InternalError, match="did not describe"):
-        hand_client.table("w.t").set_not_null("id")
+        client_of_handwritten_server.table("w.t").set_not_null("id")
 
 
-def test_everything_on_a_real_server(attach: Attach) -> None:
-    client = attach(MemoryCatalog())
+def test_everything_on_a_real_server(attach_client: Attach) -> None:
+    client = attach_client(MemoryCatalog())
     assert client.schemas() == []
     client.create_schema("s", comment="fresh")
     client.create_schema("s", if_not_exists=True)
@@ -314,10 +342,10 @@ def test_everything_on_a_real_server(attach: Attach) -> None:
     assert client.schemas() == []
 
 
-def test_a_catalog_that_cannot_change_says_so(attach: Attach) -> None:
+def test_a_catalog_that_cannot_change_says_so(attach_client: Attach) -> None:
     from lakeport.catalog import CatalogBuilder
 
-    client = attach(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+    client = attach_client(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
     with pytest.raises(UnsupportedError, match="cannot be changed"):
         client.create_schema("n")
     with pytest.raises(UnsupportedError, match="cannot be changed"):

@@ -32,7 +32,13 @@ from lakeport.errors import (
     UnsupportedError,
 )
 from tests.client.conftest import Attach
-from tests.client.wire import NO_CONTENTS, WireServer, catalog_root, flight_info, packed
+from tests.client.handwritten_server import (
+    NO_CONTENTS,
+    HandwrittenServer,
+    catalog_root,
+    flight_info,
+    packed,
+)
 
 
 @pytest.fixture
@@ -70,8 +76,8 @@ def shop() -> StaticCatalog:
 
 
 @pytest.fixture
-def client(attach: Attach, shop: StaticCatalog) -> Client:
-    return attach(shop)
+def client(attach_client: Attach, shop: StaticCatalog) -> Client:
+    return attach_client(shop)
 
 
 def test_schemas_have_comments_and_tags(client: Client) -> None:
@@ -149,8 +155,8 @@ def test_statistics_of_a_column(client: Client) -> None:
         client.table("shop.items").statistics("zip")
 
 
-def test_databases_actions_and_version(attach: Attach, shop: StaticCatalog) -> None:
-    client = attach({"one": shop, "two": shop}, catalog="two")
+def test_databases_actions_and_version(attach_client: Attach, shop: StaticCatalog) -> None:
+    client = attach_client({"one": shop, "two": shop}, catalog="two")
     assert [row["name"] for row in client.databases()] == ["one", "two"]
     assert client.catalog_version() == CatalogVersion(1, is_fixed=True)
     assert "list_schemas" in dict(client.list_actions())
@@ -158,9 +164,9 @@ def test_databases_actions_and_version(attach: Attach, shop: StaticCatalog) -> N
     assert "two" in repr(client)
 
 
-def test_an_unknown_catalog_is_not_found(attach: Attach, shop: StaticCatalog) -> None:
+def test_an_unknown_catalog_is_not_found(attach_client: Attach, shop: StaticCatalog) -> None:
     with pytest.raises(NotFoundError, match="there is no catalog 'three'"):
-        attach({"one": shop, "two": shop}, catalog="three").schemas()
+        attach_client({"one": shop, "two": shop}, catalog="three").schemas()
 
 
 def test_threads_may_share_a_client(client: Client) -> None:
@@ -181,19 +187,25 @@ def test_threads_may_share_a_client(client: Client) -> None:
 
 
 def _serve_contents(
-    wire: WireServer, contents: dict[str, Any], bundle: dict[str, Any] | None = None
+    handwritten_server: HandwrittenServer,
+    contents: dict[str, Any],
+    bundle: dict[str, Any] | None = None,
 ) -> None:
     schema = {"name": "w", "contents": {**NO_CONTENTS, **contents}}
-    wire.replies["list_schemas"] = catalog_root([schema], contents=bundle)
+    handwritten_server.replies["list_schemas"] = catalog_root([schema], contents=bundle)
 
 
-def test_inline_contents_without_a_digest(wire: WireServer, hand_client: Client) -> None:
-    _serve_contents(wire, {"serialized": wire.contents()})
-    assert hand_client.table("w.t").comment == "by hand"
+def test_inline_contents_without_a_digest(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    _serve_contents(handwritten_server, {"serialized": handwritten_server.contents()})
+    assert client_of_handwritten_server.table("w.t").comment == "by hand"
 
 
-def test_a_bundle_of_all_schemas(wire: WireServer, hand_client: Client) -> None:
-    blob = wire.contents()
+def test_a_bundle_of_all_schemas(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    blob = handwritten_server.contents()
     digest = hashlib.sha256(blob).hexdigest()
     bundle = packed([[digest, blob]])
     outer: dict[str, Any] = {
@@ -201,20 +213,24 @@ def test_a_bundle_of_all_schemas(wire: WireServer, hand_client: Client) -> None:
         "url": None,
         "serialized": bundle,
     }
-    _serve_contents(wire, {"sha256": digest}, bundle=outer)
-    assert hand_client.table("w.t").comment == "by hand"
+    _serve_contents(handwritten_server, {"sha256": digest}, bundle=outer)
+    assert client_of_handwritten_server.table("w.t").comment == "by hand"
 
 
-def test_a_digest_without_a_bundle_is_tolerated(wire: WireServer, hand_client: Client) -> None:
+def test_a_digest_without_a_bundle_is_tolerated(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
     outer: dict[str, Any] = {"sha256": "0" * 64, "url": None, "serialized": None}
-    _serve_contents(wire, {"serialized": wire.contents()}, bundle=outer)
-    assert hand_client.table("w.t").comment == "by hand"
+    _serve_contents(handwritten_server, {"serialized": handwritten_server.contents()}, bundle=outer)
+    assert client_of_handwritten_server.table("w.t").comment == "by hand"
 
 
-def test_contents_by_listing_flights(wire: WireServer, hand_client: Client) -> None:
-    _serve_contents(wire, {})
-    assert hand_client.table("w.t").comment == "by hand"
-    seen = wire.last("ListFlights")
+def test_contents_by_listing_flights(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    _serve_contents(handwritten_server, {})
+    assert client_of_handwritten_server.table("w.t").comment == "by hand"
+    seen = handwritten_server.last("ListFlights")
     assert seen.header("airport-list-flights-filter-catalog") == "db"
     assert seen.header("airport-list-flights-filter-schema") == "w"
 
@@ -247,28 +263,33 @@ def _url(web: HTTPServer) -> str:
 
 @pytest.mark.parametrize("inline", [None, b"something else"])
 def test_contents_behind_a_url(
-    wire: WireServer, hand_client: Client, web: HTTPServer, inline: bytes | None
+    handwritten_server: HandwrittenServer,
+    client_of_handwritten_server: Client,
+    web: HTTPServer,
+    inline: bytes | None,
 ) -> None:
-    blob = wire.contents()
+    blob = handwritten_server.contents()
     web.content = blob  # type: ignore[attr-defined]
     digest = hashlib.sha256(blob).hexdigest()
-    _serve_contents(wire, {"sha256": digest, "url": _url(web), "serialized": inline})
-    assert hand_client.table("w.t").comment == "by hand"
+    _serve_contents(handwritten_server, {"sha256": digest, "url": _url(web), "serialized": inline})
+    assert client_of_handwritten_server.table("w.t").comment == "by hand"
 
 
 def test_a_download_with_another_digest_is_refused(
-    wire: WireServer, hand_client: Client, web: HTTPServer
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client, web: HTTPServer
 ) -> None:
     web.content = b"tampered"  # type: ignore[attr-defined]
-    _serve_contents(wire, {"sha256": "0" * 64, "url": _url(web)})
+    _serve_contents(handwritten_server, {"sha256": "0" * 64, "url": _url(web)})
     with pytest.raises(InternalError, match="does not match its digest"):
-        hand_client.tables()
+        client_of_handwritten_server.tables()
 
 
-def test_a_failing_download_says_so(wire: WireServer, hand_client: Client, web: HTTPServer) -> None:
-    _serve_contents(wire, {"sha256": "0" * 64, "url": _url(web)})
+def test_a_failing_download_says_so(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client, web: HTTPServer
+) -> None:
+    _serve_contents(handwritten_server, {"sha256": "0" * 64, "url": _url(web)})
     with pytest.raises(UnavailableError, match="cannot be downloaded"):
-        hand_client.tables()
+        client_of_handwritten_server.tables()
 
 
 @pytest.mark.parametrize(
@@ -283,23 +304,28 @@ def test_a_failing_download_says_so(wire: WireServer, hand_client: Client, web: 
     ],
 )
 def test_contents_that_cannot_be_had(
-    wire: WireServer, hand_client: Client, contents: dict[str, object], message: str
+    handwritten_server: HandwrittenServer,
+    client_of_handwritten_server: Client,
+    contents: dict[str, object],
+    message: str,
 ) -> None:
-    _serve_contents(wire, contents)
+    _serve_contents(handwritten_server, contents)
     with pytest.raises(InternalError, match=message):
-        hand_client.tables()
+        client_of_handwritten_server.tables()
 
 
-def test_a_bundle_that_does_not_match_is_refused(wire: WireServer, hand_client: Client) -> None:
+def test_a_bundle_that_does_not_match_is_refused(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
     bundle = packed([["0" * 64, b"other"]])
     outer: dict[str, Any] = {
         "sha256": hashlib.sha256(bundle).hexdigest(),
         "url": None,
         "serialized": bundle,
     }
-    _serve_contents(wire, {"sha256": "0" * 64}, bundle=outer)
+    _serve_contents(handwritten_server, {"sha256": "0" * 64}, bundle=outer)
     with pytest.raises(InternalError, match="does not match its digests"):
-        hand_client.schemas()
+        client_of_handwritten_server.schemas()
 
 
 @pytest.mark.parametrize(
@@ -313,32 +339,43 @@ def test_a_bundle_that_does_not_match_is_refused(wire: WireServer, hand_client: 
     ],
 )
 def test_objects_that_cannot_be_told(
-    wire: WireServer, hand_client: Client, metadata: dict[str, object], message: str
+    handwritten_server: HandwrittenServer,
+    client_of_handwritten_server: Client,
+    metadata: dict[str, object],
+    message: str,
 ) -> None:
-    wire.functions = [flight_info(pa.schema([("x", pa.int64())]), ["w", "v"], metadata)]
+    handwritten_server.functions = [
+        flight_info(pa.schema([("x", pa.int64())]), ["w", "v"], metadata)
+    ]
     with pytest.raises(InternalError, match=message):
-        hand_client.tables()
+        client_of_handwritten_server.tables()
 
 
-def test_flights_without_metadata_are_skipped(wire: WireServer, hand_client: Client) -> None:
-    wire.functions = [flight_info(pa.schema([]), ["w", "v"], None)]
-    assert [table.name for table in hand_client.tables()] == ["t"]
+def test_flights_without_metadata_are_skipped(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    handwritten_server.functions = [flight_info(pa.schema([]), ["w", "v"], None)]
+    assert [table.name for table in client_of_handwritten_server.tables()] == ["t"]
 
 
 @pytest.mark.parametrize("names", [["w", "W"], [""]])
 def test_schemas_must_have_names_of_their_own(
-    wire: WireServer, hand_client: Client, names: list[str]
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client, names: list[str]
 ) -> None:
     schemas = [{"name": name, "contents": NO_CONTENTS} for name in names]
-    wire.replies["list_schemas"] = catalog_root(schemas)
+    handwritten_server.replies["list_schemas"] = catalog_root(schemas)
     with pytest.raises(InternalError, match="empty or repeated names"):
-        hand_client.schemas()
+        client_of_handwritten_server.schemas()
 
 
-def test_msgpack_of_another_server_is_read_as_well(wire: WireServer, hand_client: Client) -> None:
+def test_msgpack_of_another_server_is_read_as_well(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
     # The Go library packs its texts as binary, which DuckDB's client accepts.
-    wire.replies["catalog_version"] = msgpack.packb({"catalog_version": 3, "is_fixed": False})
-    wire.replies["create_transaction"] = msgpack.packb({"identifier": b"tx"})
-    assert hand_client.catalog_version() == CatalogVersion(3)
-    hand_client.table("w.t").scan().to_arrow()
-    assert wire.last("DoGet").header("airport-transaction-id") == "tx"
+    handwritten_server.replies["catalog_version"] = msgpack.packb(
+        {"catalog_version": 3, "is_fixed": False}
+    )
+    handwritten_server.replies["create_transaction"] = msgpack.packb({"identifier": b"tx"})
+    assert client_of_handwritten_server.catalog_version() == CatalogVersion(3)
+    client_of_handwritten_server.table("w.t").scan().to_arrow()
+    assert handwritten_server.last("DoGet").header("airport-transaction-id") == "tx"

@@ -12,7 +12,7 @@ from lakeport.airport import Server
 from lakeport.airport.client import Client, connect
 from lakeport.catalog import Action, CatalogBuilder, ScanOptions
 from tests.client.conftest import Attach
-from tests.client.wire import WireServer
+from tests.client.handwritten_server import HandwrittenServer
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -37,12 +37,12 @@ ARRIVING = [
 
 @pytest.mark.parametrize(("raised", "arriving"), ARRIVING)
 def test_errors_of_a_scan(
-    attach: Attach, raised: type[errors.LakeportError], arriving: type[errors.LakeportError]
+    attach_client: Attach, raised: type[errors.LakeportError], arriving: type[errors.LakeportError]
 ) -> None:
     def scan(options: ScanOptions) -> pa.Table:
         raise raised("one clear sentence: with details")
 
-    client = attach(CatalogBuilder().schema("s").table("t", scan, schema=SCHEMA).build())
+    client = attach_client(CatalogBuilder().schema("s").table("t", scan, schema=SCHEMA).build())
     with pytest.raises(arriving) as caught:
         client.table("s.t").scan().to_arrow()
     assert str(caught.value) == "one clear sentence: with details"
@@ -50,7 +50,7 @@ def test_errors_of_a_scan(
 
 @pytest.mark.parametrize(("raised", "arriving"), ARRIVING)
 def test_errors_of_an_action(
-    attach: Attach, raised: type[errors.LakeportError], arriving: type[errors.LakeportError]
+    attach_client: Attach, raised: type[errors.LakeportError], arriving: type[errors.LakeportError]
 ) -> None:
     def fail(body: bytes) -> None:
         raise raised("one clear sentence")
@@ -59,7 +59,7 @@ def test_errors_of_an_action(
         # Actions carry no DuckDB types.
         arriving = errors.InvalidArgumentError
     catalog = CatalogBuilder().schema("s").build()
-    client = attach(catalog, actions=[Action("fail", fail)])
+    client = attach_client(catalog, actions=[Action("fail", fail)])
     with pytest.raises(arriving, match=r"^one clear sentence$"):
         client.action("fail")
 
@@ -97,15 +97,15 @@ def test_errors_of_an_action(
     ],
 )
 def test_errors_of_other_servers_lose_their_noise(
-    wire: WireServer,
-    hand_client: Client,
+    handwritten_server: HandwrittenServer,
+    client_of_handwritten_server: Client,
     raised: Exception,
     arriving: type[Exception],
     message: str,
 ) -> None:
-    wire.replies["fail"] = raised
+    handwritten_server.replies["fail"] = raised
     with pytest.raises(arriving) as caught:
-        hand_client.action("fail")
+        client_of_handwritten_server.action("fail")
     assert str(caught.value) == message
     assert caught.value.__cause__ is None
 
@@ -118,7 +118,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
         client.schemas()
 
 
-def test_tokens_open_the_door(attach: Attach) -> None:
+def test_tokens_open_the_door(attach_client: Attach) -> None:
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build()
     with Server(catalog, auth={"good": "ada"}) as server:
         with connect(server.location, token="good") as client:

@@ -19,7 +19,7 @@ from lakeport.catalog import ANY, CatalogBuilder, ScanOptions, StaticCatalog
 from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputError, NotFoundError
 from lakeport.filters import col
 from tests.client.conftest import Attach
-from tests.client.wire import WireServer, flight_info
+from tests.client.handwritten_server import HandwrittenServer, flight_info
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +107,8 @@ def _count(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.fixture
-def client(attach: Attach, catalog: StaticCatalog) -> Client:
-    return attach(catalog)
+def client(attach_client: Attach, catalog: StaticCatalog) -> Client:
+    return attach_client(catalog)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_the_overload_is_chosen_by_the_type(client: Client, argument: Any, overl
 
 @pytest.mark.parametrize("values", [[["a"]], [["1"]], [[1]]], ids=str)
 def test_an_overload_that_the_values_do_not_fit_is_passed_over(
-    attach: Attach, values: list[Any]
+    attach_client: Attach, values: list[Any]
 ) -> None:
     schema = CatalogBuilder().schema("f")
     for each in (pa.int64(), pa.string()):
@@ -147,7 +147,7 @@ def test_an_overload_that_the_values_do_not_fit_is_passed_over(
             parameters={"x": pa.list_(each)},
             returns=pa.string(),
         )
-    client = attach(schema.build())
+    client = attach_client(schema.build())
     column = pa.array(values)
 
     chosen = client.call_scalar("f.items", column).to_pylist()
@@ -322,7 +322,7 @@ RESULT = pa.schema([("result", pa.int64())])
 
 
 @pytest.fixture
-def odd(wire: WireServer) -> WireServer:
+def odd(handwritten_server: HandwrittenServer) -> HandwrittenServer:
     """The hand-written server with a scalar function `f(a)` and an in-out function `io(t)`."""
     common = {"schema": "w", "catalog": "db"}
     argument = pa.schema([("a", pa.int64())]).serialize().to_pybytes()
@@ -330,12 +330,14 @@ def odd(wire: WireServer) -> WireServer:
     scalar = {**common, "type": "scalar_function", "name": "f", "input_schema": argument}
     in_out = {**common, "type": "table_function", "name": "io"}
     in_out["input_schema"] = table.serialize().to_pybytes()
-    wire.functions = [
+    handwritten_server.functions = [
         flight_info(RESULT, ["w", "f"], scalar),
         flight_info(pa.schema([]), ["w", "io"], in_out),
     ]
-    wire.replies["table_function_flight_info"] = flight_info(RESULT, ["w", "io"], None).serialize()
-    return wire
+    handwritten_server.replies["table_function_flight_info"] = flight_info(
+        RESULT, ["w", "io"], None
+    ).serialize()
+    return handwritten_server
 
 
 def _results(*rows: int) -> pa.RecordBatch:
@@ -362,10 +364,10 @@ def _answering(schema: pa.Schema, *answers: Any) -> Any:
 
 
 def test_a_scalar_call_is_the_exchange_that_duckdb_makes(
-    odd: WireServer, hand_client: Client
+    odd: HandwrittenServer, client_of_handwritten_server: Client
 ) -> None:
     odd.exchange = _answering(RESULT, _results(5))
-    assert hand_client.call_scalar("w.f", 1).to_pylist() == [5]
+    assert client_of_handwritten_server.call_scalar("w.f", 1).to_pylist() == [5]
     seen = odd.last("DoExchange")
     assert seen.header("airport-operation") == "scalar_function"
     assert seen.header("return-chunks") == "1"
@@ -386,24 +388,26 @@ def test_a_scalar_call_is_the_exchange_that_duckdb_makes(
     ],
 )
 def test_a_wrong_answer_of_a_scalar_function(
-    odd: WireServer, hand_client: Client, exchange: Any, message: str
+    odd: HandwrittenServer, client_of_handwritten_server: Client, exchange: Any, message: str
 ) -> None:
     odd.exchange = exchange
     with pytest.raises(InternalError, match=message):
-        hand_client.call_scalar("w.f", 1)
+        client_of_handwritten_server.call_scalar("w.f", 1)
 
 
-def test_a_server_that_ends_too_early(odd: WireServer, hand_client: Client) -> None:
+def test_a_server_that_ends_too_early(
+    odd: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
     def exchange(reader: Any, writer: Any) -> None:
         writer.begin(RESULT)
 
     odd.exchange = exchange
     with pytest.raises(InternalError, match="ended the scalar_function too early"):
-        hand_client.call_scalar("w.f", 1)
+        client_of_handwritten_server.call_scalar("w.f", 1)
 
 
 def test_an_in_out_call_is_the_exchange_that_duckdb_makes(
-    odd: WireServer, hand_client: Client
+    odd: HandwrittenServer, client_of_handwritten_server: Client
 ) -> None:
     parameters: list[dict[bytes, Any]] = []
 
@@ -419,7 +423,7 @@ def test_an_in_out_call_is_the_exchange_that_duckdb_makes(
             writer.write_with_metadata(_results(), b"chunk_finished")
 
     odd.exchange = exchange
-    rows = hand_client.call_in_out("w.io", pa.table({"v": range(3000)})).read_all()
+    rows = client_of_handwritten_server.call_in_out("w.io", pa.table({"v": range(3000)})).read_all()
     assert rows.to_pydict() == {"result": [1, 1]}
     (sent,) = parameters
     assert {key for key in sent if sent[key] in (b"", [])} == {
@@ -448,16 +452,18 @@ def test_an_in_out_call_is_the_exchange_that_duckdb_makes(
     ],
 )
 def test_a_wrong_answer_of_an_in_out_function(
-    odd: WireServer, hand_client: Client, exchange: Any, message: str
+    odd: HandwrittenServer, client_of_handwritten_server: Client, exchange: Any, message: str
 ) -> None:
     odd.exchange = exchange
     with pytest.raises(InternalError, match=message):
-        hand_client.call_in_out("w.io", pa.table({"v": [1]})).read_all()
+        client_of_handwritten_server.call_in_out("w.io", pa.table({"v": [1]})).read_all()
 
 
-def test_the_server_must_describe_the_function_called(odd: WireServer, hand_client: Client) -> None:
+def test_the_server_must_describe_the_function_called(
+    odd: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
     odd.replies["table_function_flight_info"] = flight_info(
         RESULT, ["w", "other"], None
     ).serialize()
     with pytest.raises(InternalError, match="another function"):
-        hand_client.call_in_out("w.io", pa.table({"v": [1]}))
+        client_of_handwritten_server.call_in_out("w.io", pa.table({"v": [1]}))

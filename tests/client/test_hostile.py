@@ -25,7 +25,7 @@ from lakeport.airport.client.replies import (
     read_version,
 )
 from lakeport.errors import InternalError, LakeportError
-from tests.client.wire import WireServer, catalog_root, container, packed
+from tests.client.handwritten_server import HandwrittenServer, catalog_root, container, packed
 
 GARBAGE = [
     b"",
@@ -71,35 +71,44 @@ QUESTIONS: dict[str, Callable[[Client], Any]] = {
     [(n, g) for n in QUESTIONS for g in GARBAGE if (n, g) != ("endpoints", packed([]))],
 )
 def test_garbage_for_a_reply(
-    wire: WireServer, hand_client: Client, name: str, garbage: bytes
+    handwritten_server: HandwrittenServer,
+    client_of_handwritten_server: Client,
+    name: str,
+    garbage: bytes,
 ) -> None:
-    wire.replies[name] = garbage
+    handwritten_server.replies[name] = garbage
     with pytest.raises(InternalError, match=r"cannot be decoded|did not describe"):
-        QUESTIONS[name](hand_client)
+        QUESTIONS[name](client_of_handwritten_server)
 
 
 @pytest.mark.parametrize("name", [*QUESTIONS, "create_transaction", "create_schema"])
-def test_no_reply_at_all(wire: WireServer, hand_client: Client, name: str) -> None:
-    wire.replies[name] = []
+def test_no_reply_at_all(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client, name: str
+) -> None:
+    handwritten_server.replies[name] = []
     ask = QUESTIONS.get(name, _create_schema)
     with pytest.raises(InternalError, match=f"did not reply to {name}"):
-        ask(hand_client)
+        ask(client_of_handwritten_server)
 
 
 def _create_schema(client: Client) -> None:
     client.create_schema("n")
 
 
-def test_further_results_are_ignored(wire: WireServer, hand_client: Client) -> None:
+def test_further_results_are_ignored(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
     version = packed({"catalog_version": 3, "is_fixed": False})
-    wire.replies["catalog_version"] = [version, b"more", b"\xff"]
-    assert hand_client.catalog_version().version == 3
+    handwritten_server.replies["catalog_version"] = [version, b"more", b"\xff"]
+    assert client_of_handwritten_server.catalog_version().version == 3
 
 
-def test_results_without_end_are_cut_off(wire: WireServer, hand_client: Client) -> None:
-    wire.replies["flood"] = lambda _: Flood()
+def test_results_without_end_are_cut_off(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    handwritten_server.replies["flood"] = lambda _: Flood()
     with pytest.raises(LakeportError, match="too large"):
-        hand_client.action("flood")
+        client_of_handwritten_server.action("flood")
 
 
 class Flood(list[bytes]):
@@ -110,46 +119,54 @@ class Flood(list[bytes]):
             yield b"x"
 
 
-def test_a_reply_that_unfolds_to_too_much_is_refused(wire: WireServer, hand_client: Client) -> None:
-    wire.replies["list_schemas"] = packed([2**40, b"x"])
+def test_a_reply_that_unfolds_to_too_much_is_refused(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    handwritten_server.replies["list_schemas"] = packed([2**40, b"x"])
     with pytest.raises(InternalError, match="too large"):
-        hand_client.schemas()
+        client_of_handwritten_server.schemas()
 
 
-def test_too_many_columns_are_refused(wire: WireServer, hand_client: Client) -> None:
+def test_too_many_columns_are_refused(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
     schema = pa.schema([(f"c{i}", pa.int8()) for i in range(20_000)])
     info = flight.FlightInfo(schema, flight.FlightDescriptor.for_path("w", "t"), [], -1, -1)
     contents = container(packed([info.serialize()]))
-    wire.replies["list_schemas"] = catalog_root(
+    handwritten_server.replies["list_schemas"] = catalog_root(
         [{"name": "w", "contents": {"sha256": "", "url": None, "serialized": contents}}]
     )
     with pytest.raises(InternalError, match="number of columns"):
-        hand_client.tables()
+        client_of_handwritten_server.tables()
 
 
 @pytest.mark.parametrize("garbage", [b"", b"junk", packed({}), b"\xff\xff\xff\xff" * 10])
-def test_garbage_for_statistics(wire: WireServer, hand_client: Client, garbage: bytes) -> None:
-    table = wire.tables["t"]
+def test_garbage_for_statistics(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client, garbage: bytes
+) -> None:
+    table = handwritten_server.tables["t"]
     table.schema = table.schema.with_metadata({"can_produce_statistics": "1"})
-    wire.replies["column_statistics"] = garbage
+    handwritten_server.replies["column_statistics"] = garbage
     with pytest.raises(InternalError, match="statistics"):
-        hand_client.table("w.t").statistics("id")
+        client_of_handwritten_server.table("w.t").statistics("id")
 
 
 @pytest.mark.parametrize("garbage", [b"junk", packed({}), packed({"constraints": 5})])
 def test_garbage_for_check_constraints(
-    wire: WireServer, hand_client: Client, garbage: bytes
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client, garbage: bytes
 ) -> None:
-    table = wire.tables["t"]
+    table = handwritten_server.tables["t"]
     table.schema = table.schema.with_metadata({"check_constraints": garbage})
     with pytest.raises(InternalError, match="check constraints"):
-        _ = hand_client.table("w.t").check_constraints
+        _ = client_of_handwritten_server.table("w.t").check_constraints
 
 
-def test_a_stream_that_is_not_a_stream(wire: WireServer, hand_client: Client) -> None:
-    wire.stream = lambda: None
+def test_a_stream_that_is_not_a_stream(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    handwritten_server.stream = lambda: None
     with pytest.raises(LakeportError):
-        hand_client.table("w.t").scan().to_arrow()
+        client_of_handwritten_server.table("w.t").scan().to_arrow()
 
 
 READERS: list[Callable[[bytes], Any]] = [

@@ -17,7 +17,7 @@ from lakeport.catalog import CatalogBuilder, Endpoint, FileFormat, FileReference
 from lakeport.errors import InternalError, UnavailableError, UnsupportedError
 from lakeport.filters import col
 from tests.client.conftest import Attach
-from tests.client.wire import WireServer, endpoints, packed
+from tests.client.handwritten_server import HandwrittenServer, endpoints, packed
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
 MORE = pa.table({"id": [4], "name": ["d"]})
@@ -41,15 +41,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _table(attach: Attach, *references: Endpoint, schema: pa.Schema | None = None) -> RemoteTable:
+def _table(
+    attach_client: Attach, *references: Endpoint, schema: pa.Schema | None = None
+) -> RemoteTable:
     builder = CatalogBuilder().schema("s")
     builder.reference_table("t", references, schema=schema or ROWS.schema)
-    return attach(builder.build()).table("s.t")
+    return attach_client(builder.build()).table("s.t")
 
 
-def test_parquet_by_function_call(attach: Attach, folder: Path) -> None:
+def test_parquet_by_function_call(attach_client: Attach, folder: Path) -> None:
     files = [str(folder / "a.parquet"), str(folder / "b.parquet")]
-    table = _table(attach, FunctionReference("read_parquet", (files,)))
+    table = _table(attach_client, FunctionReference("read_parquet", (files,)))
     assert table.scan().to_arrow().sort_by("id").to_pydict() == {
         "id": [1, 2, 3, 4],
         "name": ["a", "b", None, "d"],
@@ -58,11 +60,11 @@ def test_parquet_by_function_call(attach: Attach, folder: Path) -> None:
     assert table.scan(["name"]).to_arrow().num_rows == table.scan().count() == 4
 
 
-def test_csv_with_named_arguments(attach: Attach, folder: Path) -> None:
+def test_csv_with_named_arguments(attach_client: Attach, folder: Path) -> None:
     reference = FunctionReference(
         "read_csv", (str(folder / "a.csv"),), {"delim": "|", "header": True}
     )
-    assert _table(attach, reference).scan().to_arrow().to_pydict() == ROWS.to_pydict()
+    assert _table(attach_client, reference).scan().to_arrow().to_pydict() == ROWS.to_pydict()
 
 
 @pytest.mark.parametrize(
@@ -73,45 +75,47 @@ def test_csv_with_named_arguments(attach: Attach, folder: Path) -> None:
         ("a.arrow", FileFormat.IPC_FILE),
     ],
 )
-def test_files_by_format(attach: Attach, folder: Path, name: str, kind: FileFormat) -> None:
-    table = _table(attach, FileReference(str(folder / name), kind))
+def test_files_by_format(attach_client: Attach, folder: Path, name: str, kind: FileFormat) -> None:
+    table = _table(attach_client, FileReference(str(folder / name), kind))
     assert table.scan().to_arrow().equals(ROWS)
     assert table.scan(["id"], filter=col("name") == "b").to_arrow().to_pydict() == {"id": [2]}
 
 
-def test_a_file_uri_works_as_well(attach: Attach, folder: Path) -> None:
-    table = _table(attach, FileReference((folder / "a.arrows").as_uri(), FileFormat.IPC_STREAM))
+def test_a_file_uri_works_as_well(attach_client: Attach, folder: Path) -> None:
+    table = _table(
+        attach_client, FileReference((folder / "a.arrows").as_uri(), FileFormat.IPC_STREAM)
+    )
     assert table.scan().to_arrow().equals(ROWS)
 
 
-def test_references_of_several_kinds_in_one_table(attach: Attach, folder: Path) -> None:
+def test_references_of_several_kinds_in_one_table(attach_client: Attach, folder: Path) -> None:
     table = _table(
-        attach,
+        attach_client,
         FileReference(str(folder / "b.parquet")),
         FileReference(str(folder / "a.arrow"), FileFormat.IPC_FILE),
     )
     assert sorted(table.scan().to_arrow().column("id").to_pylist()) == [1, 2, 3, 4]
 
 
-def test_types_must_be_those_of_the_table(attach: Attach, folder: Path) -> None:
+def test_types_must_be_those_of_the_table(attach_client: Attach, folder: Path) -> None:
     schema = pa.schema([("id", pa.int32()), ("name", pa.string())])
     for reference in (
         FileReference(str(folder / "a.parquet")),
         FileReference(str(folder / "a.arrow"), FileFormat.IPC_FILE),
     ):
         with pytest.raises(InternalError, match="column"):
-            _table(attach, reference, schema=schema).scan().to_arrow()
+            _table(attach_client, reference, schema=schema).scan().to_arrow()
 
 
-def test_layouts_of_one_type_are_converted(attach: Attach, folder: Path) -> None:
+def test_layouts_of_one_type_are_converted(attach_client: Attach, folder: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("name", pa.large_string())])
-    table = _table(attach, FileReference(str(folder / "a.parquet")), schema=schema)
+    table = _table(attach_client, FileReference(str(folder / "a.parquet")), schema=schema)
     assert table.scan().to_arrow().schema.field("name").type == pa.large_string()
 
 
-def test_every_column_must_be_there(attach: Attach, folder: Path) -> None:
+def test_every_column_must_be_there(attach_client: Attach, folder: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("zip", pa.string())])
-    table = _table(attach, FileReference(str(folder / "a.parquet")), schema=schema)
+    table = _table(attach_client, FileReference(str(folder / "a.parquet")), schema=schema)
     with pytest.raises(InternalError, match="no column 'zip'"):
         table.scan().to_arrow()
     assert table.scan(["id"]).count() == 3
@@ -125,15 +129,15 @@ def test_every_column_must_be_there(attach: Attach, folder: Path) -> None:
         FunctionReference("read_csv", ("/nowhere/a.csv",)),
     ],
 )
-def test_a_missing_file_says_so(attach: Attach, reference: Endpoint) -> None:
+def test_a_missing_file_says_so(attach_client: Attach, reference: Endpoint) -> None:
     with pytest.raises(UnavailableError, match="nowhere"):
-        _table(attach, reference).scan().to_arrow()
+        _table(attach_client, reference).scan().to_arrow()
 
 
 def test_without_duckdb_the_error_names_it(
-    attach: Attach, folder: Path, monkeypatch: pytest.MonkeyPatch
+    attach_client: Attach, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = _table(attach, FileReference(str(folder / "a.parquet")))
+    table = _table(attach_client, FileReference(str(folder / "a.parquet")))
     real_import = builtins.__import__
 
     def no_duckdb(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -192,18 +196,25 @@ def _arguments(**values: Any) -> bytes:
     ],
 )
 def test_garbage_is_refused(
-    wire: WireServer, hand_client: Client, uri: str, error: type[Exception]
+    handwritten_server: HandwrittenServer,
+    client_of_handwritten_server: Client,
+    uri: str,
+    error: type[Exception],
 ) -> None:
-    wire.replies["endpoints"] = endpoints(flight.FlightEndpoint(b"", [uri]))
+    handwritten_server.replies["endpoints"] = endpoints(flight.FlightEndpoint(b"", [uri]))
     with pytest.raises((error, InternalError, UnsupportedError)):
-        hand_client.table("w.t").scan().to_arrow()
+        client_of_handwritten_server.table("w.t").scan().to_arrow()
 
 
-def test_named_arguments_cannot_leave_their_place(wire: WireServer, hand_client: Client) -> None:
+def test_named_arguments_cannot_leave_their_place(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
     call = {
         "function_name": "read_csv",
         "data": _arguments(arg_0="/nowhere/x", **{'a" := 1); SELECT ("b': "x"}),
     }
-    wire.replies["endpoints"] = endpoints(flight.FlightEndpoint(b"", [_data_uri(CALL, call)]))
+    handwritten_server.replies["endpoints"] = endpoints(
+        flight.FlightEndpoint(b"", [_data_uri(CALL, call)])
+    )
     with pytest.raises(UnavailableError, match="Invalid named parameter"):
-        hand_client.table("w.t").scan().to_arrow()
+        client_of_handwritten_server.table("w.t").scan().to_arrow()

@@ -8,7 +8,7 @@ import pytest
 from lakeport.airport.client import Client
 from lakeport.arrow.readers import reader_of
 from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputError
-from tests.client.wire import HandTable, WireServer, flight_info
+from tests.client.handwritten_server import HandTable, HandwrittenServer, flight_info
 
 
 def test_missing_keys_are_null_and_types_come_from_the_table() -> None:
@@ -45,27 +45,31 @@ def test_no_rows_have_columns_of_every_type(type: pa.DataType) -> None:
 
 
 def test_dictionary_columns_are_inserted_and_returned(
-    wire: WireServer, hand_client: Client
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
 ) -> None:
     schema = pa.schema([("d", pa.dictionary(pa.int8(), pa.string()))])
-    wire.tables["d"] = HandTable(schema)
-    result = hand_client.table("w.d").insert({"d": ["a", "b", "a", None] * 1000}, returning=True)
+    handwritten_server.tables["d"] = HandTable(schema)
+    result = client_of_handwritten_server.table("w.d").insert(
+        {"d": ["a", "b", "a", None] * 1000}, returning=True
+    )
     assert result.returning is not None
     assert result.returning.column("d").to_pylist() == ["a", "b", "a", None] * 1000
-    assert [row["d"] for row in wire.tables["d"].rows[:4]] == ["a", "b", "a", None]
+    assert [row["d"] for row in handwritten_server.tables["d"].rows[:4]] == ["a", "b", "a", None]
 
 
-def test_statistics_must_be_complete(wire: WireServer, hand_client: Client) -> None:
-    table = wire.tables["t"]
+def test_statistics_must_be_complete(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    table = handwritten_server.tables["t"]
     table.schema = table.schema.with_metadata({"can_produce_statistics": "1"})
     sink = pa.BufferOutputStream()
     row = pa.RecordBatch.from_pylist([{"min": 1, "max": 2}])
     with pa.ipc.new_stream(sink, row.schema) as stream:
         stream.write_batch(row)
-    wire.replies["column_statistics"] = sink.getvalue().to_pybytes()
+    handwritten_server.replies["column_statistics"] = sink.getvalue().to_pybytes()
     with pytest.raises(InternalError, match="there is no distinct_count"):
-        hand_client.table("w.t").statistics("id")
-    seen = wire.last("column_statistics")
+        client_of_handwritten_server.table("w.t").statistics("id")
+    seen = handwritten_server.last("column_statistics")
     assert (seen.request["column_name"], seen.request["type"]) == (b"id", b"INTEGER")
     assert seen.headers["airport-action-name"] == ["column_statistics"] * 2
     assert seen.header("airport-flight-path") is None
@@ -73,17 +77,19 @@ def test_statistics_must_be_complete(wire: WireServer, hand_client: Client) -> N
 
 
 def test_the_server_must_describe_the_flight_asked_for(
-    wire: WireServer, hand_client: Client
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
 ) -> None:
-    wire.replies["GetFlightInfo"] = lambda _: flight_info(pa.schema([]), ["other"], None)
+    handwritten_server.replies["GetFlightInfo"] = lambda _: flight_info(
+        pa.schema([]), ["other"], None
+    )
     with pytest.raises(InternalError, match="another flight"):
-        hand_client.take_flight(["w", "t"]).to_arrow()
+        client_of_handwritten_server.take_flight(["w", "t"]).to_arrow()
 
 
 def test_the_columns_of_a_scan_are_known_without_asking(
-    wire: WireServer, hand_client: Client
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
 ) -> None:
-    table = hand_client.table("w.t")
-    wire.seen.clear()
+    table = client_of_handwritten_server.table("w.t")
+    handwritten_server.seen.clear()
     assert table.scan(["rowid", "name"]).schema.names == ["rowid", "name"]
-    assert wire.seen == []
+    assert handwritten_server.seen == []

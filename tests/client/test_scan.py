@@ -31,7 +31,7 @@ from lakeport.errors import (
 from lakeport.filters import Filter, FunctionCall, col, lit
 from lakeport.types.logical import BOOLEAN
 from tests.client.conftest import Attach
-from tests.client.wire import WireServer, endpoints
+from tests.client.handwritten_server import HandwrittenServer, endpoints
 
 ROWS = 100_000
 
@@ -48,9 +48,9 @@ def numbers() -> pa.Table:
 
 
 @pytest.fixture
-def table(attach: Attach, numbers: pa.Table) -> RemoteTable:
+def table(attach_client: Attach, numbers: pa.Table) -> RemoteTable:
     catalog = CatalogBuilder().schema("s").table("numbers", numbers, endpoints=4).build()
-    return attach(catalog).table("s.numbers")
+    return attach_client(catalog).table("s.numbers")
 
 
 def test_a_scan_gives_every_row(table: RemoteTable, numbers: pa.Table) -> None:
@@ -64,10 +64,10 @@ def test_columns_come_in_the_order_named(table: RemoteTable) -> None:
 
 
 def test_filters_are_applied_whatever_the_server_does(
-    wire: WireServer, hand_client: Client
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
 ) -> None:
     # The hand-written server ignores filters.
-    scan = hand_client.table("w.t").scan(["name"], filter=col("ID") >= 2)
+    scan = client_of_handwritten_server.table("w.t").scan(["name"], filter=col("ID") >= 2)
     assert scan.to_arrow().to_pydict() == {"name": ["b", "c"]}
     assert scan.count() == 2
 
@@ -99,20 +99,22 @@ def test_filters_can_be_added(table: RemoteTable) -> None:
 
 
 def test_without_duckdb_arrow_applies_the_filter(
-    hand_client: Client, monkeypatch: pytest.MonkeyPatch
+    client_of_handwritten_server: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    scan = hand_client.table("w.t").scan(["id"], filter=(col("id") >= 2) & (col("name") != "c"))
+    scan = client_of_handwritten_server.table("w.t").scan(
+        ["id"], filter=(col("id") >= 2) & (col("name") != "c")
+    )
     assert scan.to_arrow().to_pydict() == {"id": [2]}
     odd = FunctionCall("levenshtein", (lit("a"), lit("b")), BOOLEAN)
     with pytest.raises(UnsupportedError, match="install the duckdb package"):
-        hand_client.table("w.t").scan(filter=odd).to_arrow()
+        client_of_handwritten_server.table("w.t").scan(filter=odd).to_arrow()
 
 
-def test_a_filter_that_cannot_be_applied_is_refused(hand_client: Client) -> None:
+def test_a_filter_that_cannot_be_applied_is_refused(client_of_handwritten_server: Client) -> None:
     foreign = FunctionCall("f", (), BOOLEAN, catalog="db", schema="s")
     with pytest.raises(UnsupportedError, match="cannot be applied"):
-        hand_client.table("w.t").scan(filter=foreign).to_arrow()
+        client_of_handwritten_server.table("w.t").scan(filter=foreign).to_arrow()
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2048, ROWS, ROWS + 1])
@@ -156,32 +158,34 @@ def test_wrong_requests_are_refused(table: RemoteTable) -> None:
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
-def test_the_row_identifier_may_be_anywhere(attach: Attach, position: int) -> None:
+def test_the_row_identifier_may_be_anywhere(attach_client: Attach, position: int) -> None:
     fields = [pa.field("a", pa.int64()), pa.field("b", pa.string())]
     fields.insert(position, rowid_field("key", pa.string()))
     data = pa.table({"a": [1, 2], "b": ["x", "y"], "key": ["k1", "k2"]})
     schema = pa.schema(fields)
     catalog = CatalogBuilder().schema("s").table("t", data.select(schema.names).cast(schema))
-    table = attach(catalog.build()).table("s.t")
+    table = attach_client(catalog.build()).table("s.t")
     assert table.scan().to_arrow().to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
     rows = table.scan(["rowid", "b"], filter=col("rowid") == "k2").to_arrow()
     assert rows.to_pydict() == {"rowid": ["k2"], "b": ["y"]}
     assert table.scan().count() == 2
 
 
-def test_a_column_called_rowid_is_a_column(attach: Attach) -> None:
+def test_a_column_called_rowid_is_a_column(attach_client: Attach) -> None:
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"rowid": [5]})).build()
-    assert attach(catalog).table("s.t").scan().to_arrow().to_pydict() == {"rowid": [5]}
+    assert attach_client(catalog).table("s.t").scan().to_arrow().to_pydict() == {"rowid": [5]}
 
 
-def test_no_endpoint_means_no_rows(wire: WireServer, hand_client: Client) -> None:
-    wire.replies["endpoints"] = endpoints()
-    rows = hand_client.table("w.t").scan(["name"]).to_arrow()
+def test_no_endpoint_means_no_rows(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    handwritten_server.replies["endpoints"] = endpoints()
+    rows = client_of_handwritten_server.table("w.t").scan(["name"]).to_arrow()
     assert rows.schema.names == ["name"]
     assert rows.num_rows == 0
 
 
-def test_endpoints_on_another_server(attach: Attach, numbers: pa.Table) -> None:
+def test_endpoints_on_another_server(attach_client: Attach, numbers: pa.Table) -> None:
     class Elsewhere:
         name = "numbers"
         comment = ""
@@ -204,11 +208,11 @@ def test_endpoints_on_another_server(attach: Attach, numbers: pa.Table) -> None:
         return CatalogBuilder().schema("s").table(Elsewhere(location)).build()
 
     with Server(catalog(None)) as other:
-        rows = attach(catalog(other.location)).table("s.numbers").scan(["id"]).to_arrow()
+        rows = attach_client(catalog(other.location)).table("s.numbers").scan(["id"]).to_arrow()
     assert sorted(rows.column("id").to_pylist()) == list(range(ROWS))
 
 
-def test_many_endpoints_are_read_by_few_threads(attach: Attach) -> None:
+def test_many_endpoints_are_read_by_few_threads(attach_client: Attach) -> None:
     def reader(options: ScanOptions) -> pa.Table:
         assert options.partition is not None
         return pa.table({"x": [int(options.partition)]})
@@ -226,28 +230,30 @@ def test_many_endpoints_are_read_by_few_threads(attach: Attach) -> None:
         def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
             return reader(options).to_reader()
 
-    client = attach(CatalogBuilder().schema("s").table(Parts()).build())
+    client = attach_client(CatalogBuilder().schema("s").table(Parts()).build())
     rows = client.table("s.parts").scan().to_arrow()
     assert sorted(rows.column("x").to_pylist()) == list(range(200))
 
 
-def test_dictionary_columns_survive(attach: Attach) -> None:
+def test_dictionary_columns_survive(attach_client: Attach) -> None:
     data = pa.chunked_array(
         [pa.array(["a", "b", None]).dictionary_encode(), pa.array(["c"]).dictionary_encode()]
     )
     catalog = CatalogBuilder().schema("s").table("t", pa.table({"d": data})).build()
-    column = attach(catalog).table("s.t").scan(filter=col("d") != "b").to_arrow().column("d")
+    column = attach_client(catalog).table("s.t").scan(filter=col("d") != "b").to_arrow().column("d")
     assert column.type == data.type
     assert column.to_pylist() == ["a", "c"]
 
 
-def test_a_stream_without_rows_in_some_messages(wire: WireServer, hand_client: Client) -> None:
-    schema = wire.tables["t"].full_schema
-    batch = pa.RecordBatch.from_pylist(wire.tables["t"].rows, schema)
-    wire.stream = lambda: flight.GeneratorStream(
+def test_a_stream_without_rows_in_some_messages(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    schema = handwritten_server.tables["t"].full_schema
+    batch = pa.RecordBatch.from_pylist(handwritten_server.tables["t"].rows, schema)
+    handwritten_server.stream = lambda: flight.GeneratorStream(
         schema, iter([batch.slice(0, 0), (batch, b"\x81\xa8progress\xcb?\xf0\0\0\0\0\0\0")])
     )
-    assert hand_client.table("w.t").scan().count() == 3
+    assert client_of_handwritten_server.table("w.t").scan().count() == 3
 
 
 @pytest.mark.parametrize(
@@ -261,27 +267,36 @@ def test_a_stream_without_rows_in_some_messages(wire: WireServer, hand_client: C
     ],
 )
 def test_a_stream_must_have_the_announced_columns(
-    wire: WireServer, hand_client: Client, schema: pa.Schema, message: str
+    handwritten_server: HandwrittenServer,
+    client_of_handwritten_server: Client,
+    schema: pa.Schema,
+    message: str,
 ) -> None:
-    wire.stream = lambda: flight.RecordBatchStream(schema.empty_table())
+    handwritten_server.stream = lambda: flight.RecordBatchStream(schema.empty_table())
     with pytest.raises(InternalError, match=message):
-        hand_client.table("w.t").scan().to_arrow()
+        client_of_handwritten_server.table("w.t").scan().to_arrow()
 
 
-def test_an_endpoint_needs_a_location(wire: WireServer, hand_client: Client) -> None:
-    wire.replies["endpoints"] = endpoints(flight.FlightEndpoint(b"t", []))
+def test_an_endpoint_needs_a_location(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    handwritten_server.replies["endpoints"] = endpoints(flight.FlightEndpoint(b"t", []))
     with pytest.raises(InternalError, match="without a location"):
-        hand_client.table("w.t").scan().to_arrow()
+        client_of_handwritten_server.table("w.t").scan().to_arrow()
 
 
-def test_a_location_that_is_none_is_refused(wire: WireServer, hand_client: Client) -> None:
-    wire.replies["endpoints"] = endpoints(flight.FlightEndpoint(b"t", ["http://example.com"]))
+def test_a_location_that_is_none_is_refused(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    handwritten_server.replies["endpoints"] = endpoints(
+        flight.FlightEndpoint(b"t", ["http://example.com"])
+    )
     with pytest.raises(InvalidArgumentError, match="is not a location"):
-        hand_client.table("w.t").scan().to_arrow()
+        client_of_handwritten_server.table("w.t").scan().to_arrow()
 
 
-def test_flights_are_taken_by_path_and_by_command(attach: Attach, numbers: pa.Table) -> None:
-    client = attach(CatalogBuilder().schema("s").table("numbers", numbers).build())
+def test_flights_are_taken_by_path_and_by_command(attach_client: Attach, numbers: pa.Table) -> None:
+    client = attach_client(CatalogBuilder().schema("s").table("numbers", numbers).build())
     by_path = client.take_flight(["s", "numbers"], columns=["id"])
     by_command = client.take_flight('{"schema_name": "s", "table_name": "numbers"}')
     assert by_path.filter(col("id") < 3).to_arrow().to_pydict() == {"id": [0, 1, 2]}
@@ -319,10 +334,10 @@ def test_sql_that_a_filter_cannot_hold_is_refused(table: RemoteTable) -> None:
         table.scan(filter="id >").to_arrow()
 
 
-def test_the_row_identifier_can_be_named_in_sql(attach: Attach) -> None:
+def test_the_row_identifier_can_be_named_in_sql(attach_client: Attach) -> None:
     schema = pa.schema([("x", pa.int64()), rowid_field("key", pa.int64())])
     rows = pa.table({"x": [1, 2], "key": [10, 20]}, schema=schema)
-    client = attach(CatalogBuilder().schema("s").table("t", rows).build())
+    client = attach_client(CatalogBuilder().schema("s").table("t", rows).build())
 
     assert client.table("s.t").scan(["x"], "rowid = '20'").to_arrow()["x"].to_pylist() == [2]
 
@@ -346,9 +361,9 @@ class Recorder:
         return rows.to_reader()
 
 
-def test_the_limit_reaches_the_table(attach: Attach) -> None:
+def test_the_limit_reaches_the_table(attach_client: Attach) -> None:
     recorder = Recorder()
-    table = attach(CatalogBuilder().schema("s").table(recorder).build()).table("s.t")
+    table = attach_client(CatalogBuilder().schema("s").table(recorder).build()).table("s.t")
 
     assert table.scan(limit=3).count() == 3
     assert table.scan(filter="x > 4", limit=2).to_arrow()["x"].to_pylist() == [5, 6]
@@ -357,10 +372,10 @@ def test_the_limit_reaches_the_table(attach: Attach) -> None:
     assert [options.limit for options in recorder.seen] == [3, 2, None]
 
 
-def test_a_filter_that_is_left_out_takes_the_limit_with_it(attach: Attach) -> None:
+def test_a_filter_that_is_left_out_takes_the_limit_with_it(attach_client: Attach) -> None:
     recorder = Recorder()
     catalog = CatalogBuilder().schema("s").table(recorder).build()
-    table = attach(catalog, limits=Limits(json_bytes=10)).table("s.t")
+    table = attach_client(catalog, limits=Limits(json_bytes=10)).table("s.t")
 
     assert table.scan(filter=col("x") > 7, limit=2).to_arrow()["x"].to_pylist() == [8, 9]
 
@@ -388,11 +403,11 @@ def test_a_cast_takes_an_arrow_type(table: RemoteTable) -> None:
     assert scan.to_arrow()["id"].to_pylist() == [42]
 
 
-def test_instants_in_nanoseconds_are_compared_as_they_are(attach: Attach) -> None:
+def test_instants_in_nanoseconds_are_compared_as_they_are(attach_client: Attach) -> None:
     instants = pa.array([1_577_836_800_000_000_000 + i for i in range(3)], pa.int64())
     rows = pa.table({"t": instants.cast(pa.timestamp("ns", "UTC"))})
     catalog = CatalogBuilder().schema("s").table("t", rows).build()
-    table = attach(catalog).table("s.t")
+    table = attach_client(catalog).table("s.t")
     start = rows["t"][0]
 
     def kept(where: Any) -> list[int]:

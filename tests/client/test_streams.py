@@ -16,8 +16,8 @@ from lakeport.catalog import CatalogBuilder, Partition, ScanOptions
 from lakeport.errors import CancelledError, ConstraintError, LakeportError, UnavailableError
 from lakeport.filters import col
 from tests.client.conftest import Attach
-from tests.client.wire import REUSE, WireServer, endpoints
-from tests.waiting import TIMEOUT_SECONDS
+from tests.client.handwritten_server import REUSE, HandwrittenServer, endpoints
+from tests.wait import TIMEOUT_SECONDS
 
 SCHEMA = pa.schema([("x", pa.int64())])
 BATCH = pa.record_batch({"x": range(1000)})
@@ -60,8 +60,8 @@ def endless() -> Endless:
 
 
 @pytest.fixture
-def client(attach: Attach, endless: Endless) -> Client:
-    return attach(CatalogBuilder().schema("s").table(endless).build())
+def client(attach_client: Attach, endless: Endless) -> Client:
+    return attach_client(CatalogBuilder().schema("s").table(endless).build())
 
 
 def _wait_until_stopped(endless: Endless) -> None:
@@ -115,19 +115,19 @@ def test_a_server_that_stops_ends_the_stream(endless: Endless) -> None:
     assert not _scan_threads()
 
 
-def test_a_failure_in_the_middle_reaches_the_reader(attach: Attach) -> None:
+def test_a_failure_in_the_middle_reaches_the_reader(attach_client: Attach) -> None:
     def rows(options: ScanOptions) -> Iterator[pa.RecordBatch]:
         yield BATCH
         raise ConstraintError("row 1001 is broken")
 
     catalog = CatalogBuilder().schema("s").table("t", rows, schema=SCHEMA).build()
-    reader = attach(catalog).table("s.t").scan().to_reader()
+    reader = attach_client(catalog).table("s.t").scan().to_reader()
     with pytest.raises(ConstraintError, match=r"^row 1001 is broken$"):
         reader.read_all()
     assert not _scan_threads()
 
 
-def test_one_failing_endpoint_fails_the_scan(attach: Attach) -> None:
+def test_one_failing_endpoint_fails_the_scan(attach_client: Attach) -> None:
     class OneBad(Endless):
         def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
             if options.partition == b"1":
@@ -135,22 +135,24 @@ def test_one_failing_endpoint_fails_the_scan(attach: Attach) -> None:
             return super().scan(options)
 
     table = OneBad()
-    client = attach(CatalogBuilder().schema("s").table(table).build())
+    client = attach_client(CatalogBuilder().schema("s").table(table).build())
     with pytest.raises(UnavailableError, match="part 1 is away"):
         client.table("s.endless").scan().count()
     assert not _scan_threads()
 
 
-def test_a_server_that_does_not_answer_runs_into_the_timeout(wire: WireServer) -> None:
+def test_a_server_that_does_not_answer_runs_into_the_timeout(
+    handwritten_server: HandwrittenServer,
+) -> None:
     release = threading.Event()
 
     def hang() -> Any:
         release.wait(TIMEOUT_SECONDS)
-        return flight.RecordBatchStream(wire.tables["t"].full_schema.empty_table())
+        return flight.RecordBatchStream(handwritten_server.tables["t"].full_schema.empty_table())
 
-    wire.stream = hang
+    handwritten_server.stream = hang
     try:
-        with connect(wire.location, catalog="db", timeout=0.5) as client:
+        with connect(handwritten_server.location, catalog="db", timeout=0.5) as client:
             table = client.table("w.t")
             with pytest.raises(LakeportError):
                 table.scan().to_arrow()
@@ -158,10 +160,12 @@ def test_a_server_that_does_not_answer_runs_into_the_timeout(wire: WireServer) -
         release.set()
 
 
-def test_a_stream_that_is_still_opening_does_not_hold_up_the_rest(wire: WireServer) -> None:
+def test_a_stream_that_is_still_opening_does_not_hold_up_the_rest(
+    handwritten_server: HandwrittenServer,
+) -> None:
     release, opening = threading.Event(), threading.Event()
-    schema = wire.tables["t"].full_schema
-    batch = pa.RecordBatch.from_pylist(wire.tables["t"].rows, schema)
+    schema = handwritten_server.tables["t"].full_schema
+    batch = pa.RecordBatch.from_pylist(handwritten_server.tables["t"].rows, schema)
     opened: list[bytes] = []
 
     def stream() -> Any:
@@ -171,10 +175,10 @@ def test_a_stream_that_is_still_opening_does_not_hold_up_the_rest(wire: WireServ
             release.wait(TIMEOUT_SECONDS)
         return flight.GeneratorStream(schema, iter([batch] * 3))
 
-    wire.stream = stream
+    handwritten_server.stream = stream
     endpoint = flight.FlightEndpoint(b"t", [REUSE])
-    wire.replies["endpoints"] = endpoints(endpoint, endpoint)
-    with connect(wire.location, catalog="db") as client:
+    handwritten_server.replies["endpoints"] = endpoints(endpoint, endpoint)
+    with connect(handwritten_server.location, catalog="db") as client:
         reader = client.table("w.t").scan().to_reader()
         reader.read_next_batch()
         assert opening.wait(TIMEOUT_SECONDS)

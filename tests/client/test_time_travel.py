@@ -13,7 +13,7 @@ from lakeport.catalog import CatalogBuilder, ScanOptions, TimePoint
 from lakeport.errors import InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 from lakeport.filters import col
 from tests.client.conftest import Attach
-from tests.client.wire import WireServer, flight_info
+from tests.client.handwritten_server import HandwrittenServer, flight_info
 
 
 class History:
@@ -55,8 +55,8 @@ def history() -> History:
 
 
 @pytest.fixture
-def client(attach: Attach, history: History) -> Client:
-    return attach(CatalogBuilder().schema("s").table(history).build())
+def client(attach_client: Attach, history: History) -> Client:
+    return attach_client(CatalogBuilder().schema("s").table(history).build())
 
 
 def test_an_old_version_has_its_own_columns(client: Client) -> None:
@@ -97,8 +97,8 @@ def test_an_unknown_version_is_an_error(client: Client) -> None:
         client.table("s.history").scan(version=9).to_arrow()
 
 
-def test_a_table_without_history_says_so(attach: Attach) -> None:
-    client = attach(CatalogBuilder().schema("s").table("t", pa.table({"a": [1]})).build())
+def test_a_table_without_history_says_so(attach_client: Attach) -> None:
+    client = attach_client(CatalogBuilder().schema("s").table("t", pa.table({"a": [1]})).build())
     with pytest.raises(UnsupportedError, match="has no history"):
         client.table("s.t").scan(version=1).to_arrow()
 
@@ -108,11 +108,13 @@ def test_version_and_time_exclude_each_other(client: Client) -> None:
         client.table("s.history").scan(version=1, timestamp="now")
 
 
-def test_the_calls_are_those_of_duckdb(wire: WireServer, hand_client: Client) -> None:
-    table = hand_client.table("w.t")
-    wire.seen.clear()
+def test_the_calls_are_those_of_duckdb(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    table = client_of_handwritten_server.table("w.t")
+    handwritten_server.seen.clear()
     assert table.scan(version=3).count() == 3
-    assert wire.calls_seen() == [
+    assert handwritten_server.calls_seen() == [
         "create_transaction",
         "flight_info",
         "catalog_version",
@@ -120,20 +122,22 @@ def test_the_calls_are_those_of_duckdb(wire: WireServer, hand_client: Client) ->
         "endpoints",
         "DoGet",
     ]
-    lookup, bind = (seen for seen in wire.seen if seen.name == "flight_info")
+    lookup, bind = (seen for seen in handwritten_server.seen if seen.name == "flight_info")
     assert lookup.header("airport-transaction-id") is None
     assert lookup.header("airport-trace-id") is None
     assert bind.header("airport-transaction-id") == "tx1"
     assert bind.header("airport-flight-path") == "w/t"
     assert lookup.request == bind.request
     assert (bind.request["at_unit"], bind.request["at_value"]) == (b"VERSION", b"3")
-    parameters = wire.last("endpoints").request["parameters"]
+    parameters = handwritten_server.last("endpoints").request["parameters"]
     assert (parameters[b"at_unit"], parameters[b"at_value"]) == (b"VERSION", b"3")
 
 
 def test_the_server_must_describe_the_table_asked_for(
-    wire: WireServer, hand_client: Client
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
 ) -> None:
-    wire.replies["flight_info"] = flight_info(pa.schema([]), ["w", "other"], None).serialize()
+    handwritten_server.replies["flight_info"] = flight_info(
+        pa.schema([]), ["w", "other"], None
+    ).serialize()
     with pytest.raises(InternalError, match=r"another table than w\.t"):
-        hand_client.table("w.t").scan(version=3).to_arrow()
+        client_of_handwritten_server.table("w.t").scan(version=3).to_arrow()

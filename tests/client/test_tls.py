@@ -13,7 +13,7 @@ from lakeport.auth import TlsConfig
 from lakeport.catalog import CatalogBuilder, StaticCatalog
 from lakeport.errors import UnavailableError
 from tests.auth.certificates import Authority
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 AUTHORITY = Authority("Lakeport")
 

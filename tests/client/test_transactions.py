@@ -12,65 +12,85 @@ from lakeport.catalog import CatalogBuilder
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from lakeport.memory import MemoryCatalog
 from tests.client.conftest import Attach
-from tests.client.wire import WireServer, packed
+from tests.client.handwritten_server import HandwrittenServer, packed
 
 
-def test_statements_of_a_block_share_one_transaction(wire: WireServer, hand_client: Client) -> None:
-    table = hand_client.table("w.t")
-    with hand_client.transaction() as transaction:
+def test_statements_of_a_block_share_one_transaction(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    table = client_of_handwritten_server.table("w.t")
+    with client_of_handwritten_server.transaction() as transaction:
         table.insert([{"id": 9}])
         table.scan().to_arrow()
     assert transaction.id == "tx1"
-    assert wire.last("DoExchange").header("airport-transaction-id") == "tx1"
-    assert wire.last("DoGet").header("airport-transaction-id") == "tx1"
-    assert wire.actions_seen().count("create_transaction") == 1
-    assert wire.committed == []
+    assert handwritten_server.last("DoExchange").header("airport-transaction-id") == "tx1"
+    assert handwritten_server.last("DoGet").header("airport-transaction-id") == "tx1"
+    assert handwritten_server.actions_seen().count("create_transaction") == 1
+    assert handwritten_server.committed == []
     table.scan().to_arrow()
-    assert wire.last("DoGet").header("airport-transaction-id") == "tx2"
+    assert handwritten_server.last("DoGet").header("airport-transaction-id") == "tx2"
 
 
-def test_an_explicit_transaction_is_committed(wire: WireServer, hand_client: Client) -> None:
-    table = hand_client.table("w.t")
-    with hand_client.transaction(explicit=True) as transaction:
+def test_an_explicit_transaction_is_committed(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    table = client_of_handwritten_server.table("w.t")
+    with client_of_handwritten_server.transaction(explicit=True) as transaction:
         table.insert([{"id": 9}])
         table.set_not_null("id")
-    assert wire.last("create_transaction").request == {"catalog_name": b"db", "explicit": True}
-    assert wire.last("set_not_null").header("airport-transaction-id") == transaction.id
-    assert wire.last("commit_transaction").request == {
+    assert handwritten_server.last("create_transaction").request == {
+        "catalog_name": b"db",
+        "explicit": True,
+    }
+    assert (
+        handwritten_server.last("set_not_null").header("airport-transaction-id") == transaction.id
+    )
+    assert handwritten_server.last("commit_transaction").request == {
         "catalog_name": b"db",
         "transaction_id": b"tx1",
     }
-    assert wire.committed == ["tx1"]
+    assert handwritten_server.committed == ["tx1"]
 
 
-def test_an_exception_rolls_back(wire: WireServer, hand_client: Client) -> None:
-    with pytest.raises(RuntimeError, match="no"), hand_client.transaction(explicit=True):
+def test_an_exception_rolls_back(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    with (
+        pytest.raises(RuntimeError, match="no"),
+        client_of_handwritten_server.transaction(explicit=True),
+    ):
         raise RuntimeError("no")
-    assert "rollback_transaction" in wire.actions_seen()
-    assert "commit_transaction" not in wire.actions_seen()
+    assert "rollback_transaction" in handwritten_server.actions_seen()
+    assert "commit_transaction" not in handwritten_server.actions_seen()
 
 
-def test_a_failing_rollback_does_not_hide_the_reason(wire: WireServer, hand_client: Client) -> None:
-    wire.replies["rollback_transaction"] = KeyError("forgotten")
+def test_a_failing_rollback_does_not_hide_the_reason(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    handwritten_server.replies["rollback_transaction"] = KeyError("forgotten")
     with (
         pytest.raises(RuntimeError, match="no") as caught,
-        hand_client.transaction(explicit=True),
+        client_of_handwritten_server.transaction(explicit=True),
     ):
         raise RuntimeError("no")
     assert caught.value.__notes__ == ["the rollback failed: forgotten"]
 
 
-def test_a_failing_commit_is_an_error(wire: WireServer, hand_client: Client) -> None:
-    wire.replies["commit_transaction"] = ValueError("conflict")
+def test_a_failing_commit_is_an_error(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    handwritten_server.replies["commit_transaction"] = ValueError("conflict")
     with (
         pytest.raises(InvalidArgumentError, match="conflict"),
-        hand_client.transaction(explicit=True),
+        client_of_handwritten_server.transaction(explicit=True),
     ):
         pass
 
 
-def test_each_client_has_its_own_transaction(attach: Attach) -> None:
-    clients = [attach(MemoryCatalog.from_tables({"s": {"t": pa.table({"x": [1]})}})) for _ in "ab"]
+def test_each_client_has_its_own_transaction(attach_client: Attach) -> None:
+    clients = [
+        attach_client(MemoryCatalog.from_tables({"s": {"t": pa.table({"x": [1]})}})) for _ in "ab"
+    ]
     first, second = (client.transaction(explicit=True) for client in clients)
 
     first.__enter__()
@@ -85,47 +105,51 @@ def test_each_client_has_its_own_transaction(attach: Attach) -> None:
     assert [client.table("s.t").scan().count() for client in clients] == [2, 2]
 
 
-def test_transactions_do_not_nest(hand_client: Client) -> None:
+def test_transactions_do_not_nest(client_of_handwritten_server: Client) -> None:
     with (
-        hand_client.transaction(),
+        client_of_handwritten_server.transaction(),
         pytest.raises(InvalidArgumentError, match="open already"),
-        hand_client.transaction(),
+        client_of_handwritten_server.transaction(),
     ):
         pass
 
 
-def test_a_transaction_belongs_to_its_thread(wire: WireServer, hand_client: Client) -> None:
-    table = hand_client.table("w.t")
-    with hand_client.transaction():
+def test_a_transaction_belongs_to_its_thread(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    table = client_of_handwritten_server.table("w.t")
+    with client_of_handwritten_server.transaction():
         thread = threading.Thread(target=lambda: table.scan().to_arrow())
         thread.start()
         thread.join()
-    assert wire.last("DoGet").header("airport-transaction-id") == "tx2"
+    assert handwritten_server.last("DoGet").header("airport-transaction-id") == "tx2"
 
 
-def test_a_server_without_transactions(wire: WireServer, hand_client: Client) -> None:
-    wire.replies["create_transaction"] = packed({"identifier": None})
-    with hand_client.transaction() as transaction:
-        hand_client.table("w.t").scan().to_arrow()
+def test_a_server_without_transactions(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
+    handwritten_server.replies["create_transaction"] = packed({"identifier": None})
+    with client_of_handwritten_server.transaction() as transaction:
+        client_of_handwritten_server.table("w.t").scan().to_arrow()
     assert transaction.id is None
-    assert wire.last("DoGet").header("airport-transaction-id") is None
+    assert handwritten_server.last("DoGet").header("airport-transaction-id") is None
     with (
         pytest.raises(UnsupportedError, match="no transactions"),
-        hand_client.transaction(explicit=True),
+        client_of_handwritten_server.transaction(explicit=True),
     ):
         pass
 
 
-def test_a_catalog_without_transactions_refuses_explicit_ones(attach: Attach) -> None:
-    client = attach(CatalogBuilder().schema("s").build())
+def test_a_catalog_without_transactions_refuses_explicit_ones(attach_client: Attach) -> None:
+    client = attach_client(CatalogBuilder().schema("s").build())
     with pytest.raises(UnsupportedError), client.transaction(explicit=True):
         pass
 
 
 @pytest.fixture
-def memory(attach: Attach) -> Client:
+def memory(attach_client: Attach) -> Client:
     rows = pa.table({"id": pa.array([1, 2], pa.int64())})
-    return attach(MemoryCatalog.from_tables({"s": {"t": rows}}))
+    return attach_client(MemoryCatalog.from_tables({"s": {"t": rows}}))
 
 
 def test_a_real_server_keeps_changes_apart_until_the_commit(memory: Client) -> None:

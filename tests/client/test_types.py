@@ -70,9 +70,9 @@ def _array(type: pa.DataType, values: list[Any]) -> pa.Array:
 
 
 @pytest.mark.parametrize(("type", "values"), VALUES + VIEWS, ids=lambda value: str(value)[:40])
-def test_a_scan_keeps_the_type(attach: Attach, type: pa.DataType, values: list[Any]) -> None:
+def test_a_scan_keeps_the_type(attach_client: Attach, type: pa.DataType, values: list[Any]) -> None:
     data = pa.table({"n": range(len(values) + 1), "v": _array(type, values)})
-    table = attach(CatalogBuilder().schema("s").table("t", data).build()).table("s.t")
+    table = attach_client(CatalogBuilder().schema("s").table("t", data).build()).table("s.t")
     assert table.scan().to_arrow().equals(data)
     nulls = table.scan(["n"], filter=col("v").is_null()).to_arrow()
     assert nulls.to_pydict() == {"n": [len(values)]}
@@ -81,9 +81,9 @@ def test_a_scan_keeps_the_type(attach: Attach, type: pa.DataType, values: list[A
 
 
 @pytest.mark.parametrize(("type", "values"), VALUES, ids=lambda value: str(value)[:40])
-def test_changes_keep_the_type(attach: Attach, type: pa.DataType, values: list[Any]) -> None:
+def test_changes_keep_the_type(attach_client: Attach, type: pa.DataType, values: list[Any]) -> None:
     data = pa.table({"n": pa.array(range(len(values) + 1), pa.int64()), "v": _array(type, values)})
-    client = attach(MemoryCatalog())
+    client = attach_client(MemoryCatalog())
     client.create_schema("s")
     table = client.create_table_as("s", "t", data)
     assert table.schema.field("v").type == type
@@ -102,10 +102,10 @@ def test_changes_keep_the_type(attach: Attach, type: pa.DataType, values: list[A
     assert table.scan().count() == 2 * data.num_rows - 2
 
 
-def test_geometry_is_known_as_such(attach: Attach) -> None:
+def test_geometry_is_known_as_such(attach_client: Attach) -> None:
     field = geometry_column("g", crs="EPSG:4326")
     point = bytes.fromhex("0101000000000000000000f03f0000000000000040")
     data = pa.table([pa.array([point], field.type)], schema=pa.schema([field]))
-    table = attach(CatalogBuilder().schema("s").table("t", data).build()).table("s.t")
+    table = attach_client(CatalogBuilder().schema("s").table("t", data).build()).table("s.t")
     assert table.schema.field("g").metadata == field.metadata
     assert table.scan().to_arrow().column("g").to_pylist() == [point]

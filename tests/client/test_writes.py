@@ -25,49 +25,55 @@ from lakeport.errors import (
 from lakeport.filters import col
 from lakeport.memory import MemoryCatalog
 from tests.client.conftest import Attach
-from tests.client.wire import HandTable, WireServer, packed
-from tests.waiting import TIMEOUT_SECONDS
+from tests.client.handwritten_server import HandTable, HandwrittenServer, packed
+from tests.wait import TIMEOUT_SECONDS
 
 # Against the server written by hand
 
 
 @pytest.fixture
-def table(hand_client: Client) -> RemoteTable:
-    return hand_client.table("w.t")
+def table(client_of_handwritten_server: Client) -> RemoteTable:
+    return client_of_handwritten_server.table("w.t")
 
 
-def test_an_insert_is_the_exchange_that_duckdb_makes(wire: WireServer, table: RemoteTable) -> None:
-    wire.seen.clear()
+def test_an_insert_is_the_exchange_that_duckdb_makes(
+    handwritten_server: HandwrittenServer, table: RemoteTable
+) -> None:
+    handwritten_server.seen.clear()
     result = table.insert([{"id": 4, "name": "d"}])
     assert (result.affected_rows, result.returning) == (1, None)
-    assert wire.calls_seen() == ["create_transaction", "catalog_version", "DoExchange"]
-    seen = wire.last("DoExchange")
+    assert handwritten_server.calls_seen() == [
+        "create_transaction",
+        "catalog_version",
+        "DoExchange",
+    ]
+    seen = handwritten_server.last("DoExchange")
     assert seen.header("airport-operation") == "insert"
     assert seen.header("return-chunks") == "0"
     assert seen.header("airport-transaction-id") == "tx1"
     assert seen.header("airport-flight-path") == "w/t"
     assert seen.header("airport-trace-id")
-    assert wire.tables["t"].rows[-1]["name"] == "d"
-    assert wire.outcomes == ["ended"]
+    assert handwritten_server.tables["t"].rows[-1]["name"] == "d"
+    assert handwritten_server.outcomes == ["ended"]
 
 
-def test_inserted_rows_come_back(wire: WireServer, table: RemoteTable) -> None:
+def test_inserted_rows_come_back(handwritten_server: HandwrittenServer, table: RemoteTable) -> None:
     result = table.insert({"NAME": ["d", None]}, returning=True)
     assert result.affected_rows == 2
     assert result.returning is not None
     assert result.returning.to_pydict() == {"id": [None, None], "name": ["d", None]}
-    assert wire.last("DoExchange").header("return-chunks") == "1"
+    assert handwritten_server.last("DoExchange").header("return-chunks") == "1"
 
 
 @pytest.mark.parametrize("returning", [False, True])
 @pytest.mark.parametrize("rows", [0, 1, 2048, 2049, 10_000])
 def test_batches_are_cut_as_duckdb_cuts_them(
-    wire: WireServer, table: RemoteTable, rows: int, returning: bool
+    handwritten_server: HandwrittenServer, table: RemoteTable, rows: int, returning: bool
 ) -> None:
     source = pa.table({"id": pa.array(range(rows), pa.int64()), "name": pa.nulls(rows)})
     result = table.insert(source, returning=returning)
     assert result.affected_rows == rows
-    assert len(wire.tables["t"].rows) == rows + 3
+    assert len(handwritten_server.tables["t"].rows) == rows + 3
     if returning:
         assert result.returning is not None
         assert result.returning.column("id").to_pylist() == list(range(rows))
@@ -85,29 +91,35 @@ def test_batches_are_cut_as_duckdb_cuts_them(
         pa.table({"name": pa.array(["x"]).dictionary_encode(), "id": pa.array([9.0])}),
     ],
 )
-def test_rows_of_every_kind_are_inserted(wire: WireServer, table: RemoteTable, rows: Any) -> None:
+def test_rows_of_every_kind_are_inserted(
+    handwritten_server: HandwrittenServer, table: RemoteTable, rows: Any
+) -> None:
     assert table.insert(rows).affected_rows == 1
-    assert wire.tables["t"].rows[-1] == {"id": 9, "name": "x", "rowid": 100}
+    assert handwritten_server.tables["t"].rows[-1] == {"id": 9, "name": "x", "rowid": 100}
 
 
-def test_an_update_sends_the_rowid_last(wire: WireServer, table: RemoteTable) -> None:
+def test_an_update_sends_the_rowid_last(
+    handwritten_server: HandwrittenServer, table: RemoteTable
+) -> None:
     rows = table.scan(["rowid", "name"], filter=col("id") >= 2).to_arrow()
     changed = rows.set_column(1, "name", pa.array(["B", "C"]))
     result = table.update(changed, returning=True)
     assert result.affected_rows == 2
     assert result.returning is not None
     assert result.returning.to_pydict() == {"name": ["B", "C"], "rowid": [20, 30]}
-    assert [row["name"] for row in wire.tables["t"].rows] == ["a", "B", "C"]
-    assert wire.last("DoExchange").header("airport-operation") == "update"
+    assert [row["name"] for row in handwritten_server.tables["t"].rows] == ["a", "B", "C"]
+    assert handwritten_server.last("DoExchange").header("airport-operation") == "update"
 
 
-def test_a_delete_sends_the_rowid_alone(wire: WireServer, table: RemoteTable) -> None:
+def test_a_delete_sends_the_rowid_alone(
+    handwritten_server: HandwrittenServer, table: RemoteTable
+) -> None:
     result = table.delete([10, 30], returning=True)
     assert result.affected_rows == 2
     assert result.returning is not None
     assert result.returning.to_pydict() == {"id": [1, 3], "name": ["a", "c"]}
-    assert [row["id"] for row in wire.tables["t"].rows] == [2]
-    assert wire.last("DoExchange").header("airport-operation") == "delete"
+    assert [row["id"] for row in handwritten_server.tables["t"].rows] == [2]
+    assert handwritten_server.last("DoExchange").header("airport-operation") == "delete"
 
 
 @pytest.mark.parametrize(
@@ -122,9 +134,11 @@ def test_a_delete_sends_the_rowid_alone(wire: WireServer, table: RemoteTable) ->
         [{"rowid": 10}],
     ],
 )
-def test_row_identifiers_of_every_kind(wire: WireServer, table: RemoteTable, rowids: Any) -> None:
+def test_row_identifiers_of_every_kind(
+    handwritten_server: HandwrittenServer, table: RemoteTable, rowids: Any
+) -> None:
     assert table.delete(rowids).affected_rows == 1
-    assert [row["id"] for row in wire.tables["t"].rows] == [2, 3]
+    assert [row["id"] for row in handwritten_server.tables["t"].rows] == [2, 3]
 
 
 def test_statements_without_rows(table: RemoteTable) -> None:
@@ -137,7 +151,9 @@ def test_statements_without_rows(table: RemoteTable) -> None:
     assert result.returning.num_rows == 0
 
 
-def test_defaults_are_computed_by_the_client(wire: WireServer, hand_client: Client) -> None:
+def test_defaults_are_computed_by_the_client(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client
+) -> None:
     schema = pa.schema(
         [
             column("id", pa.int64()),
@@ -146,14 +162,14 @@ def test_defaults_are_computed_by_the_client(wire: WireServer, hand_client: Clie
             column("seen", pa.bool_(), default="random() >= 0"),
         ]
     )
-    wire.tables["d"] = HandTable(schema)
-    table = hand_client.table("w.d")
+    handwritten_server.tables["d"] = HandTable(schema)
+    table = client_of_handwritten_server.table("w.d")
     table.insert([{"id": i} for i in range(3000)])
     row = {"word": "word", "number": 42, "seen": True}
-    assert all({k: r[k] for k in row} == row for r in wire.tables["d"].rows)
+    assert all({k: r[k] for k in row} == row for r in handwritten_server.tables["d"].rows)
     table.insert([{"id": 1, "word": "mine", "number": None, "seen": False}])
-    assert wire.tables["d"].rows[-1]["word"] == "mine"
-    assert wire.tables["d"].rows[-1]["number"] is None
+    assert handwritten_server.tables["d"].rows[-1]["word"] == "mine"
+    assert handwritten_server.tables["d"].rows[-1]["number"] is None
 
 
 @pytest.mark.parametrize(
@@ -165,23 +181,27 @@ def test_defaults_are_computed_by_the_client(wire: WireServer, hand_client: Clie
         "'not a number'",
     ],
 )
-def test_a_default_can_do_no_harm(wire: WireServer, hand_client: Client, expression: str) -> None:
+def test_a_default_can_do_no_harm(
+    handwritten_server: HandwrittenServer, client_of_handwritten_server: Client, expression: str
+) -> None:
     schema = pa.schema([column("id", pa.int64()), column("x", pa.int64(), default=expression)])
-    wire.tables["d"] = HandTable(schema)
+    handwritten_server.tables["d"] = HandTable(schema)
     with pytest.raises(InvalidInputError, match="default of column 'x'"):
-        hand_client.table("w.d").insert([{"id": 1}])
-    assert not wire.tables["d"].rows
+        client_of_handwritten_server.table("w.d").insert([{"id": 1}])
+    assert not handwritten_server.tables["d"].rows
 
 
 def test_without_duckdb_a_default_must_be_given(
-    wire: WireServer, hand_client: Client, monkeypatch: pytest.MonkeyPatch
+    handwritten_server: HandwrittenServer,
+    client_of_handwritten_server: Client,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     schema = pa.schema([column("id", pa.int64()), column("x", pa.int64(), default="1")])
-    wire.tables["d"] = HandTable(schema)
+    handwritten_server.tables["d"] = HandTable(schema)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UnsupportedError, match="install the duckdb package"):
-        hand_client.table("w.d").insert([{"id": 1}])
-    assert hand_client.table("w.d").insert([{"id": 1, "x": 2}]).affected_rows == 1
+        client_of_handwritten_server.table("w.d").insert([{"id": 1}])
+    assert client_of_handwritten_server.table("w.d").insert([{"id": 1, "x": 2}]).affected_rows == 1
 
 
 @pytest.mark.parametrize(
@@ -196,18 +216,22 @@ def test_without_duckdb_a_default_must_be_given(
     ],
 )
 def test_rows_that_do_not_fit_are_refused(
-    wire: WireServer, table: RemoteTable, rows: Any, error: type[Exception], message: str
+    handwritten_server: HandwrittenServer,
+    table: RemoteTable,
+    rows: Any,
+    error: type[Exception],
+    message: str,
 ) -> None:
     with pytest.raises(error, match=message):
         table.insert(rows)
-    assert len(wire.tables["t"].rows) == 3
+    assert len(handwritten_server.tables["t"].rows) == 3
 
 
-def test_a_uuid_may_be_written_as_text(attach: Attach) -> None:
+def test_a_uuid_may_be_written_as_text(attach_client: Attach) -> None:
     given = uuid.UUID("12345678-1234-5678-1234-567812345678")
     catalog = MemoryCatalog()
     catalog.create_schema("s", CreateSchemaOptions())
-    table = attach(catalog).create_table("s", "t", pa.schema([("u", pa.uuid())]))
+    table = attach_client(catalog).create_table("s", "t", pa.schema([("u", pa.uuid())]))
 
     table.insert(pa.table({"u": [str(given)]}))
     table.insert([{"u": str(given)}])
@@ -217,12 +241,12 @@ def test_a_uuid_may_be_written_as_text(attach: Attach) -> None:
     assert table.scan().to_arrow().column("u").to_pylist() == [given] * 4
 
 
-def test_changes_need_a_row_identifier(attach: Attach, table: RemoteTable) -> None:
+def test_changes_need_a_row_identifier(attach_client: Attach, table: RemoteTable) -> None:
     with pytest.raises(InvalidArgumentError, match="need the row identifier"):
         table.update(pa.table({"name": ["x"]}))
     with pytest.raises(InvalidArgumentError, match="need the row identifier"):
         table.delete(pa.table({"name": ["x"]}))
-    plain = attach(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
+    plain = attach_client(CatalogBuilder().schema("s").table("t", pa.table({"x": [1]})).build())
     with pytest.raises(UnsupportedError, match="has no row identifier"):
         plain.table("s.t").delete([1])
     with pytest.raises(UnsupportedError, match="does not take new rows"):
@@ -230,7 +254,7 @@ def test_changes_need_a_row_identifier(attach: Attach, table: RemoteTable) -> No
 
 
 def test_a_statement_that_fails_on_the_client_is_cancelled(
-    wire: WireServer, table: RemoteTable
+    handwritten_server: HandwrittenServer, table: RemoteTable
 ) -> None:
     def source() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"id": range(3000)})
@@ -239,8 +263,8 @@ def test_a_statement_that_fails_on_the_client_is_cancelled(
     rows = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), source())
     with pytest.raises(RuntimeError, match="the source broke"):
         table.insert(rows)
-    assert wire.exchange_over.wait(TIMEOUT_SECONDS)
-    assert wire.outcomes == ["failed"]
+    assert handwritten_server.exchange_over.wait(TIMEOUT_SECONDS)
+    assert handwritten_server.outcomes == ["failed"]
 
 
 # Servers that do not keep to the protocol
@@ -275,29 +299,33 @@ def _ending_with(*last: bytes | pa.RecordBatch, schema: pa.Schema = T) -> Any:
     ],
 )
 def test_a_confirmation_that_is_none(
-    wire: WireServer, table: RemoteTable, exchange: Any, message: str
+    handwritten_server: HandwrittenServer, table: RemoteTable, exchange: Any, message: str
 ) -> None:
-    wire.exchange = exchange
+    handwritten_server.exchange = exchange
     with pytest.raises(InternalError, match=message):
         table.insert([{"id": 1}])
 
 
-def test_what_comes_after_the_confirmation_is_ignored(wire: WireServer, table: RemoteTable) -> None:
+def test_what_comes_after_the_confirmation_is_ignored(
+    handwritten_server: HandwrittenServer, table: RemoteTable
+) -> None:
     def exchange(reader: Any, writer: Any) -> None:
         _ending_with(packed({"total_changed": 5}))(reader, writer)
         raise RuntimeError("too late")
 
-    wire.exchange = exchange
+    handwritten_server.exchange = exchange
     assert table.insert([{"id": 1}]).affected_rows == 5
 
 
-def test_answers_must_have_the_columns_of_the_table(wire: WireServer, table: RemoteTable) -> None:
-    wire.exchange = _ending_with(schema=pa.schema([("id", pa.int32())]))
+def test_answers_must_have_the_columns_of_the_table(
+    handwritten_server: HandwrittenServer, table: RemoteTable
+) -> None:
+    handwritten_server.exchange = _ending_with(schema=pa.schema([("id", pa.int32())]))
     with pytest.raises(InternalError, match="lacks column 'name'"):
         table.insert([{"id": 1}], returning=True)
 
 
-def test_answers_must_have_rows(wire: WireServer, table: RemoteTable) -> None:
+def test_answers_must_have_rows(handwritten_server: HandwrittenServer, table: RemoteTable) -> None:
     def exchange(reader: Any, writer: Any) -> None:
         assert reader.schema is not None
         writer.begin(T)
@@ -305,7 +333,7 @@ def test_answers_must_have_rows(wire: WireServer, table: RemoteTable) -> None:
         for _ in reader:
             pass
 
-    wire.exchange = exchange
+    handwritten_server.exchange = exchange
     with pytest.raises(InternalError, match="without rows"):
         table.insert([{"id": 1}], returning=True)
 
@@ -314,7 +342,7 @@ def test_answers_must_have_rows(wire: WireServer, table: RemoteTable) -> None:
 
 
 @pytest.fixture
-def memory(attach: Attach) -> Client:
+def memory(attach_client: Attach) -> Client:
     columns = pa.schema(
         [
             column("id", pa.int64(), nullable=False),
@@ -323,7 +351,7 @@ def memory(attach: Attach) -> Client:
         ]
     )
     rows = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"], "tags": [["x"], [], None]})
-    return attach(MemoryCatalog.from_tables({"s": {"t": rows.cast(columns)}}))
+    return attach_client(MemoryCatalog.from_tables({"s": {"t": rows.cast(columns)}}))
 
 
 def test_a_round_trip_through_a_real_server(memory: Client) -> None:

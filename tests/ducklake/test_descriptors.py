@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.real_lakes import LakeMaker
+from tests.fixtures_lakes import LakeMaker
 
 SCRIPT = """
 import os, resource, sys

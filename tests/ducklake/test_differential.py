@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import CASES, SCENARIOS
+from tests.lake_scenarios import CASES, SCENARIOS
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)

@@ -18,7 +18,7 @@ from lakeport.ducklake.reading.tasks import FileTask
 from lakeport.errors import InvalidArgumentError, NotFoundError
 from lakeport.filters import Constant, DuckDBEncoder, Expression, Filter, LogicalType, col, lit
 from lakeport.types.columns import Column
-from tests.ducklake.many_types import COLUMNS, filters, rows
+from tests.ducklake.typed_table import COLUMNS, filters, rows
 
 SPECS = (
     None,
@@ -67,19 +67,28 @@ def table(
 )
 @given(predicate=filters())
 def test_no_file_with_a_matching_row_is_pruned(
-    predicate: Expression, table: LakeTable, everything: pa.Table, duck: duckdb.DuckDBPyConnection
+    predicate: Expression,
+    table: LakeTable,
+    everything: pa.Table,
+    duckdb_connection: duckdb.DuckDBPyConnection,
 ) -> None:
     plan = table.scan(["rowid"], predicate)
     planned = {task.file.path for task in plan.tasks if isinstance(task, FileTask)}
     sql = DuckDBEncoder().encode(plan.filter) or "TRUE"
-    matching = duck.from_arrow(everything).filter(sql).project("filename").distinct().fetchall()
+    matching = (
+        duckdb_connection.from_arrow(everything)
+        .filter(sql)
+        .project("filename")
+        .distinct()
+        .fetchall()
+    )
     in_files = {row[0] for row in matching if not row[0].startswith("ducklake_inlined")}
     assert in_files <= planned
     assert len(planned) == plan.pruning.kept <= plan.pruning.files
 
 
 @pytest.fixture(scope="module")
-def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+def duckdb_connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         yield connection
@@ -95,11 +104,14 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     ],
 )
 def test_a_pruned_scan_gives_at_least_the_rows_that_match(
-    predicate: Expression, table: LakeTable, everything: pa.Table, duck: duckdb.DuckDBPyConnection
+    predicate: Expression,
+    table: LakeTable,
+    everything: pa.Table,
+    duckdb_connection: duckdb.DuckDBPyConnection,
 ) -> None:
     plan = table.scan(["rowid"], predicate)
     sql = DuckDBEncoder().encode(plan.filter)
-    matching = duck.from_arrow(everything).filter(sql).project("rowid").fetchall()
+    matching = duckdb_connection.from_arrow(everything).filter(sql).project("rowid").fetchall()
     assert {row[0] for row in matching} <= set(plan.to_table()["rowid"].to_pylist())
     assert matching
 

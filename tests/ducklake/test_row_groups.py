@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from lakeport.ducklake import Lake, LakeTable
 from lakeport.ducklake.reading.parquet import open_parquet
 from lakeport.filters import DuckDBEncoder, Expression, col
-from tests.ducklake.many_types import COLUMNS, filters, rows
-from tests.real_lakes import LakeMaker
+from tests.ducklake.typed_table import COLUMNS, filters, rows
+from tests.fixtures_lakes import LakeMaker
 
 ROWS = 20_480
 GROUP = 2_048
@@ -46,7 +46,7 @@ def table(
 
 
 @pytest.fixture(scope="module")
-def duck(table: LakeTable) -> Iterator[duckdb.DuckDBPyConnection]:
+def duckdb_connection(table: LakeTable) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB that holds all rows. Of Arrow data it would let Arrow filter, which drops NaN."""
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -59,11 +59,11 @@ def duck(table: LakeTable) -> Iterator[duckdb.DuckDBPyConnection]:
 @given(predicate=filters(most=ROWS, names={"i": "b", "b": "i"}))
 @example(predicate=col("f") > -0.0)
 def test_no_row_group_with_a_matching_row_is_left_out(
-    predicate: Expression, table: LakeTable, duck: duckdb.DuckDBPyConnection
+    predicate: Expression, table: LakeTable, duckdb_connection: duckdb.DuckDBPyConnection
 ) -> None:
     plan = table.scan(["rowid"], predicate)
     sql = DuckDBEncoder().encode(plan.filter)
-    matching = duck.table("everything").filter(sql).project("rowid").to_arrow_table()
+    matching = duckdb_connection.table("everything").filter(sql).project("rowid").to_arrow_table()
     assert plan.to_table() == matching
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from lakeport.ducklake import Lake, Storage
 from lakeport.errors import CorruptLakeError, LakeportError, UnavailableError
-from tests.real_lakes import LakeMaker
+from tests.fixtures_lakes import LakeMaker
 
 
 class FreezingProxy:

@@ -13,7 +13,7 @@ from pyarrow import flight
 from lakeport import Client, Server, connect
 from lakeport.auth import Authorizer
 from lakeport.lakehouse import LakeCatalog
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import pytest
 
 from lakeport import ColumnStats
 from lakeport.catalog import StatisticsTable
-from tests.lakehouse.comparison import Question, random_questions
+from tests.fixtures_lakes import RealLake, quote
+from tests.lake_scenarios import SCENARIOS
 from tests.lakehouse.conftest import Serve
-from tests.real_lakes import RealLake, quote
-from tests.scenarios import SCENARIOS
+from tests.lakehouse.row_comparison import Question, random_questions
 
 QUESTIONS_PER_LAKE = 3
 

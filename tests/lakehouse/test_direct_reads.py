@@ -11,8 +11,8 @@ import pytest
 from lakeport import FunctionReference, Partition, ScanOptions, col
 from lakeport.catalog import Endpoint, EndpointTable
 from lakeport.filters import Filter
+from tests.lake_scenarios import NO_INLINING, SCALAR_ROWS, SCALARS
 from tests.lakehouse.conftest import Serve
-from tests.scenarios import NO_INLINING, SCALAR_ROWS, SCALARS
 
 MakeLake = Callable[..., Any]
 EXACT = "COLUMNS(c -> c NOT IN ('tss', 'tsm', 'j'))"

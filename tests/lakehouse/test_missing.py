@@ -10,7 +10,7 @@ from pyarrow import flight
 
 from lakeport import AccessRequest
 from lakeport.errors import NotFoundError
-from tests.airport.rig import Wire, path
+from tests.airport.flight_client import RawFlightClient, path
 from tests.lakehouse.conftest import Serve, Served
 
 MakeLake = Callable[..., Any]
@@ -93,7 +93,7 @@ def test_reasons_name_nothing_that_is_denied(lake: Any, serve: Serve) -> None:
     assert {reason for _, kind, reason in unlisted(served).values() if kind == "VIEW"} == {
         "its SQL cannot be run"
     }
-    wire = Wire(served.server, served.flight, {})
+    wire = RawFlightClient(served.server, served.flight, {})
     for name in ("DROPPED", "LATE"):
         try:
             wire.endpoints(path("public", name))
@@ -109,5 +109,5 @@ def test_views_that_are_denied_are_not_among_the_unlisted(lake: Any, serve: Serv
 
     assert "broken" not in unlisted(served)
     with pytest.raises(KeyError) as told:
-        Wire(served.server, served.flight, {}).endpoints(path("public", "BROKEN"))
+        RawFlightClient(served.server, served.flight, {}).endpoints(path("public", "BROKEN"))
     assert "view" not in str(told.value)

@@ -13,7 +13,7 @@ from pyarrow import flight
 from lakeport import AccessRequest, Operation, ScanOptions
 from lakeport.catalog import TableFunction
 from lakeport.errors import PermissionDeniedError
-from tests.airport.rig import Wire, one_row, path
+from tests.airport.flight_client import RawFlightClient, one_row, path
 from tests.lakehouse.conftest import Serve, Served
 
 MakeLake = Callable[..., Any]
@@ -48,8 +48,8 @@ def hide(access: AccessRequest) -> bool:
     return access.schema != "hidden" and access.name != "secret"
 
 
-def wire_of(served: Served) -> Wire:
-    return Wire(served.server, served.flight, {})
+def wire_of(served: Served) -> RawFlightClient:
+    return RawFlightClient(served.server, served.flight, {})
 
 
 def rows_of(served: Served, name: str) -> list[dict[str, Any]]:

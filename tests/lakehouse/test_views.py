@@ -23,7 +23,7 @@ from lakeport.errors import (
 from lakeport.lakehouse import LakeCatalog
 from lakeport.spark.sql.registration import register_as
 from tests.lakehouse.conftest import Serve
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 MakeLake = Callable[..., Any]
 

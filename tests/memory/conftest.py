@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.memory.workbench import Workbench
+from tests.memory.fixtures_catalog import Workbench
 
 
 @pytest.fixture
-def bench() -> Workbench:
+def memory_catalog() -> Workbench:
     return Workbench()

@@ -24,7 +24,7 @@ from lakeport.catalog import (
     RenameColumnOptions,
     ScanOptions,
 )
-from tests.memory.workbench import Workbench, at_version, delete, insert, read
+from tests.memory.fixtures_catalog import Workbench, at_version, delete, insert, read
 
 TYPES: dict[str, pa.DataType] = {
     "BIGINT": pa.int64(),

@@ -29,7 +29,7 @@ from lakeport.errors import (
     UnsupportedError,
 )
 from lakeport.memory import MemoryTable
-from tests.memory.workbench import Workbench, at_version, delete, insert, read, update
+from tests.memory.fixtures_catalog import Workbench, at_version, delete, insert, read, update
 
 AGE = pa.schema([("age", pa.int32())])
 POINT = pa.struct([("x", pa.int32()), ("y", pa.struct([("z", pa.string())]))])
@@ -41,14 +41,14 @@ def change_type(table: MemoryTable, name: str, type: pa.DataType, expression: st
 
 
 @pytest.fixture
-def points(bench: Workbench) -> MemoryTable:
-    table = bench.create(pa.schema([("id", pa.int64()), ("p", POINT)]))
+def points(memory_catalog: Workbench) -> MemoryTable:
+    table = memory_catalog.create(pa.schema([("id", pa.int64()), ("p", POINT)]))
     insert(table, pa.table({"id": [1, 2, 3], "p": pa.array(POINTS, POINT)}))
     return table
 
 
-def test_an_added_column_is_null_in_the_rows_that_are_there(bench: Workbench) -> None:
-    table = bench.people(2)
+def test_an_added_column_is_null_in_the_rows_that_are_there(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(2)
     table.add_column(pa.schema([column("age", pa.int32(), comment="years")]), AddColumnOptions())
     insert(table, [{"id": 3, "name": "c", "age": 30}])
     assert [row["age"] for row in read(table)] == [None, None, 30]
@@ -56,8 +56,8 @@ def test_an_added_column_is_null_in_the_rows_that_are_there(bench: Workbench) ->
     assert table.arrow_schema().field("age").metadata == {b"comment": b"years"}
 
 
-def test_a_column_that_exists_is_an_error_unless_that_is_allowed(bench: Workbench) -> None:
-    table = bench.people()
+def test_a_column_that_exists_is_an_error_unless_that_is_allowed(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     names = pa.schema([("NAME", pa.int32())])
     with pytest.raises(AlreadyExistsError, match="'NAME'"):
         table.add_column(names, AddColumnOptions())
@@ -76,13 +76,15 @@ def test_a_column_that_exists_is_an_error_unless_that_is_allowed(bench: Workbenc
         pa.schema([("h", pa.float16())]),
     ],
 )
-def test_columns_that_make_no_sense_are_not_added(bench: Workbench, schema: pa.Schema) -> None:
+def test_columns_that_make_no_sense_are_not_added(
+    memory_catalog: Workbench, schema: pa.Schema
+) -> None:
     with pytest.raises(InvalidArgumentError):
-        bench.people().add_column(schema, AddColumnOptions())
+        memory_catalog.people().add_column(schema, AddColumnOptions())
 
 
-def test_a_column_that_rejects_nulls_needs_an_empty_table(bench: Workbench) -> None:
-    table = bench.people(1)
+def test_a_column_that_rejects_nulls_needs_an_empty_table(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(1)
     required = pa.schema([pa.field("age", pa.int32(), nullable=False)])
     with pytest.raises(ConstraintError, match="'age'"):
         table.add_column(required, AddColumnOptions())
@@ -91,8 +93,8 @@ def test_a_column_that_rejects_nulls_needs_an_empty_table(bench: Workbench) -> N
     assert not table.arrow_schema().field("age").nullable
 
 
-def test_a_removed_column_is_gone(bench: Workbench) -> None:
-    table = bench.people(2)
+def test_a_removed_column_is_gone(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(2)
     table.remove_column("ID", RemoveColumnOptions())
     assert read(table) == [{"name": "p1"}, {"name": "p2"}]
     with pytest.raises(NotFoundError, match="'id'"):
@@ -102,8 +104,8 @@ def test_a_removed_column_is_gone(bench: Workbench) -> None:
         table.remove_column("name", RemoveColumnOptions())
 
 
-def test_a_column_with_constraints_is_removed_only_with_cascade(bench: Workbench) -> None:
-    table = bench.people(
+def test_a_column_with_constraints_is_removed_only_with_cascade(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(
         2, unique_constraints=(("id",),), check_constraints=("id < 100", "length(name) < 9")
     )
     with pytest.raises(ConstraintError, match=r"UNIQUE \(id\)"):
@@ -115,8 +117,8 @@ def test_a_column_with_constraints_is_removed_only_with_cascade(bench: Workbench
     assert insert(table, [{"name": "p1"}]) == 1
 
 
-def test_a_renamed_column_keeps_its_values_and_its_keys(bench: Workbench) -> None:
-    table = bench.people(2, unique_constraints=(("id",),))
+def test_a_renamed_column_keeps_its_values_and_its_keys(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(2, unique_constraints=(("id",),))
     table.rename_column("ID", "number", RenameColumnOptions())
     assert read(table)[0] == {"number": 1, "name": "p1"}
     with pytest.raises(ConstraintError, match=r"UNIQUE \(number\)"):
@@ -125,8 +127,8 @@ def test_a_renamed_column_keeps_its_values_and_its_keys(bench: Workbench) -> Non
     assert table.arrow_schema().names == ["Number", "name", "rowid"]
 
 
-def test_names_that_are_taken_or_wrong_are_refused(bench: Workbench) -> None:
-    table = bench.people(1)
+def test_names_that_are_taken_or_wrong_are_refused(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(1)
     with pytest.raises(AlreadyExistsError, match="'NAME'"):
         table.rename_column("id", "NAME", RenameColumnOptions())
     with pytest.raises(NotFoundError, match="'x'"):
@@ -136,16 +138,16 @@ def test_names_that_are_taken_or_wrong_are_refused(bench: Workbench) -> None:
             table.rename_column("id", name, RenameColumnOptions())
 
 
-def test_a_column_in_a_check_cannot_be_renamed(bench: Workbench) -> None:
-    table = bench.people(1, check_constraints=("id > 0",))
+def test_a_column_in_a_check_cannot_be_renamed(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(1, check_constraints=("id > 0",))
     with pytest.raises(ConstraintError, match="id > 0"):
         table.rename_column("id", "number", RenameColumnOptions())
     table.rename_column("id", "ID", RenameColumnOptions())
     insert(table, [{"ID": 2, "name": "b"}])
 
 
-def test_a_type_is_changed_by_an_expression_over_the_row(bench: Workbench) -> None:
-    table = bench.people(2)
+def test_a_type_is_changed_by_an_expression_over_the_row(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(2)
     change_type(table, "id", pa.string(), "CAST(id AS VARCHAR)")
     assert read(table)[0] == {"id": "1", "name": "p1"}
     change_type(table, "id", pa.int32(), "CAST(id AS INTEGER) * 10 + length(name)")
@@ -155,8 +157,8 @@ def test_a_type_is_changed_by_an_expression_over_the_row(bench: Workbench) -> No
     assert table.arrow_schema().field("id").type == pa.int64()
 
 
-def test_a_type_is_changed_for_the_rows_that_are_there_only(bench: Workbench) -> None:
-    table = bench.create(pa.schema([("v", pa.string())]))
+def test_a_type_is_changed_for_the_rows_that_are_there_only(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(pa.schema([("v", pa.string())]))
     insert(table, pa.table({"v": ["1", "x", "3"]}))
     with pytest.raises(InvalidInputError, match="'v'"):
         change_type(table, "v", pa.int32(), "CAST(v AS INTEGER)")
@@ -168,8 +170,8 @@ def test_a_type_is_changed_for_the_rows_that_are_there_only(bench: Workbench) ->
     assert update(table, [2], v=[7]) == 1
 
 
-def test_a_change_of_type_keeps_to_the_constraints(bench: Workbench) -> None:
-    table = bench.people(2, primary_key=("id",), check_constraints=("id < 100",))
+def test_a_change_of_type_keeps_to_the_constraints(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(2, primary_key=("id",), check_constraints=("id < 100",))
     for expression in ("1", "NULL", "id + 99"):
         with pytest.raises(ConstraintError):
             change_type(table, "id", pa.int32(), expression)
@@ -181,13 +183,15 @@ def test_a_change_of_type_keeps_to_the_constraints(bench: Workbench) -> None:
 @pytest.mark.parametrize(
     "expression", ["(SELECT 1)", "read_text('/etc/passwd')", "id; DROP TABLE t", "getenv('HOME')"]
 )
-def test_a_conversion_cannot_reach_beyond_the_row(bench: Workbench, expression: str) -> None:
+def test_a_conversion_cannot_reach_beyond_the_row(
+    memory_catalog: Workbench, expression: str
+) -> None:
     with pytest.raises(InvalidArgumentError):
-        change_type(bench.people(1), "id", pa.string(), expression)
+        change_type(memory_catalog.people(1), "id", pa.string(), expression)
 
 
-def test_nulls_are_rejected_and_accepted_again(bench: Workbench) -> None:
-    table = bench.people(1)
+def test_nulls_are_rejected_and_accepted_again(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(1)
     insert(table, [{"id": None, "name": "x"}])
     with pytest.raises(ConstraintError, match="'id'"):
         table.set_not_null("id", SetNotNullOptions())
@@ -199,14 +203,14 @@ def test_nulls_are_rejected_and_accepted_again(bench: Workbench) -> None:
     assert insert(table, [{"id": 3}]) == 1
 
 
-def test_a_primary_key_never_accepts_nulls(bench: Workbench) -> None:
-    table = bench.people(1, primary_key=("id",))
+def test_a_primary_key_never_accepts_nulls(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(1, primary_key=("id",))
     with pytest.raises(ConstraintError, match="PRIMARY KEY"):
         table.drop_not_null("id", DropNotNullOptions())
 
 
-def test_a_default_is_published_for_clients_to_evaluate(bench: Workbench) -> None:
-    table = bench.create(pa.schema([column("a", pa.int32(), comment="c")]))
+def test_a_default_is_published_for_clients_to_evaluate(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(pa.schema([column("a", pa.int32(), comment="c")]))
     table.set_default("A", "1 + 1", SetDefaultOptions())
     assert table.arrow_schema().field("a").metadata == {b"comment": b"c", b"default": b"1 + 1"}
     table.set_default("a", "", SetDefaultOptions())
@@ -214,23 +218,27 @@ def test_a_default_is_published_for_clients_to_evaluate(bench: Workbench) -> Non
 
 
 @pytest.mark.parametrize("text", ["1 + (", "1, 2", "1; DROP TABLE t", "1 FROM t", ")", "'open"])
-def test_a_default_that_no_client_could_evaluate_is_refused(bench: Workbench, text: str) -> None:
-    table = bench.create()
+def test_a_default_that_no_client_could_evaluate_is_refused(
+    memory_catalog: Workbench, text: str
+) -> None:
+    table = memory_catalog.create()
     with pytest.raises(InvalidArgumentError, match="is not a"):
         table.set_default("id", text, SetDefaultOptions())
     assert table.arrow_schema().field("id").metadata is None
 
 
 @pytest.mark.parametrize("text", ["nextval('ids')", "random()", "now()", "NULL", "'it''s'", "-1"])
-def test_a_default_may_call_any_function(bench: Workbench, text: str) -> None:
-    table = bench.create()
+def test_a_default_may_call_any_function(memory_catalog: Workbench, text: str) -> None:
+    table = memory_catalog.create()
     table.set_default("id", text, SetDefaultOptions())
     assert table.arrow_schema().field("id").metadata == {b"default": text.encode()}
 
 
-def test_altering_a_dropped_table_is_an_error_unless_that_is_allowed(bench: Workbench) -> None:
-    table = bench.people()
-    bench.schema.drop_table("t", DropTableOptions())
+def test_altering_a_dropped_table_is_an_error_unless_that_is_allowed(
+    memory_catalog: Workbench,
+) -> None:
+    table = memory_catalog.people()
+    memory_catalog.schema.drop_table("t", DropTableOptions())
     with pytest.raises(NotFoundError):
         table.add_column(AGE, AddColumnOptions())
     table.add_column(AGE, AddColumnOptions(ignore_not_found=True))
@@ -290,8 +298,8 @@ def test_paths_that_lead_to_no_struct_are_refused(points: MemoryTable) -> None:
         points.add_field([], AGE, AddFieldOptions())
 
 
-def test_a_field_in_a_check_stays(bench: Workbench) -> None:
-    table = bench.create(pa.schema([("p", POINT)]), check_constraints=("p.x > 0",))
+def test_a_field_in_a_check_stays(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(pa.schema([("p", POINT)]), check_constraints=("p.x > 0",))
     with pytest.raises(InvalidArgumentError, match=r"p\.x > 0"):
         table.remove_field(["p", "x"], RemoveFieldOptions())
     with pytest.raises(InvalidArgumentError, match=r"p\.x > 0"):

@@ -41,14 +41,14 @@ from lakeport.errors import (
 )
 from lakeport.memory import MemoryCatalog
 from lakeport.memory.state import CatalogState, TableState
-from tests.memory.workbench import PEOPLE, Workbench, ids, insert, read
+from tests.memory.fixtures_catalog import PEOPLE, Workbench, ids, insert, read
 
 
-def test_it_has_every_capability_of_a_catalog(bench: Workbench) -> None:
-    table = bench.create()
+def test_it_has_every_capability_of_a_catalog(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     for protocol in (Catalog, DynamicCatalog, VersionedCatalog, TransactionManager):
-        assert isinstance(bench.catalog, protocol)
-    assert isinstance(bench.schema, DynamicSchema)
+        assert isinstance(memory_catalog.catalog, protocol)
+    assert isinstance(memory_catalog.schema, DynamicSchema)
     for capability in (
         InsertableTable,
         UpdatableBatchTable,
@@ -91,9 +91,9 @@ def test_a_filled_table_may_have_constraints_and_a_comment() -> None:
         catalog.add_table("s", "T", pa.table({"a": [1]}))
 
 
-def test_names_are_found_whatever_their_case_and_kept_as_written(bench: Workbench) -> None:
-    bench.catalog.create_schema("Sales", CreateSchemaOptions(comment="c", tags={"k": "v"}))
-    schema = bench.catalog.schema("SALES")
+def test_names_are_found_whatever_their_case_and_kept_as_written(memory_catalog: Workbench) -> None:
+    memory_catalog.catalog.create_schema("Sales", CreateSchemaOptions(comment="c", tags={"k": "v"}))
+    schema = memory_catalog.catalog.schema("SALES")
     assert schema is not None
     assert (schema.name, schema.comment, schema.tags) == ("Sales", "c", {"k": "v"})
     schema.create_table("Orders", PEOPLE, CreateTableOptions(comment="all"))
@@ -104,69 +104,74 @@ def test_names_are_found_whatever_their_case_and_kept_as_written(bench: Workbenc
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 2000])
-def test_names_that_nobody_could_write_are_refused(bench: Workbench, name: str) -> None:
+def test_names_that_nobody_could_write_are_refused(memory_catalog: Workbench, name: str) -> None:
     with pytest.raises(InvalidArgumentError):
-        bench.catalog.create_schema(name, CreateSchemaOptions())
+        memory_catalog.catalog.create_schema(name, CreateSchemaOptions())
     with pytest.raises(InvalidArgumentError):
-        bench.create(name=name)
+        memory_catalog.create(name=name)
     with pytest.raises(InvalidArgumentError):
-        bench.create(pa.schema([(name, pa.int32())]))
-    bench.create(name="fine")
+        memory_catalog.create(pa.schema([(name, pa.int32())]))
+    memory_catalog.create(name="fine")
     with pytest.raises(InvalidArgumentError):
-        bench.schema.rename_table("fine", name, RenameTableOptions())
+        memory_catalog.schema.rename_table("fine", name, RenameTableOptions())
 
 
-def test_a_schema_that_exists_is_an_error_unless_that_is_allowed(bench: Workbench) -> None:
+def test_a_schema_that_exists_is_an_error_unless_that_is_allowed(memory_catalog: Workbench) -> None:
     with pytest.raises(AlreadyExistsError, match="'s'"):
-        bench.catalog.create_schema("S", CreateSchemaOptions())
-    assert bench.catalog.create_schema("S", CreateSchemaOptions(if_not_exists=True)).name == "s"
+        memory_catalog.catalog.create_schema("S", CreateSchemaOptions())
+    assert (
+        memory_catalog.catalog.create_schema("S", CreateSchemaOptions(if_not_exists=True)).name
+        == "s"
+    )
 
 
-def test_a_schema_with_tables_is_dropped_only_with_cascade(bench: Workbench) -> None:
-    table = bench.create()
+def test_a_schema_with_tables_is_dropped_only_with_cascade(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     with pytest.raises(SchemaNotEmptyError, match="has 1 table; drop it first"):
-        bench.catalog.drop_schema("s", DropSchemaOptions())
-    bench.catalog.drop_schema("s", DropSchemaOptions(cascade=True))
-    assert bench.catalog.schema("s") is None
+        memory_catalog.catalog.drop_schema("s", DropSchemaOptions())
+    memory_catalog.catalog.drop_schema("s", DropSchemaOptions(cascade=True))
+    assert memory_catalog.catalog.schema("s") is None
     with pytest.raises(NotFoundError, match="dropped"):
         read(table)
 
 
-def test_dropping_a_missing_schema_is_an_error_unless_that_is_allowed(bench: Workbench) -> None:
+def test_dropping_a_missing_schema_is_an_error_unless_that_is_allowed(
+    memory_catalog: Workbench,
+) -> None:
     with pytest.raises(NotFoundError, match="'x'"):
-        bench.catalog.drop_schema("x", DropSchemaOptions())
-    bench.catalog.drop_schema("x", DropSchemaOptions(ignore_not_found=True))
+        memory_catalog.catalog.drop_schema("x", DropSchemaOptions())
+    memory_catalog.catalog.drop_schema("x", DropSchemaOptions(ignore_not_found=True))
 
 
-def test_a_table_that_exists_is_refused_kept_or_replaced(bench: Workbench) -> None:
-    table = bench.people()
+def test_a_table_that_exists_is_refused_kept_or_replaced(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     with pytest.raises(AlreadyExistsError, match=r"s\.t"):
-        bench.create()
-    assert ids(bench.create(on_conflict=OnConflict.IGNORE)) == [1, 2, 3]
-    other = bench.create(pa.schema([("x", pa.int8())]), on_conflict=OnConflict.REPLACE)
+        memory_catalog.create()
+    assert ids(memory_catalog.create(on_conflict=OnConflict.IGNORE)) == [1, 2, 3]
+    other = memory_catalog.create(pa.schema([("x", pa.int8())]), on_conflict=OnConflict.REPLACE)
     assert read(other) == []
     assert other.arrow_schema().names == ["x", "rowid"]
     with pytest.raises(NotFoundError):
         read(table)
 
 
-def test_the_rowid_is_the_last_column_of_every_table(bench: Workbench) -> None:
-    schema = bench.create().arrow_schema()
+def test_the_rowid_is_the_last_column_of_every_table(memory_catalog: Workbench) -> None:
+    schema = memory_catalog.create().arrow_schema()
     assert find_rowid_column(schema) == len(schema) - 1
     assert schema.field("rowid").type == pa.int64()
 
 
-def test_a_rowid_in_the_schema_of_a_new_table_is_left_out(bench: Workbench) -> None:
-    table = bench.create(pa.schema([pa.field("a", pa.int32()), rowid_field("id")]))
+def test_a_rowid_in_the_schema_of_a_new_table_is_left_out(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(pa.schema([pa.field("a", pa.int32()), rowid_field("id")]))
     assert table.arrow_schema().names == ["a", "rowid"]
 
 
-def test_an_ordinary_column_cannot_be_called_rowid(bench: Workbench) -> None:
+def test_an_ordinary_column_cannot_be_called_rowid(memory_catalog: Workbench) -> None:
     with pytest.raises(InvalidArgumentError, match="row identifier"):
-        bench.create(pa.schema([("ROWID", pa.int32())]))
+        memory_catalog.create(pa.schema([("ROWID", pa.int32())]))
 
 
-def test_the_published_schema_carries_what_clients_read(bench: Workbench) -> None:
+def test_the_published_schema_carries_what_clients_read(memory_catalog: Workbench) -> None:
     columns = pa.schema(
         [
             column("a", pa.int32(), comment="first", default="7"),
@@ -174,7 +179,7 @@ def test_the_published_schema_carries_what_clients_read(bench: Workbench) -> Non
             column("c", pa.string()),
         ]
     )
-    schema = bench.create(
+    schema = memory_catalog.create(
         columns, not_null_columns=("C",), check_constraints=("(a > 1)",)
     ).arrow_schema()
     assert schema.field("a").metadata == {b"comment": b"first", b"default": b"7"}
@@ -182,93 +187,95 @@ def test_the_published_schema_carries_what_clients_read(bench: Workbench) -> Non
     assert check_constraints(schema) == ("(a > 1)",)
 
 
-def test_columns_that_differ_in_case_only_are_refused(bench: Workbench) -> None:
+def test_columns_that_differ_in_case_only_are_refused(memory_catalog: Workbench) -> None:
     with pytest.raises(InvalidArgumentError, match="case"):
-        bench.create(pa.schema([("a", pa.int32()), ("A", pa.int32())]))
+        memory_catalog.create(pa.schema([("a", pa.int32()), ("A", pa.int32())]))
 
 
 @pytest.mark.parametrize(
     "type", [pa.float16(), pa.decimal256(40, 1), pa.struct([])], ids=["half", "wide", "empty"]
 )
-def test_types_that_duckdb_cannot_read_are_refused(bench: Workbench, type: pa.DataType) -> None:
+def test_types_that_duckdb_cannot_read_are_refused(
+    memory_catalog: Workbench, type: pa.DataType
+) -> None:
     with pytest.raises(InvalidArgumentError):
-        bench.create(pa.schema([("a", type)]))
+        memory_catalog.create(pa.schema([("a", type)]))
 
 
-def test_constraints_on_missing_columns_are_refused(bench: Workbench) -> None:
+def test_constraints_on_missing_columns_are_refused(memory_catalog: Workbench) -> None:
     for options in (
         {"not_null_columns": ("x",)},
         {"primary_key": ("x",)},
         {"unique_constraints": (("x",),)},
     ):
         with pytest.raises(NotFoundError, match="'x'"):
-            bench.create(**options)
+            memory_catalog.create(**options)
     with pytest.raises(InvalidArgumentError):
-        bench.create(unique_constraints=((),))
+        memory_catalog.create(unique_constraints=((),))
     with pytest.raises(InvalidArgumentError, match="x > 1"):
-        bench.create(check_constraints=("x > 1",))
+        memory_catalog.create(check_constraints=("x > 1",))
 
 
-def test_lists_cannot_be_keys(bench: Workbench) -> None:
+def test_lists_cannot_be_keys(memory_catalog: Workbench) -> None:
     columns = pa.schema([("a", pa.list_(pa.int32()))])
     with pytest.raises(UnsupportedError, match="'a'"):
-        bench.create(columns, unique_constraints=(("a",),))
+        memory_catalog.create(columns, unique_constraints=(("a",),))
 
 
-def test_a_renamed_table_is_the_same_table(bench: Workbench) -> None:
-    table = bench.people()
-    bench.schema.rename_table("T", "Folk", RenameTableOptions())
+def test_a_renamed_table_is_the_same_table(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
+    memory_catalog.schema.rename_table("T", "Folk", RenameTableOptions())
     assert table.name == "Folk"
-    assert bench.schema.table("t") is None
-    assert insert(bench.table("folk"), [{"id": 4}]) == 1
+    assert memory_catalog.schema.table("t") is None
+    assert insert(memory_catalog.table("folk"), [{"id": 4}]) == 1
     assert ids(table) == [1, 2, 3, 4]
-    bench.schema.rename_table("folk", "FOLK", RenameTableOptions())
+    memory_catalog.schema.rename_table("folk", "FOLK", RenameTableOptions())
     assert table.name == "FOLK"
 
 
-def test_renaming_to_a_name_that_is_taken_is_refused(bench: Workbench) -> None:
-    bench.create(name="a")
-    bench.create(name="b")
+def test_renaming_to_a_name_that_is_taken_is_refused(memory_catalog: Workbench) -> None:
+    memory_catalog.create(name="a")
+    memory_catalog.create(name="b")
     with pytest.raises(AlreadyExistsError, match=r"s\.b"):
-        bench.schema.rename_table("a", "b", RenameTableOptions())
+        memory_catalog.schema.rename_table("a", "b", RenameTableOptions())
     with pytest.raises(NotFoundError, match=r"s\.c"):
-        bench.schema.rename_table("c", "d", RenameTableOptions())
-    bench.schema.rename_table("c", "d", RenameTableOptions(ignore_not_found=True))
+        memory_catalog.schema.rename_table("c", "d", RenameTableOptions())
+    memory_catalog.schema.rename_table("c", "d", RenameTableOptions(ignore_not_found=True))
 
 
-def test_a_dropped_table_is_gone(bench: Workbench) -> None:
-    table = bench.people()
-    bench.schema.drop_table("T", DropTableOptions())
-    assert bench.schema.tables() == []
+def test_a_dropped_table_is_gone(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
+    memory_catalog.schema.drop_table("T", DropTableOptions())
+    assert memory_catalog.schema.tables() == []
     assert table.name == "t"
     assert table.comment == ""
     with pytest.raises(NotFoundError):
         table.arrow_schema()
     with pytest.raises(NotFoundError):
-        bench.schema.drop_table("t", DropTableOptions())
-    bench.schema.drop_table("t", DropTableOptions(ignore_not_found=True))
+        memory_catalog.schema.drop_table("t", DropTableOptions())
+    memory_catalog.schema.drop_table("t", DropTableOptions(ignore_not_found=True))
 
 
-def test_the_catalog_version_grows_with_ddl_and_not_with_rows(bench: Workbench) -> None:
-    seen = [bench.catalog.catalog_version().version]
-    table = bench.create()
-    seen.append(bench.catalog.catalog_version().version)
-    bench.schema.rename_table("t", "u", RenameTableOptions())
-    seen.append(bench.catalog.catalog_version().version)
-    bench.schema.drop_table("u", DropTableOptions())
-    seen.append(bench.catalog.catalog_version().version)
+def test_the_catalog_version_grows_with_ddl_and_not_with_rows(memory_catalog: Workbench) -> None:
+    seen = [memory_catalog.catalog.catalog_version().version]
+    table = memory_catalog.create()
+    seen.append(memory_catalog.catalog.catalog_version().version)
+    memory_catalog.schema.rename_table("t", "u", RenameTableOptions())
+    seen.append(memory_catalog.catalog.catalog_version().version)
+    memory_catalog.schema.drop_table("u", DropTableOptions())
+    seen.append(memory_catalog.catalog.catalog_version().version)
     assert seen == sorted(set(seen))
-    table = bench.create()
-    version = bench.catalog.catalog_version()
+    table = memory_catalog.create()
+    version = memory_catalog.catalog.catalog_version()
     insert(table, [{"id": 1}])
-    assert bench.catalog.catalog_version() == version
-    bench.create(on_conflict=OnConflict.IGNORE)
-    assert bench.catalog.catalog_version() == version
+    assert memory_catalog.catalog.catalog_version() == version
+    memory_catalog.create(on_conflict=OnConflict.IGNORE)
+    assert memory_catalog.catalog.catalog_version() == version
     assert not version.is_fixed
 
 
-def test_there_are_no_functions(bench: Workbench) -> None:
-    schema = bench.schema
+def test_there_are_no_functions(memory_catalog: Workbench) -> None:
+    schema = memory_catalog.schema
     assert not [
         *schema.scalar_functions(),
         *schema.table_functions(),
@@ -282,10 +289,10 @@ def test_at_least_one_version_is_kept() -> None:
 
 
 def test_a_listing_does_not_search_for_each_table(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    memory_catalog: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
-        bench.create(name=f"t{number}")
+        memory_catalog.create(name=f"t{number}")
     searches: list[CatalogState] = []
     tables = CatalogState.tables
 
@@ -294,7 +301,10 @@ def test_a_listing_does_not_search_for_each_table(
         return tables(state)
 
     monkeypatch.setattr(CatalogState, "tables", counted)
-    listed = [(table.name, table.comment, table.arrow_schema()) for table in bench.schema.tables()]
+    listed = [
+        (table.name, table.comment, table.arrow_schema())
+        for table in memory_catalog.schema.tables()
+    ]
 
     assert len(listed) == 20
     assert len(searches) <= 1

@@ -13,7 +13,7 @@ import pytest
 from lakeport.catalog import AddColumnOptions, DropTableOptions, RemoveColumnOptions, ScanOptions
 from lakeport.errors import ConstraintError, NotFoundError, UnavailableError
 from lakeport.memory import MemoryTable
-from tests.memory.workbench import Workbench, delete, ids, insert, read, rowids, update
+from tests.memory.fixtures_catalog import Workbench, delete, ids, insert, read, rowids, update
 
 GROUP = 7
 """The rows that every statement writes at once."""
@@ -40,9 +40,9 @@ def run(*workers: Callable[[], None]) -> None:
         raise errors[0]
 
 
-def test_inserts_updates_and_deletes_of_many_threads_add_up(bench: Workbench) -> None:
+def test_inserts_updates_and_deletes_of_many_threads_add_up(memory_catalog: Workbench) -> None:
     columns = pa.schema([("id", pa.int64()), ("value", pa.int64())])
-    table = bench.create(columns, unique_constraints=(("id",),))
+    table = memory_catalog.create(columns, unique_constraints=(("id",),))
     kept: list[int] = []
     done = threading.Event()
     writers_left = [8]
@@ -90,9 +90,9 @@ def test_inserts_updates_and_deletes_of_many_threads_add_up(bench: Workbench) ->
     assert len(set(rowids(table).values())) == len(kept) * GROUP
 
 
-def test_transactions_that_move_money_lose_none(bench: Workbench) -> None:
+def test_transactions_that_move_money_lose_none(memory_catalog: Workbench) -> None:
     columns = pa.schema([("id", pa.int64()), ("balance", pa.int64())])
-    table = bench.create(columns)
+    table = memory_catalog.create(columns)
     insert(table, [{"id": i, "balance": 100} for i in range(10)])
     where = rowids(table)
     outcomes: list[bool] = []
@@ -105,15 +105,15 @@ def test_transactions_that_move_money_lose_none(bench: Workbench) -> None:
             choose = random.Random(number)
             for _ in range(20):
                 giver, taker = choose.sample(range(10), 2)
-                transaction = bench.catalog.begin_transaction()
-                with bench.within(transaction):
+                transaction = memory_catalog.catalog.begin_transaction()
+                with memory_catalog.within(transaction):
                     known = balances()
                     assert sum(known.values()) == 1000
                     update(table, [where[giver]], balance=[known[giver] - 1])
                     update(table, [where[taker]], balance=[known[taker] + 1])
                     assert sum(balances().values()) == 1000
                 try:
-                    bench.catalog.commit_transaction(transaction)
+                    memory_catalog.catalog.commit_transaction(transaction)
                     outcomes.append(True)
                 except UnavailableError:
                     outcomes.append(False)
@@ -128,25 +128,25 @@ def test_transactions_that_move_money_lose_none(bench: Workbench) -> None:
     assert sum(balances().values()) == 1000
 
 
-def test_ddl_and_rows_of_many_threads_get_along(bench: Workbench) -> None:
-    shared = bench.people(100)
+def test_ddl_and_rows_of_many_threads_get_along(memory_catalog: Workbench) -> None:
+    shared = memory_catalog.people(100)
 
     def creator(number: int) -> Callable[[], None]:
-        return lambda: create_and_drop(bench, f"t{number}_")
+        return lambda: create_and_drop(memory_catalog, f"t{number}_")
 
     run(
         *(creator(number) for number in range(4)),
         lambda: alter(shared),
         lambda: write_in_spite_of_conflicts(shared),
-        lambda: read_everything(bench, shared),
+        lambda: read_everything(memory_catalog, shared),
     )
     assert len(ids(shared)) == 110
-    assert len(bench.schema.tables()) == 1 + 4 * 5
+    assert len(memory_catalog.schema.tables()) == 1 + 4 * 5
 
 
-def test_expressions_of_many_threads_do_not_mix(bench: Workbench) -> None:
+def test_expressions_of_many_threads_do_not_mix(memory_catalog: Workbench) -> None:
     tables = [
-        bench.create(name=f"t{limit}", check_constraints=(f"id % 8 = {limit}",))
+        memory_catalog.create(name=f"t{limit}", check_constraints=(f"id % 8 = {limit}",))
         for limit in range(8)
     ]
 
@@ -163,15 +163,15 @@ def test_expressions_of_many_threads_do_not_mix(bench: Workbench) -> None:
     assert [len(ids(table)) for table in tables] == [10] * 8
 
 
-def create_and_drop(bench: Workbench, prefix: str) -> None:
+def create_and_drop(memory_catalog: Workbench, prefix: str) -> None:
     """Create ten tables, and drop every other one of them."""
     columns = pa.schema([("id", pa.int64())])
     for turn in range(10):
-        table = bench.create(columns, name=f"{prefix}{turn}")
+        table = memory_catalog.create(columns, name=f"{prefix}{turn}")
         insert(table, [{"id": turn}])
         assert ids(table) == [turn]
         if turn % 2:
-            bench.schema.drop_table(f"{prefix}{turn}", DropTableOptions())
+            memory_catalog.schema.drop_table(f"{prefix}{turn}", DropTableOptions())
 
 
 def alter(table: MemoryTable) -> None:
@@ -190,11 +190,11 @@ def write_in_spite_of_conflicts(table: MemoryTable) -> None:
             continue
 
 
-def read_everything(bench: Workbench, shared: MemoryTable) -> None:
+def read_everything(memory_catalog: Workbench, shared: MemoryTable) -> None:
     for _ in range(50):
         rows = shared.scan(ScanOptions()).read_all()
         assert rows.schema.names[-1] == "rowid"
         assert rows.num_rows >= 100
-        for table in bench.schema.tables():
+        for table in memory_catalog.schema.tables():
             with suppress(NotFoundError):
                 assert len(read(table)) <= 110

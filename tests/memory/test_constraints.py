@@ -9,8 +9,8 @@ import pytest
 from lakeport.catalog import CreateTableOptions, DMLOptions, ScanOptions
 from lakeport.errors import ConstraintError, InvalidInputError
 from lakeport.memory import MemoryCatalog
-from tests.memory.values import SAMPLES, Sample
-from tests.memory.workbench import Workbench, delete, ids, insert, read, update
+from tests.memory.arrow_samples import SAMPLES, Sample
+from tests.memory.fixtures_catalog import Workbench, delete, ids, insert, read, update
 
 TWO = pa.schema([("a", pa.int64()), ("b", pa.string())])
 KEYS = [
@@ -24,8 +24,8 @@ KEYS = [
 ]
 
 
-def test_nulls_are_rejected_by_insert_and_update(bench: Workbench) -> None:
-    table = bench.people(not_null_columns=("name",))
+def test_nulls_are_rejected_by_insert_and_update(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(not_null_columns=("name",))
     with pytest.raises(ConstraintError, match=r"NOT NULL constraint failed: s\.t\.name"):
         insert(table, [{"id": 4, "name": "d"}, {"id": 5}])
     with pytest.raises(ConstraintError, match=r"s\.t\.name"):
@@ -35,8 +35,8 @@ def test_nulls_are_rejected_by_insert_and_update(bench: Workbench) -> None:
     assert ids(table) == [1, 2, 3]
 
 
-def test_rows_that_make_a_check_false_are_rejected(bench: Workbench) -> None:
-    table = bench.create(TWO, check_constraints=("(a > 1) AND (length(b) < 4)",))
+def test_rows_that_make_a_check_false_are_rejected(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(TWO, check_constraints=("(a > 1) AND (length(b) < 4)",))
     assert insert(table, pa.table({"a": [2, 3], "b": ["x", "yyy"]})) == 2
     with pytest.raises(ConstraintError, match=r"CHECK constraint failed: s\.t: .*'a', 'b'"):
         insert(table, pa.table({"a": [5, 1], "b": ["x", "x"]}))
@@ -46,28 +46,28 @@ def test_rows_that_make_a_check_false_are_rejected(bench: Workbench) -> None:
     assert update(table, [0], b=["ok"]) == 1
 
 
-def test_a_check_that_is_null_passes(bench: Workbench) -> None:
-    table = bench.create(TWO, check_constraints=("a > 1",))
+def test_a_check_that_is_null_passes(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(TWO, check_constraints=("a > 1",))
     assert insert(table, pa.table({"b": ["x"]})) == 1
 
 
-def test_a_check_may_be_a_number(bench: Workbench) -> None:
-    table = bench.create(TWO, check_constraints=("a",))
+def test_a_check_may_be_a_number(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(TWO, check_constraints=("a",))
     insert(table, pa.table({"a": [1]}))
     with pytest.raises(ConstraintError):
         insert(table, pa.table({"a": [0]}))
 
 
-def test_a_check_that_cannot_be_evaluated_fails_the_statement(bench: Workbench) -> None:
-    table = bench.create(TWO, check_constraints=("CAST(b AS INTEGER) > 1",))
+def test_a_check_that_cannot_be_evaluated_fails_the_statement(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(TWO, check_constraints=("CAST(b AS INTEGER) > 1",))
     insert(table, pa.table({"b": ["2"]}))
     with pytest.raises(InvalidInputError, match=r"(?i)convert"):
         insert(table, pa.table({"b": ["two"]}))
     assert len(read(table)) == 1
 
 
-def test_checks_are_made_in_large_statements_too(bench: Workbench) -> None:
-    table = bench.create(TWO, check_constraints=("a <> 150000",))
+def test_checks_are_made_in_large_statements_too(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(TWO, check_constraints=("a <> 150000",))
     rows = pa.table({"a": range(200_000)})
     with pytest.raises(ConstraintError):
         table.insert(rows.to_reader(max_chunksize=5000), DMLOptions())
@@ -76,8 +76,8 @@ def test_checks_are_made_in_large_statements_too(bench: Workbench) -> None:
     assert insert(table, kept) == 199_999
 
 
-def test_keys_may_not_repeat(bench: Workbench) -> None:
-    table = bench.create(TWO, primary_key=("a",))
+def test_keys_may_not_repeat(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(TWO, primary_key=("a",))
     insert(table, pa.table({"a": [1, 2]}))
     with pytest.raises(ConstraintError, match=r"PRIMARY KEY \(a\) .* table s\.t .* a = 2"):
         insert(table, pa.table({"a": [3, 2]}))
@@ -90,8 +90,8 @@ def test_keys_may_not_repeat(bench: Workbench) -> None:
     assert [row["a"] for row in read(table)] == [1, 2]
 
 
-def test_keys_are_free_again_after_delete_and_update(bench: Workbench) -> None:
-    table = bench.create(TWO, unique_constraints=(("a",),))
+def test_keys_are_free_again_after_delete_and_update(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(TWO, unique_constraints=(("a",),))
     insert(table, pa.table({"a": [1, 2, 3]}))
     delete(table, 0)
     insert(table, pa.table({"a": [1]}))
@@ -100,36 +100,36 @@ def test_keys_are_free_again_after_delete_and_update(bench: Workbench) -> None:
     assert sorted(row["a"] for row in read(table)) == [1, 2, 3, 9]
 
 
-def test_keys_can_be_exchanged_in_one_statement(bench: Workbench) -> None:
-    table = bench.create(TWO, unique_constraints=(("a",),))
+def test_keys_can_be_exchanged_in_one_statement(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(TWO, unique_constraints=(("a",),))
     insert(table, pa.table({"a": [1, 2]}))
     assert update(table, [0, 1], a=[2, 1]) == 2
     assert update(table, [0, 1], a=[7, 8]) == 2
 
 
-def test_rows_with_a_null_in_the_key_never_repeat(bench: Workbench) -> None:
-    table = bench.create(TWO, unique_constraints=(("a", "b"),))
+def test_rows_with_a_null_in_the_key_never_repeat(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(TWO, unique_constraints=(("a", "b"),))
     insert(table, pa.table({"a": [1, 1, None], "b": [None, None, "x"]}))
     insert(table, pa.table({"a": [1, None], "b": [None, "x"]}))
     assert len(read(table)) == 5
 
 
-def test_composite_keys_repeat_only_as_a_whole(bench: Workbench) -> None:
-    table = bench.create(TWO, unique_constraints=(("B", "a"),))
+def test_composite_keys_repeat_only_as_a_whole(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(TWO, unique_constraints=(("B", "a"),))
     insert(table, pa.table({"a": [1, 1, 2], "b": ["x", "y", "x"]}))
     insert(table, pa.table({"a": [2], "b": ["y"]}))
     with pytest.raises(ConstraintError, match=r"UNIQUE \(b, a\) .* b, a = y, 1"):
         insert(table, pa.table({"a": [3, 1], "b": ["x", "y"]}))
 
 
-def test_columns_that_are_not_in_the_key_may_be_updated(bench: Workbench) -> None:
-    table = bench.people(primary_key=("id",))
+def test_columns_that_are_not_in_the_key_may_be_updated(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(primary_key=("id",))
     assert update(table, [0, 1, 2], name=["same", "same", "same"]) == 3
 
 
 @pytest.mark.parametrize("sample", KEYS, ids=lambda sample: sample.name)
-def test_keys_of_every_type_are_told_apart(bench: Workbench, sample: Sample) -> None:
-    table = bench.create(pa.schema([("k", sample.type)]), unique_constraints=(("k",),))
+def test_keys_of_every_type_are_told_apart(memory_catalog: Workbench, sample: Sample) -> None:
+    table = memory_catalog.create(pa.schema([("k", sample.type)]), unique_constraints=(("k",),))
     insert(table, pa.table({"k": sample.values}))
     insert(table, pa.table({"k": sample.values.slice(3, 1)}))
     with pytest.raises(ConstraintError, match="UNIQUE"):
@@ -137,8 +137,8 @@ def test_keys_of_every_type_are_told_apart(bench: Workbench, sample: Sample) -> 
     assert table.size(ScanOptions()).rows == 5
 
 
-def test_minus_zero_and_zero_are_the_same_key(bench: Workbench) -> None:
-    table = bench.create(pa.schema([("k", pa.float64())]), unique_constraints=(("k",),))
+def test_minus_zero_and_zero_are_the_same_key(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(pa.schema([("k", pa.float64())]), unique_constraints=(("k",),))
     insert(table, pa.table({"k": [0.0, float("nan")]}))
     for value in (-0.0, float("nan")):
         with pytest.raises(ConstraintError):

@@ -15,7 +15,7 @@ from lakeport.catalog import RequestContext, request_scope
 from lakeport.errors import CancelledError, InvalidArgumentError, InvalidInputError
 from lakeport.memory.sql.expressions import ScalarExpression, evaluate, parse_expression
 from lakeport.memory.sql.process import evaluate_apart
-from tests.memory.workbench import Workbench
+from tests.memory.fixtures_catalog import Workbench
 
 COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.string()), ("l", pa.list_(pa.int64()))])
 ROWS = pa.table([[1, 2], ["x", "yy"], [[1], [2, 3]]], schema=COLUMNS)
@@ -58,10 +58,12 @@ def test_an_expression_that_grows_takes_no_memory_of_the_server(text: str) -> No
 
 
 @pytest.mark.parametrize("size", ["'2000000000'", "'2e9'", "' 2000000000 '", "'-2000000000'"])
-def test_a_size_written_as_text_is_refused_like_a_number(size: str, bench: Workbench) -> None:
+def test_a_size_written_as_text_is_refused_like_a_number(
+    size: str, memory_catalog: Workbench
+) -> None:
     for text in (f"repeat('x', {size})", f"lpad(b, {size}, ' ')", f"length(range({size})) > 0"):
         with pytest.raises(InvalidArgumentError, match="something else than constants"):
-            bench.create(COLUMNS, check_constraints=(text,))
+            memory_catalog.create(COLUMNS, check_constraints=(text,))
 
 
 def test_many_rows_are_evaluated_in_pieces() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 from lakeport.memory.sql.expressions import evaluate, parse_expression
-from tests.memory.workbench import Workbench
+from tests.memory.fixtures_catalog import Workbench
 
 COLUMNS = pa.schema(
     [
@@ -108,11 +108,11 @@ def test_an_expression_says_which_columns_it_reads() -> None:
         "missing.a > 1",
     ],
 )
-def test_everything_else_is_refused(text: str, bench: Workbench) -> None:
+def test_everything_else_is_refused(text: str, memory_catalog: Workbench) -> None:
     with pytest.raises(InvalidArgumentError):
         parse_expression(text, COLUMNS)
     with pytest.raises(InvalidArgumentError):
-        bench.create(COLUMNS, check_constraints=(text,))
+        memory_catalog.create(COLUMNS, check_constraints=(text,))
 
 
 def test_very_long_and_very_deep_expressions_are_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from lakeport.catalog import DMLOptions, ScanOptions
 from lakeport.memory import MemoryTable
-from tests.memory.workbench import Workbench, insert
+from tests.memory.fixtures_catalog import Workbench, insert
 
 ROWS = 1_000_000
 BATCH = 2048
@@ -19,9 +19,9 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def table(bench: Workbench) -> MemoryTable:
+def table(memory_catalog: Workbench) -> MemoryTable:
     """A million rows of two numbers and a text: 16 MB and 14 MB."""
-    table = bench.create(
+    table = memory_catalog.create(
         pa.schema([("id", pa.int64()), ("value", pa.int64()), ("name", pa.string())])
     )
     numbers = pa.arange(0, ROWS)
@@ -111,7 +111,7 @@ def test_a_version_with_one_row_updated_copies_one_column_of_one_chunk(
     assert peak() < 16 * MIB
 
 
-def test_a_million_keys_are_checked(bench: Workbench) -> None:
-    table = bench.create(pa.schema([("id", pa.int64())]), primary_key=("id",))
+def test_a_million_keys_are_checked(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(pa.schema([("id", pa.int64())]), primary_key=("id",))
     insert(table, pa.table({"id": shuffled(ROWS)}))
     assert insert(table, pa.table({"id": pa.arange(ROWS, 2 * ROWS)})) == ROWS

@@ -11,7 +11,7 @@ from lakeport.errors import InvalidInputError
 from lakeport.memory.changes import Change
 from lakeport.memory.state import CatalogState, SchemaState
 from lakeport.memory.store import Store
-from tests.memory.workbench import Clock, Workbench, ids, insert, update
+from tests.memory.fixtures_catalog import Clock, Workbench, ids, insert, update
 
 
 @pytest.fixture
@@ -102,20 +102,23 @@ def test_a_statement_that_comes_during_a_commit_waits_for_the_next(store: Store)
 
 
 def test_rows_are_merged_with_those_of_a_transaction_that_committed_meanwhile(
-    bench: Workbench,
+    memory_catalog: Workbench,
 ) -> None:
-    table = bench.create()
-    one, two = bench.catalog.begin_transaction(), bench.catalog.begin_transaction()
+    table = memory_catalog.create()
+    one, two = (
+        memory_catalog.catalog.begin_transaction(),
+        memory_catalog.catalog.begin_transaction(),
+    )
     for turn in range(3):
         for number, transaction in enumerate((one, two)):
-            with bench.within(transaction):
+            with memory_catalog.within(transaction):
                 insert(table, [{"id": 10 * number + turn}])
-    bench.catalog.commit_transaction(one)
+    memory_catalog.catalog.commit_transaction(one)
     insert(table, [{"id": 100}])
     update(table, [0], id=[-1])
-    bench.catalog.commit_transaction(two)
+    memory_catalog.catalog.commit_transaction(two)
     assert ids(table) == [-1, 1, 2, 10, 11, 12, 100]
-    with bench.within(one):
+    with memory_catalog.within(one):
         assert ids(table) == [0, 1, 2]
-    with bench.within(two):
+    with memory_catalog.within(two):
         assert ids(table) == [10, 11, 12]

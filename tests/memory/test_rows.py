@@ -11,7 +11,7 @@ import pytest
 from lakeport.catalog import DMLOptions, Partition, ScanOptions, rowid_field
 from lakeport.errors import InvalidArgumentError, InvalidInputError, NotFoundError, NullRowIdError
 from lakeport.filters import parse_filter
-from tests.memory.workbench import (
+from tests.memory.fixtures_catalog import (
     PEOPLE,
     Workbench,
     delete,
@@ -68,43 +68,43 @@ def failing(table: pa.Table) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(table.schema, batches())
 
 
-def test_inserted_rows_can_be_read(bench: Workbench) -> None:
-    table = bench.create()
+def test_inserted_rows_can_be_read(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     assert insert(table, [{"id": 1, "name": "a"}, {"id": 2, "name": None}]) == 2
     assert read(table) == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 
 
-def test_an_empty_statement_changes_nothing(bench: Workbench) -> None:
-    table = bench.people()
+def test_an_empty_statement_changes_nothing(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     assert insert(table, []) == 0
     assert delete(table) == 0
     assert update(table, [], name=[]) == 0
     assert len(table.versions()) == 2
 
 
-def test_columns_go_by_name_and_missing_ones_are_null(bench: Workbench) -> None:
-    table = bench.create()
+def test_columns_go_by_name_and_missing_ones_are_null(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     insert(table, pa.table({"NAME": ["a"], "id": pa.array([1], pa.int32())}))
     insert(table, pa.table({"id": [2]}))
     assert read(table) == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 
 
-def test_unknown_columns_are_refused(bench: Workbench) -> None:
-    table = bench.create()
+def test_unknown_columns_are_refused(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     with pytest.raises(NotFoundError, match="'age'"):
         insert(table, pa.table({"id": [1], "age": [2]}))
 
 
-def test_values_that_do_not_fit_are_refused_with_the_column(bench: Workbench) -> None:
-    table = bench.create(pa.schema([("n", pa.int8())]))
+def test_values_that_do_not_fit_are_refused_with_the_column(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(pa.schema([("n", pa.int8())]))
     with pytest.raises(InvalidInputError, match=r"'n' of table s\.t"):
         insert(table, pa.table({"n": [1000]}))
     with pytest.raises(InvalidInputError, match="'n'"):
         insert(table, pa.table({"n": ["many"]}))
 
 
-def test_returning_gives_what_was_stored(bench: Workbench) -> None:
-    table = bench.create()
+def test_returning_gives_what_was_stored(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     options, emitted = returning()
     rows = pa.table({"name": ["a", "b"], "id": pa.array([1, 2], pa.int16())})
     table.insert(rows.to_reader(max_chunksize=1), options)
@@ -115,8 +115,8 @@ def test_returning_gives_what_was_stored(bench: Workbench) -> None:
     assert emitted[0].schema.field("id").type == pa.int64()
 
 
-def test_each_batch_is_answered_before_the_next_one_is_read(bench: Workbench) -> None:
-    table = bench.people(4)
+def test_each_batch_is_answered_before_the_next_one_is_read(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(4)
     options, emitted = returning()
 
     def asked(rows: pa.Table) -> pa.RecordBatchReader:
@@ -134,8 +134,8 @@ def test_each_batch_is_answered_before_the_next_one_is_read(bench: Workbench) ->
     table.delete_rows(asked(pa.table({"rowid": [0, 1, 2, 3]})), options)
 
 
-def test_nothing_is_inserted_when_reading_fails(bench: Workbench) -> None:
-    table = bench.people()
+def test_nothing_is_inserted_when_reading_fails(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     with pytest.raises(pa.ArrowInvalid):
         table.insert(failing(pa.table({"id": [4]})), DMLOptions())
     with pytest.raises(pa.ArrowInvalid):
@@ -145,8 +145,8 @@ def test_nothing_is_inserted_when_reading_fails(bench: Workbench) -> None:
     assert ids(table) == [1, 2, 3]
 
 
-def test_an_update_sets_the_columns_that_come(bench: Workbench) -> None:
-    table = bench.people()
+def test_an_update_sets_the_columns_that_come(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     where = rowids(table)
     assert update(table, [where[3], where[1]], name=["c", "a"]) == 2
     assert read(table) == [
@@ -157,15 +157,15 @@ def test_an_update_sets_the_columns_that_come(bench: Workbench) -> None:
     assert rowids(table) == where
 
 
-def test_the_last_value_counts_when_a_row_comes_twice(bench: Workbench) -> None:
-    table = bench.people()
+def test_the_last_value_counts_when_a_row_comes_twice(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     where = rowids(table)
     assert update(table, [where[1], where[2], where[1]], name=["x", "y", "z"]) == 2
     assert [row["name"] for row in read(table)] == ["z", "y", "p3"]
 
 
-def test_update_returning_gives_whole_rows_in_the_order_received(bench: Workbench) -> None:
-    table = bench.people()
+def test_update_returning_gives_whole_rows_in_the_order_received(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     options, emitted = returning()
     rows = pa.table({"name": ["c", "b"], "rowid": [2, 1]})
     table.update_rows(rows.to_reader(), options)
@@ -175,8 +175,8 @@ def test_update_returning_gives_whole_rows_in_the_order_received(bench: Workbenc
     ]
 
 
-def test_rows_that_are_gone_are_passed_over(bench: Workbench) -> None:
-    table = bench.people()
+def test_rows_that_are_gone_are_passed_over(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     options, emitted = returning()
     delete(table, 1)
     assert update(table, [0, 1, 99], name=["x", "y", "z"]) == 1
@@ -187,16 +187,16 @@ def test_rows_that_are_gone_are_passed_over(bench: Workbench) -> None:
     assert update(table, [99], name=["z"]) == 0
 
 
-def test_a_marked_rowid_column_is_found_whatever_its_name(bench: Workbench) -> None:
-    table = bench.people()
+def test_a_marked_rowid_column_is_found_whatever_its_name(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     schema = pa.schema([rowid_field("key"), pa.field("name", pa.string())])
     rows = pa.table([pa.array([0]), pa.array(["x"])], schema=schema)
     table.update_rows(rows.to_reader(), DMLOptions())
     assert read(table)[0] == {"id": 1, "name": "x"}
 
 
-def test_a_null_rowid_is_refused(bench: Workbench) -> None:
-    table = bench.people()
+def test_a_null_rowid_is_refused(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     with pytest.raises(NullRowIdError):
         delete(table, 0, None)
     with pytest.raises(NullRowIdError):
@@ -204,14 +204,14 @@ def test_a_null_rowid_is_refused(bench: Workbench) -> None:
     assert ids(table) == [1, 2, 3]
 
 
-def test_rows_without_row_ids_are_refused(bench: Workbench) -> None:
-    table = bench.people()
+def test_rows_without_row_ids_are_refused(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     with pytest.raises(InvalidArgumentError, match="row ids"):
         table.delete_rows(pa.table({"id": [1]}).to_reader(), DMLOptions())
 
 
-def test_a_row_that_comes_twice_is_deleted_once(bench: Workbench) -> None:
-    table = bench.people()
+def test_a_row_that_comes_twice_is_deleted_once(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     options, emitted = returning()
     rows = pa.table({"rowid": [0, 0, 2, 0]})
     result = table.delete_rows(rows.to_reader(max_chunksize=2), options)
@@ -223,15 +223,15 @@ def test_a_row_that_comes_twice_is_deleted_once(bench: Workbench) -> None:
     assert ids(table) == [2]
 
 
-def test_row_ids_are_never_used_again(bench: Workbench) -> None:
-    table = bench.people()
+def test_row_ids_are_never_used_again(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
     delete(table, 0, 1, 2)
     insert(table, [{"id": 9}])
     assert rowids(table) == {9: 3}
 
 
-def test_a_scan_sees_one_state_while_rows_change(bench: Workbench) -> None:
-    table = bench.create()
+def test_a_scan_sees_one_state_while_rows_change(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     insert(table, pa.table({"id": range(50_000)}))
     reader = table.scan(ScanOptions(batch_size=1000))
     first = reader.read_next_batch()
@@ -244,8 +244,10 @@ def test_a_scan_sees_one_state_while_rows_change(bench: Workbench) -> None:
     assert table.size(ScanOptions()).rows == 25_001
 
 
-def test_a_scan_reads_the_columns_asked_for_and_those_of_the_filter(bench: Workbench) -> None:
-    table = bench.people()
+def test_a_scan_reads_the_columns_asked_for_and_those_of_the_filter(
+    memory_catalog: Workbench,
+) -> None:
+    table = memory_catalog.people()
     only_names = table.scan(ScanOptions(columns=("name",)))
     assert only_names.schema.names == ["name"]
     with_filter = table.scan(ScanOptions(columns=("name",), filter=parse_filter(ID_IS_2)))
@@ -256,8 +258,8 @@ def test_a_scan_reads_the_columns_asked_for_and_those_of_the_filter(bench: Workb
         table.scan(ScanOptions(columns=("age",)))
 
 
-def test_a_scan_keeps_to_batch_size_and_limit(bench: Workbench) -> None:
-    table = bench.people(50)
+def test_a_scan_keeps_to_batch_size_and_limit(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(50)
     batches = list(table.scan(ScanOptions(batch_size=20)))
     assert max(batch.num_rows for batch in batches) <= 20
     assert table.scan(ScanOptions(limit=7)).read_all().num_rows == 7
@@ -267,8 +269,8 @@ def test_a_scan_keeps_to_batch_size_and_limit(bench: Workbench) -> None:
     assert limited.read_all().num_rows == 1
 
 
-def test_many_small_inserts_are_read_in_few_batches(bench: Workbench) -> None:
-    table = bench.create()
+def test_many_small_inserts_are_read_in_few_batches(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     for number in range(300):
         insert(table, [{"id": number}])
     assert ids(table) == list(range(300))
@@ -276,8 +278,8 @@ def test_many_small_inserts_are_read_in_few_batches(bench: Workbench) -> None:
     assert len(table.versions()[-1].rows.chunks) < 20
 
 
-def test_a_large_table_is_read_in_parts_of_one_version(bench: Workbench) -> None:
-    table = bench.create()
+def test_a_large_table_is_read_in_parts_of_one_version(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     insert(table, pa.table({"id": range(600_000)}))
     parts = table.endpoints(ScanOptions())
     assert len(parts) > 1
@@ -289,30 +291,30 @@ def test_a_large_table_is_read_in_parts_of_one_version(bench: Workbench) -> None
     assert sizes == [part.num_rows for part in rows]
 
 
-def test_a_small_table_is_read_in_one_part(bench: Workbench) -> None:
-    assert bench.people().endpoints(ScanOptions()) == [Partition(b"")]
+def test_a_small_table_is_read_in_one_part(memory_catalog: Workbench) -> None:
+    assert memory_catalog.people().endpoints(ScanOptions()) == [Partition(b"")]
 
 
 @pytest.mark.parametrize("token", [b"x", b"1", b"1:2", b"1:3-2", b"1:-2-3", b"\xff", b"a:1-2"])
-def test_tokens_that_no_scan_gave_out_are_refused(bench: Workbench, token: bytes) -> None:
+def test_tokens_that_no_scan_gave_out_are_refused(memory_catalog: Workbench, token: bytes) -> None:
     with pytest.raises(InvalidArgumentError):
-        bench.people().scan(ScanOptions(partition=token))
+        memory_catalog.people().scan(ScanOptions(partition=token))
 
 
-def test_a_token_of_an_unknown_version_is_refused(bench: Workbench) -> None:
+def test_a_token_of_an_unknown_version_is_refused(memory_catalog: Workbench) -> None:
     with pytest.raises(NotFoundError, match="versions 1 to 2"):
-        bench.people().scan(ScanOptions(partition=b"99:0-1"))
+        memory_catalog.people().scan(ScanOptions(partition=b"99:0-1"))
 
 
-def test_the_size_is_told(bench: Workbench) -> None:
-    table = bench.people(100)
+def test_the_size_is_told(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(100)
     size = table.size(ScanOptions())
     assert size.rows == 100
     assert size.bytes is not None
     assert 1000 < size.bytes < 10_000
-    assert bench.create(name="empty").size(ScanOptions()).bytes == 0
+    assert memory_catalog.create(name="empty").size(ScanOptions()).bytes == 0
 
 
-def test_columns_can_be_asked_for_by_name(bench: Workbench) -> None:
-    assert bench.create().arrow_schema(["name"]).names == ["name"]
-    assert bench.table().arrow_schema().names == [*PEOPLE.names, "rowid"]
+def test_columns_can_be_asked_for_by_name(memory_catalog: Workbench) -> None:
+    assert memory_catalog.create().arrow_schema(["name"]).names == ["name"]
+    assert memory_catalog.table().arrow_schema().names == [*PEOPLE.names, "rowid"]

@@ -18,7 +18,7 @@ from lakeport.catalog import (
 )
 from lakeport.errors import NotFoundError
 from lakeport.memory import MemoryTable
-from tests.memory.workbench import Workbench, delete, insert, update
+from tests.memory.fixtures_catalog import Workbench, delete, insert, update
 
 
 def bounds(table: MemoryTable, name: str) -> tuple[Any, Any]:
@@ -51,17 +51,17 @@ def bounds(table: MemoryTable, name: str) -> tuple[Any, Any]:
     ids=str,
 )
 def test_bounds_are_exact_for_what_was_written(
-    bench: Workbench, type: pa.DataType, values: list[Any], least: Any, greatest: Any
+    memory_catalog: Workbench, type: pa.DataType, values: list[Any], least: Any, greatest: Any
 ) -> None:
-    table = bench.create(pa.schema([("v", type)]))
+    table = memory_catalog.create(pa.schema([("v", type)]))
     insert(table, pa.table({"v": pa.array(values, type)}))
     assert bounds(table, "V") == (least, greatest)
     stats = table.column_statistics("v", "")
     assert (stats.has_null, stats.has_not_null) == (False, True)
 
 
-def test_texts_have_a_length_and_a_kind(bench: Workbench) -> None:
-    table = bench.people(3)
+def test_texts_have_a_length_and_a_kind(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(3)
     stats = table.column_statistics("name", "VARCHAR")
     assert (stats.max_string_length, stats.contains_unicode) == (2, False)
     insert(table, [{"name": "Ångström"}])
@@ -69,53 +69,53 @@ def test_texts_have_a_length_and_a_kind(bench: Workbench) -> None:
     assert (stats.max_string_length, stats.contains_unicode) == (10, True)
 
 
-def test_nothing_is_known_of_a_table_without_rows(bench: Workbench) -> None:
-    table = bench.create()
+def test_nothing_is_known_of_a_table_without_rows(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     assert table.column_statistics("id", "BIGINT") == ColumnStats()
 
 
-def test_a_missing_column_is_an_error(bench: Workbench) -> None:
+def test_a_missing_column_is_an_error(memory_catalog: Workbench) -> None:
     with pytest.raises(NotFoundError, match="'x'"):
-        bench.people().column_statistics("x", "BIGINT")
+        memory_catalog.people().column_statistics("x", "BIGINT")
 
 
-def test_nulls_alone_have_no_bounds(bench: Workbench) -> None:
-    table = bench.create()
+def test_nulls_alone_have_no_bounds(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     insert(table, [{"id": None}])
     assert table.column_statistics("id", "") == ColumnStats(has_null=True, has_not_null=False)
 
 
-def test_nan_leaves_no_bounds(bench: Workbench) -> None:
-    table = bench.create(pa.schema([("v", pa.float64())]))
+def test_nan_leaves_no_bounds(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(pa.schema([("v", pa.float64())]))
     insert(table, pa.table({"v": [1.0, float("nan")]}))
     insert(table, pa.table({"v": [2.0]}))
     assert bounds(table, "v") == (None, None)
 
 
-def test_bounds_never_narrow_since_old_versions_can_be_read(bench: Workbench) -> None:
-    table = bench.people(3)
+def test_bounds_never_narrow_since_old_versions_can_be_read(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(3)
     delete(table, 2)
     update(table, [0], id=[-7])
     assert bounds(table, "id") == (-7, 3)
 
 
-def test_bounds_include_what_a_transaction_has_not_committed(bench: Workbench) -> None:
-    table = bench.people(3)
-    transaction = bench.catalog.begin_transaction()
-    with bench.within(transaction):
+def test_bounds_include_what_a_transaction_has_not_committed(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(3)
+    transaction = memory_catalog.catalog.begin_transaction()
+    with memory_catalog.within(transaction):
         insert(table, [{"id": 100}])
         update(table, [0], id=[-100])
         assert bounds(table, "id") == (-100, 100)
     # The request may come without its transaction.
     assert bounds(table, "id") == (-100, 100)
-    bench.catalog.rollback_transaction(transaction)
+    memory_catalog.catalog.rollback_transaction(transaction)
     low, high = bounds(table, "id")
     assert low <= 1
     assert high >= 3
 
 
-def test_a_column_is_known_under_all_its_names(bench: Workbench) -> None:
-    table = bench.people(3)
+def test_a_column_is_known_under_all_its_names(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(3)
     table.rename_column("id", "number", RenameColumnOptions())
     insert(table, [{"number": 9}])
     assert bounds(table, "number") == (1, 9)
@@ -123,8 +123,8 @@ def test_a_column_is_known_under_all_its_names(bench: Workbench) -> None:
     assert bounds(table, "id") == (1, 3)
 
 
-def test_a_name_of_two_types_has_no_bounds(bench: Workbench) -> None:
-    table = bench.people(3)
+def test_a_name_of_two_types_has_no_bounds(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(3)
     table.change_column_type(
         pa.schema([("id", pa.string())]), "CAST(id AS VARCHAR)", ChangeColumnTypeOptions()
     )
@@ -132,24 +132,24 @@ def test_a_name_of_two_types_has_no_bounds(bench: Workbench) -> None:
     assert stats == ColumnStats(has_null=False, has_not_null=True)
 
 
-def test_an_added_column_has_nulls(bench: Workbench) -> None:
-    table = bench.people(3)
+def test_an_added_column_has_nulls(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people(3)
     table.add_column(pa.schema([("age", pa.int32())]), AddColumnOptions())
     assert table.column_statistics("age", "").has_null
     table.remove_column("age", RemoveColumnOptions())
     assert table.column_statistics("age", "").has_null
 
 
-def test_many_statements_are_summed_up(bench: Workbench) -> None:
-    table = bench.create()
+def test_many_statements_are_summed_up(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     for number in range(300):
         insert(table, [{"id": number}])
     assert bounds(table, "id") == (0, 299)
 
 
 def test_a_bounded_history_is_summed_up_as_it_goes() -> None:
-    bench = Workbench(keep_versions=1)
-    table = bench.people(3)
+    memory_catalog = Workbench(keep_versions=1)
+    table = memory_catalog.people(3)
     delete(table, 0, 1, 2)
     low, high = bounds(table, "id")
     assert (low, high) == (1, 3)

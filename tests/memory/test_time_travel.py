@@ -15,7 +15,7 @@ from lakeport.catalog import (
 )
 from lakeport.errors import InvalidArgumentError, NotFoundError
 from lakeport.memory import MemoryTable
-from tests.memory.workbench import (
+from tests.memory.fixtures_catalog import (
     Workbench,
     at_timestamp,
     at_version,
@@ -28,12 +28,12 @@ from tests.memory.workbench import (
 
 
 @pytest.fixture
-def table(bench: Workbench) -> MemoryTable:
+def table(memory_catalog: Workbench) -> MemoryTable:
     """Version 1 is empty, 2 has three people, 3 one less, 4 another name, 5 and 6 other columns.
 
     The schema is created at 00:00:01, so that version n is of the second n + 1.
     """
-    table = bench.people()
+    table = memory_catalog.people()
     delete(table, 0)
     update(table, [1], name=["x"])
     table.add_column(pa.schema([("age", pa.int32())]), AddColumnOptions())
@@ -101,15 +101,15 @@ def test_what_is_no_time_is_refused(table: MemoryTable, point: TimePoint) -> Non
         table.schema_at(point)
 
 
-def test_a_renamed_table_keeps_its_history(bench: Workbench, table: MemoryTable) -> None:
-    bench.schema.rename_table("t", "u", RenameTableOptions())
-    assert len(read(bench.table("u"), time_point=at_version(2))) == 3
+def test_a_renamed_table_keeps_its_history(memory_catalog: Workbench, table: MemoryTable) -> None:
+    memory_catalog.schema.rename_table("t", "u", RenameTableOptions())
+    assert len(read(memory_catalog.table("u"), time_point=at_version(2))) == 3
     assert len(table.versions()) == 6
 
 
-def test_versions_are_in_order_even_when_the_clock_is_not(bench: Workbench) -> None:
-    bench.clock.step *= -1
-    table = bench.people()
+def test_versions_are_in_order_even_when_the_clock_is_not(memory_catalog: Workbench) -> None:
+    memory_catalog.clock.step *= -1
+    table = memory_catalog.people()
     moments = [version.committed for version in table.versions()]
     insert(table, [{"id": 4}])
     moments = [version.committed for version in table.versions()]
@@ -118,8 +118,8 @@ def test_versions_are_in_order_even_when_the_clock_is_not(bench: Workbench) -> N
 
 
 def test_the_history_can_be_bounded() -> None:
-    bench = Workbench(keep_versions=2)
-    table = bench.people()
+    memory_catalog = Workbench(keep_versions=2)
+    table = memory_catalog.people()
     insert(table, [{"id": 4}])
     insert(table, [{"id": 5}])
     assert [version.version for version in table.versions()] == [3, 4]
@@ -129,23 +129,23 @@ def test_the_history_can_be_bounded() -> None:
 
 
 def test_a_transaction_reads_parts_of_a_version_that_is_no_longer_kept() -> None:
-    bench = Workbench(keep_versions=1)
-    table = bench.create()
+    memory_catalog = Workbench(keep_versions=1)
+    table = memory_catalog.create()
     insert(table, pa.table({"id": range(300_000)}))
-    transaction = bench.catalog.begin_transaction()
-    with bench.within(transaction):
+    transaction = memory_catalog.catalog.begin_transaction()
+    with memory_catalog.within(transaction):
         parts = table.endpoints(ScanOptions())
     assert len(parts) == 2
     insert(table, [{"id": -1}])
-    with bench.within(transaction):
+    with memory_catalog.within(transaction):
         rows = [table.scan(ScanOptions(partition=part.token)).read_all() for part in parts]
     assert sum(part.num_rows for part in rows) == 300_000
     with pytest.raises(NotFoundError, match="no version 2"):
         table.scan(ScanOptions(partition=parts[0].token))
 
 
-def test_parts_of_an_old_version_can_be_read(bench: Workbench) -> None:
-    table = bench.create()
+def test_parts_of_an_old_version_can_be_read(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create()
     insert(table, pa.table({"id": range(300_000)}))
     delete(table, *range(300_000))
     assert len(table.endpoints(ScanOptions())) == 1

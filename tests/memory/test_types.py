@@ -13,8 +13,8 @@ from lakeport.catalog import (
     ScanOptions,
 )
 from lakeport.memory import MemoryTable
-from tests.memory.values import SAMPLES, Sample
-from tests.memory.workbench import Workbench, at_version, delete, insert, returning, update
+from tests.memory.arrow_samples import SAMPLES, Sample
+from tests.memory.fixtures_catalog import Workbench, at_version, delete, insert, returning, update
 
 every_type = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 other_layouts = pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def same(left: pa.Array, right: pa.Array) -> bool:
 
 
 @pytest.fixture
-def table(bench: Workbench, sample: Sample) -> MemoryTable:
-    table = bench.create(pa.schema([("id", pa.int64()), ("v", sample.type)]))
+def table(memory_catalog: Workbench, sample: Sample) -> MemoryTable:
+    table = memory_catalog.create(pa.schema([("id", pa.int64()), ("v", sample.type)]))
     insert(table, pa.table({"id": [1, 2, 3, 4], "v": sample.values}))
     return table
 
@@ -72,8 +72,10 @@ def test_values_of_deleted_rows_are_returned(table: MemoryTable, sample: Sample)
 
 
 @every_type
-def test_a_column_of_any_type_is_added_with_nulls(bench: Workbench, sample: Sample) -> None:
-    table = bench.people(2)
+def test_a_column_of_any_type_is_added_with_nulls(
+    memory_catalog: Workbench, sample: Sample
+) -> None:
+    table = memory_catalog.people(2)
     table.add_column(pa.schema([("v", sample.type)]), AddColumnOptions())
     insert(table, pa.table({"id": [3], "v": sample.values.slice(0, 1)}))
     update(table, [1], v=sample.values.slice(1, 1))
@@ -85,10 +87,10 @@ def test_a_column_of_any_type_is_added_with_nulls(bench: Workbench, sample: Samp
 
 @every_type
 def test_expressions_may_stand_beside_a_column_of_any_type(
-    bench: Workbench, sample: Sample
+    memory_catalog: Workbench, sample: Sample
 ) -> None:
     columns = pa.schema([("id", pa.int32()), ("v", sample.type)])
-    table = bench.create(columns, check_constraints=("id > 0", "v IS NOT NULL OR id < 9"))
+    table = memory_catalog.create(columns, check_constraints=("id > 0", "v IS NOT NULL OR id < 9"))
     insert(table, pa.table({"id": pa.array([1, 2, 3, 4], pa.int32()), "v": sample.values}))
     wider = pa.schema([("id", pa.int64())])
     table.change_column_type(wider, "CAST(id AS BIGINT)", ChangeColumnTypeOptions())
@@ -133,15 +135,15 @@ def test_other_layouts_of_a_type_are_taken(
     ids=str,
 )
 def test_views_are_declared_in_the_plain_layout_of_the_same_duckdb_type(
-    bench: Workbench, declared: pa.DataType, stored: pa.DataType
+    memory_catalog: Workbench, declared: pa.DataType, stored: pa.DataType
 ) -> None:
-    table = bench.create(pa.schema([("v", declared)]))
+    table = memory_catalog.create(pa.schema([("v", declared)]))
     assert table.arrow_schema().field("v").type == stored
     assert insert(table, pa.table({"v": pa.nulls(2, stored)})) == 2
 
 
-def test_an_unknown_type_of_statistics_has_no_bounds(bench: Workbench) -> None:
-    table = bench.create(pa.schema([("v", pa.list_(pa.int32()))]))
+def test_an_unknown_type_of_statistics_has_no_bounds(memory_catalog: Workbench) -> None:
+    table = memory_catalog.create(pa.schema([("v", pa.list_(pa.int32()))]))
     insert(table, pa.table({"v": [[1]]}))
     assert table.column_statistics("v", "INTEGER[]") == ColumnStats(
         has_not_null=True, has_null=False

@@ -21,10 +21,10 @@ from typing import Any, TypeAlias
 import pytest
 
 from lakeport.spark.java import java_home
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 HERE = Path(__file__).parent
-PROGRAM = HERE / "executor_side" / "cluster_program.py"
+PROGRAM = HERE / "worker_modules" / "cluster_program.py"
 
 ROWS = [[task, row] for task in range(4) for row in range(30)]
 LAKE_ROWS = [{"id": n, "kind": f"k{n % 3}"} for n in range(90, 100) if n != 95]

@@ -14,7 +14,7 @@ from lakeport.ducklake import S3Secret
 from lakeport.errors import InvalidArgumentError
 from lakeport.spark import register_data_source
 from lakeport.spark.source.options import SourceOptions
-from tests.real_lakes import RealLake
+from tests.fixtures_lakes import RealLake
 
 ROWS = """
     SELECT i::INTEGER AS id, 'v' || i AS name, i * 1.5::DECIMAL(9,2) AS price, i::DOUBLE / 7 AS x,

@@ -17,7 +17,7 @@ from lakeport.ducklake import Column, ScanPlan, arrow_type
 from lakeport.spark import Scan
 from lakeport.spark.frames.values import spark_schema
 from lakeport.types import duckdb_casts
-from tests.scenarios import CASES, SCENARIOS
+from tests.lake_scenarios import CASES, SCENARIOS
 
 # The catalog database does not matter to Spark; two lakes on another show that it does not.
 SPARK_CASES = [

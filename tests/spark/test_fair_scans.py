@@ -18,7 +18,7 @@ from scan_tasks import SCHEMA, Endless, HangsAtFirst, RecordedRows, Rows, SmallR
 from lakeport.spark import stream
 from lakeport.spark.transport.cores import Cores
 from lakeport.spark.transport.job import is_small
-from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tests.wait import TIMEOUT_SECONDS, wait_until
 
 MIB = 1024 * 1024
 LARGE = {"batches": 20, "rows": 20_000}

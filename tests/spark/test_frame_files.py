@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.spark.frames import parquet_frames
-from tests.spark.frames import (
+from tests.spark.dataframe_comparison import (
     IN_FILES,
     VIRTUAL,
     MakeLake,

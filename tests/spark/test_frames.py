@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.errors import InvalidArgumentError
-from tests.spark.frames import IN_FILES, MakeLake, check, physical_plan
+from tests.spark.dataframe_comparison import IN_FILES, MakeLake, check, physical_plan
 
 
 def test_a_filter_on_columns_that_swapped_their_names_finds_their_rows(

@@ -9,7 +9,7 @@ import pytest
 
 from lakeport.ducklake import S3Secret
 from lakeport.spark import Lake
-from tests.real_lakes import RealLake
+from tests.fixtures_lakes import RealLake
 
 IDS = [n for n in range(100) if n % 3]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakeport.errors import DefinitionError, SnapshotNotFoundError
-from tests.real_lakes import LakeMaker
+from tests.fixtures_lakes import LakeMaker
 
 
 def rows(spark: Any, sql: str) -> list[tuple[Any, ...]]:

@@ -16,7 +16,7 @@ import pytest
 
 from lakeport.errors import InvalidArgumentError
 from lakeport.spark.security import check_protected, protection
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 MASTER = "spark://10.0.0.1:7077"
 ALLOW = {"spark.lakeport.allowUnauthenticated": "true"}
@@ -217,7 +217,7 @@ for _ in range(2):
 def test_a_local_session_of_the_callers_own_is_used_with_one_warning(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    here = Path(__file__).parent / "executor_side"
+    here = Path(__file__).parent / "worker_modules"
     paths = os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
 
     done = subprocess.run(

@@ -30,7 +30,7 @@ from lakeport.spark.transport.shared_memory import (
     SharedBufferPool,
     write_batch,
 )
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 SCHEMA = pa.schema([("word", pa.string())])
 LARGE, SMALL, HUGE = 100_000, 3, SEGMENT_BYTES // 8

@@ -26,7 +26,7 @@ from lakeport.filters import Filter, col
 from lakeport.spark import SparkTable, spark_sql_function
 from lakeport.spark.compat import map_in_arrow
 from lakeport.spark.transport.frame_stream import stream_dataframe
-from tests.waiting import wait_until
+from tests.wait import wait_until
 
 ROWS = 20_000
 NUMBERS = f"""

@@ -32,7 +32,7 @@ from lakeport.spark.transport.shared_memory import (
     SharedBufferPool,
     write_batch,
 )
-from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tests.wait import TIMEOUT_SECONDS, wait_until
 
 MIB = 1024 * 1024
 

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 import sqlglot
 
-from tests.real_lakes import RealLake
+from tests.fixtures_lakes import RealLake
 
 SCALE = 0.1
 

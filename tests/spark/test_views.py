@@ -15,7 +15,7 @@ from lakeport.ducklake import View
 from lakeport.errors import UnsupportedError
 from lakeport.spark.sql.registration import Registration
 from lakeport.spark.sql.views.translation import referenced_tables, table_key, translate
-from tests.real_lakes import RealLake
+from tests.fixtures_lakes import RealLake
 from tests.spark.view_cases import QUERIES, REFUSED, SAME, TABLES
 
 

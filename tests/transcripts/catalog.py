@@ -26,7 +26,6 @@ from lakeport.catalog import (
     TransactionState,
 )
 from tests.transcripts import recording
-from tests.transcripts.acceptance import Entry, Listing, check_list_schemas
 from tests.transcripts.catalog_functions import add_functions
 from tests.transcripts.catalog_tables import (
     BatchedTable,
@@ -37,6 +36,7 @@ from tests.transcripts.catalog_tables import (
     reference_of,
 )
 from tests.transcripts.recording import Rpc
+from tests.transcripts.reply_checks import Entry, Listing, check_list_schemas
 
 __all__ = ["LiveCatalog", "TransactionalCatalog", "recorded_listing", "recorded_rows"]
 

@@ -16,10 +16,10 @@ import pyarrow.types as pt
 from pyarrow import flight
 
 from lakeport.filters import parse_filter, to_duckdb_sql
-from tests.transcripts import acceptance
-from tests.transcripts.acceptance import Entry, Listing, require
+from tests.transcripts import reply_checks
 from tests.transcripts.duckdb_side import OFFLINE
 from tests.transcripts.recording import Rpc
+from tests.transcripts.reply_checks import Entry, Listing, require
 
 __all__ = [
     "RecordedRows",
@@ -68,7 +68,7 @@ def same_entries(
 
 def _same_entry(ours: Entry, recorded: Entry, *, any_layout: bool) -> None:
     where = f"{recorded.schema_name}.{recorded.name}"
-    acceptance.check_advertised_statistics(ours)
+    reply_checks.check_advertised_statistics(ours)
     if recorded.kind == "table":
         require((ours.comment or "") == (recorded.comment or ""), f"{where}: comment")
         same_columns(ours.schema, recorded.schema, any_layout=any_layout)
@@ -264,8 +264,8 @@ def same_endpoints(
             require(not left.startswith("data:"), "a reference instead of rows")
             continue
         require(
-            acceptance.data_reference(left) == acceptance.data_reference(right),
-            f"refers to {acceptance.data_reference(left)}",
+            reply_checks.data_reference(left) == reply_checks.data_reference(right),
+            f"refers to {reply_checks.data_reference(left)}",
         )
 
 

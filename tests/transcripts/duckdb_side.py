@@ -11,8 +11,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from tests.transcripts.acceptance import Entry, Listing
 from tests.transcripts.recording import Statement
+from tests.transcripts.reply_checks import Entry, Listing
 
 __all__ = ["OFFLINE", "DuckDBSide", "attached_as", "encoded_rows"]
 

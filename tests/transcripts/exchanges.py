@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.transcripts import acceptance
-from tests.transcripts.acceptance import CHUNK_ROWS, Entry, require
+from tests.transcripts import reply_checks
 from tests.transcripts.comparison import rows_of, same_columns, without_dictionaries
 from tests.transcripts.recording import Rpc
-from tests.transcripts.wire import Answers, Chunk
+from tests.transcripts.replay_client import Answers, Chunk
+from tests.transcripts.reply_checks import CHUNK_ROWS, Entry, require
 
 __all__ = ["same_changes", "same_in_out_answers", "same_scalar_answers"]
 
@@ -70,10 +70,10 @@ def same_changes(answers: Answers, rpc: Rpc, operation: str, *, returning: bool)
             require(left == right, f"returned {left}, not {right}")
     (last,) = answers.at_end
     require(last.batch is None, "the last message has rows")
-    changed = acceptance.check_total_changed(last.metadata)
+    changed = reply_checks.check_total_changed(last.metadata)
     final = [m.metadata for m in rpc.messages if not m.from_client and m.metadata is not None]
     if final:
-        expected = acceptance.check_total_changed(final[-1])
+        expected = reply_checks.check_total_changed(final[-1])
         require(changed == expected, f"{changed} rows changed, not {expected}")
     return changed
 

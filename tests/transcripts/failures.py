@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgpack
 
-from tests.transcripts.acceptance import require
 from tests.transcripts.recording import Outcome, Rpc, Statement
-from tests.transcripts.wire import CallFailedError
+from tests.transcripts.replay_client import CallFailedError
+from tests.transcripts.reply_checks import require
 
 __all__ = ["ExpectedToFail", "clean_failure", "gets_of", "same_failure"]
 

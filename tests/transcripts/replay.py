@@ -14,14 +14,14 @@ import msgpack
 import pyarrow as pa
 from pyarrow import flight
 
-from tests.transcripts import acceptance, comparison, exchanges
-from tests.transcripts.acceptance import Listing, require
+from tests.transcripts import comparison, exchanges, reply_checks
 from tests.transcripts.catalog import recorded_listing, recorded_rows
+from tests.transcripts.client_state import Descriptors, Knowledge, Path, texts
 from tests.transcripts.duckdb_side import DuckDBSide, attached_as
 from tests.transcripts.failures import ExpectedToFail, gets_of, same_failure
-from tests.transcripts.knowledge import Descriptors, Knowledge, Path, texts
 from tests.transcripts.recording import Rpc, Statement
-from tests.transcripts.wire import CallFailedError, OpenExchange, Wire
+from tests.transcripts.replay_client import CallFailedError, OpenExchange, ReplayClient
+from tests.transcripts.reply_checks import Listing, require
 
 __all__ = ["Descriptors", "Replay"]
 
@@ -68,7 +68,7 @@ class Replay:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: ReplayClient,
         descriptors: Descriptors = Descriptors.RECORDED,
         *,
         default_catalog: str = "db1",
@@ -142,23 +142,23 @@ class Replay:
                 handlers.get(action, self._results)(rpc)
 
     def _create_transaction(self, rpc: Rpc) -> None:
-        ours = acceptance.check_transaction(self._result(rpc))
+        ours = reply_checks.check_transaction(self._result(rpc))
         if not rpc.results:
             return
-        recorded = acceptance.check_transaction(rpc.results[0])
+        recorded = reply_checks.check_transaction(rpc.results[0])
         require((ours is None) == (recorded is None), "create_transaction: support differs")
         if recorded is not None:
             self._known.transactions[recorded] = ours
 
     def _catalog_version(self, rpc: Rpc) -> None:
-        _, is_fixed = acceptance.check_catalog_version(self._result(rpc))
+        _, is_fixed = reply_checks.check_catalog_version(self._result(rpc))
         if rpc.results:
-            _, recorded = acceptance.check_catalog_version(rpc.results[0])
+            _, recorded = reply_checks.check_catalog_version(rpc.results[0])
             require(is_fixed == recorded, "catalog_version: is_fixed differs")
 
     def _list_schemas(self, rpc: Rpc) -> None:
         catalog = _field(rpc, "catalog_name")
-        ours = acceptance.check_list_schemas(self._result(rpc), catalog)
+        ours = reply_checks.check_list_schemas(self._result(rpc), catalog)
         recorded = _recorded_listing(rpc, catalog)
         comparison.same_listing(ours, recorded)
         self._known.learn_listing(catalog, ours, recorded)
@@ -173,8 +173,8 @@ class Replay:
         if not schema:
             require(infos, "ListFlights lists nothing")
             return
-        ours = acceptance.flight_entries(infos, schema, catalog)
-        recorded = acceptance.flight_entries(
+        ours = reply_checks.flight_entries(infos, schema, catalog)
+        recorded = reply_checks.flight_entries(
             (flight.FlightInfo.deserialize(info) for info in rpc.reply), schema, catalog
         )
         comparison.same_entries(ours, recorded)
@@ -182,7 +182,7 @@ class Replay:
     def _get_flight_info(self, rpc: Rpc) -> None:
         descriptor = flight.FlightDescriptor.deserialize(rpc.descriptor)
         info = self.wire.flight_info(descriptor, self._known.headers(rpc))
-        acceptance.check_flight_info(info, rpc.descriptor)
+        reply_checks.check_flight_info(info, rpc.descriptor)
         recorded = flight.FlightInfo.deserialize(rpc.reply[0]) if rpc.reply else None
         if recorded is not None:
             comparison.has_columns(info.schema, recorded.schema)
@@ -191,7 +191,7 @@ class Replay:
     def _flight_info(self, rpc: Rpc) -> None:
         request = self._known.request(rpc)
         schema, _ = self._known.path(rpc)
-        info = acceptance.check_flight_info(
+        info = reply_checks.check_flight_info(
             self._result(rpc), request[b"descriptor"], as_table=(self._known.catalog(rpc), schema)
         )
         if rpc.results:
@@ -202,7 +202,7 @@ class Replay:
 
     def _table_function_flight_info(self, rpc: Rpc) -> None:
         request = self._known.request(rpc)
-        info = acceptance.check_flight_info(self._result(rpc), request[b"descriptor"])
+        info = reply_checks.check_flight_info(self._result(rpc), request[b"descriptor"])
         if rpc.results:
             recorded = flight.FlightInfo.deserialize(rpc.results[0])
             comparison.same_columns(info.schema, comparison.without_dictionaries(recorded.schema))
@@ -210,9 +210,9 @@ class Replay:
         self._known.bound[key] = info.schema
 
     def _endpoints(self, rpc: Rpc, statement: Statement, compare: bool) -> None:
-        endpoints = acceptance.check_endpoints(self._result(rpc))
+        endpoints = reply_checks.check_endpoints(self._result(rpc))
         if rpc.results and compare:
-            comparison.same_endpoints(endpoints, acceptance.check_endpoints(rpc.results[0]))
+            comparison.same_endpoints(endpoints, reply_checks.check_endpoints(rpc.results[0]))
         bound = self._known.bound_schema(rpc)
         gets = gets_of(rpc, statement)
         headers = self._known.headers(gets[0] if gets else rpc)
@@ -221,7 +221,7 @@ class Replay:
             for endpoint in endpoints
             if not endpoint.locations[0].uri.startswith(b"data:")
         ]
-        tables = [acceptance.check_stream(stream, bound) for stream in streams]
+        tables = [reply_checks.check_stream(stream, bound) for stream in streams]
         parameters = texts(self._known.request(rpc)[b"parameters"])
         scan = ScanReplay(
             catalog=self._known.catalog(rpc),
@@ -243,7 +243,7 @@ class Replay:
         assert entry is not None
         column = _field(rpc, "column_name")
         type = entry.schema.field(column).type
-        ours = acceptance.check_statistics(self._result(rpc), type)
+        ours = reply_checks.check_statistics(self._result(rpc), type)
         rows = recorded_rows().get((entry.schema_name, entry.name))
         if rows is not None:
             comparison.true_statistics(ours, rows.column(column))
@@ -256,7 +256,7 @@ class Replay:
     def _create_schema(self, rpc: Rpc) -> None:
         catalog, name = _field(rpc, "catalog_name"), _field(rpc, "schema")
         reply = msgpack.unpackb(self._result(rpc), strict_map_key=True)
-        entries = acceptance.check_contents(reply, name, catalog, {})
+        entries = reply_checks.check_contents(reply, name, catalog, {})
         require(not entries, f"create_schema: {name} is not empty")
         for alias, attached in self._aliases.items():
             if attached == catalog:
@@ -267,11 +267,11 @@ class Replay:
         catalog = str(request.get("catalog_name", request.get("catalog")))
         schema = str(request.get("schema_name", request.get("schema")))
         info = flight.FlightInfo.deserialize(self._result(rpc))
-        (entry,) = acceptance.flight_entries([info], schema, catalog)
+        (entry,) = reply_checks.flight_entries([info], schema, catalog)
         recorded = replace(entry, descriptor=flight.FlightDescriptor.for_path(schema, entry.name))
         if rpc.results:
             recorded_info = flight.FlightInfo.deserialize(rpc.results[0])
-            (recorded,) = acceptance.flight_entries([recorded_info], schema, catalog)
+            (recorded,) = reply_checks.flight_entries([recorded_info], schema, catalog)
             comparison.same_entries([entry], [recorded], any_layout=True)
         self._known.learn(catalog, entry, recorded)
         for alias, attached in self._aliases.items():
@@ -346,7 +346,7 @@ class Replay:
         return self.wire.action(rpc.action, self._known.body(rpc), self._known.headers(rpc))
 
     def _result(self, rpc: Rpc) -> bytes:
-        return acceptance.check_one_result(self._results(rpc), rpc.action)
+        return reply_checks.check_one_result(self._results(rpc), rpc.action)
 
     def _expected_to_fail(
         self, rpc: Rpc, statement: Statement, compare: bool, *, at_end: bool = False
@@ -359,7 +359,7 @@ def _recorded_listing(rpc: Rpc, catalog: str) -> Listing:
     full = recorded_listing("db1")
     if not rpc.results:
         return full
-    recorded = acceptance.check_list_schemas(rpc.results[0], catalog)
+    recorded = reply_checks.check_list_schemas(rpc.results[0], catalog)
     if any(schema.entries for schema in recorded.schemas):
         return recorded
     by_name = {schema.name: schema for schema in full.schemas}

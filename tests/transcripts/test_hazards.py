@@ -21,11 +21,11 @@ from lakeport.catalog import (
     project_schema,
 )
 from lakeport.errors import DefinitionError
-from tests.transcripts import acceptance, exchanges, recording
+from tests.transcripts import exchanges, recording, reply_checks
 from tests.transcripts.recording import Message, Rpc, Theme
 from tests.transcripts.replay import Replay
-from tests.transcripts.scenes import Backend, serve
-from tests.transcripts.wire import Answers, CallFailedError, Wire
+from tests.transcripts.replay_client import Answers, CallFailedError, ReplayClient
+from tests.transcripts.servers import Backend, serve
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])
 ROWS = pa.table([[1, 2, 3], ["a", "b", None], [0.5, 1.5, None]], schema=COLUMNS)
@@ -41,7 +41,7 @@ Rows = Callable[[ScanOptions], Any]
 def test_a_recorded_hazard_is_answered_acceptably(case: Theme) -> None:
     with (
         serve("hazards", Backend.MEMORY) as server,
-        Replay(Wire(server.location), first_version=1) as replay,
+        Replay(ReplayClient(server.location), first_version=1) as replay,
     ):
         for statement in case.statements:
             replay.run(statement, compare=False)
@@ -146,12 +146,12 @@ def test_statistics_are_not_offered_where_the_client_would_fail() -> None:
         builder.schema("s").table(Known(pa.schema(fields)))
         with _served(builder.build()) as wire:
             (entry,) = _listing(wire).entries.values()
-            acceptance.check_advertised_statistics(entry)
+            reply_checks.check_advertised_statistics(entry)
             metadata = entry.schema.metadata or {}
             assert bool(metadata.get(b"can_produce_statistics")) is bool(offered)
             if offered:
                 # Nothing is known, but a null bound of a text would be read as the text NULL.
-                acceptance.check_statistics(_statistics(wire, ["s", "t"], "a"), pa.string())
+                reply_checks.check_statistics(_statistics(wire, ["s", "t"], "a"), pa.string())
 
 
 def test_a_reference_cannot_have_a_row_identifier() -> None:
@@ -228,13 +228,13 @@ def test_an_action_that_the_client_dereferences_has_a_result(action: str) -> Non
     with _served(builder.build()) as wire:
         results = wire.action(action, msgpack.packb({"catalog_name": "db"}), {})
 
-    acceptance.check_one_result(results, action)
+    reply_checks.check_one_result(results, action)
 
 
 @contextmanager
-def _served(catalog: Catalog) -> Iterator[Wire]:
+def _served(catalog: Catalog) -> Iterator[ReplayClient]:
     with Server({"db": catalog}) as server:
-        wire = Wire(server.location)
+        wire = ReplayClient(server.location)
         try:
             yield wire
         finally:
@@ -242,7 +242,7 @@ def _served(catalog: Catalog) -> Iterator[Wire]:
 
 
 def _scan(
-    wire: Wire, path: Sequence[str], columns: pa.Schema, *, column_ids: Sequence[int]
+    wire: ReplayClient, path: Sequence[str], columns: pa.Schema, *, column_ids: Sequence[int]
 ) -> pa.Table:
     request = {
         "descriptor": flight.FlightDescriptor.for_path(*path).serialize(),
@@ -256,32 +256,34 @@ def _scan(
         },
     }
     body = msgpack.packb(request, use_bin_type=False)
-    (endpoint,) = acceptance.check_endpoints(wire.action("endpoints", body, {})[0])
-    return acceptance.check_stream(wire.get(endpoint.ticket, {}), columns)
+    (endpoint,) = reply_checks.check_endpoints(wire.action("endpoints", body, {})[0])
+    return reply_checks.check_stream(wire.get(endpoint.ticket, {}), columns)
 
 
-def _listing(wire: Wire) -> acceptance.Listing:
+def _listing(wire: ReplayClient) -> reply_checks.Listing:
     body = msgpack.packb({"catalog_name": "db"})
-    return acceptance.check_list_schemas(wire.action("list_schemas", body, {})[0], "db")
+    return reply_checks.check_list_schemas(wire.action("list_schemas", body, {})[0], "db")
 
 
-def _statistics(wire: Wire, path: Sequence[str], column: str) -> bytes:
+def _statistics(wire: ReplayClient, path: Sequence[str], column: str) -> bytes:
     request = {
         "flight_descriptor": flight.FlightDescriptor.for_path(*path).serialize(),
         "column_name": column,
         "type": "VARCHAR",
     }
     results = wire.action("column_statistics", msgpack.packb(request, use_bin_type=False), {})
-    return acceptance.check_one_result(results, "column_statistics")
+    return reply_checks.check_one_result(results, "column_statistics")
 
 
-def _call_scalar(wire: Wire, path: Sequence[str], rows: pa.RecordBatch) -> tuple[Answers, Rpc]:
+def _call_scalar(
+    wire: ReplayClient, path: Sequence[str], rows: pa.RecordBatch
+) -> tuple[Answers, Rpc]:
     messages = (Message(True, schema=rows.schema), Message(True, batch=rows, rows=rows.num_rows))
     return _exchange(wire, path, "scalar_function", messages)
 
 
 def _call_in_out(
-    wire: Wire, path: Sequence[str], batches: Sequence[pa.RecordBatch]
+    wire: ReplayClient, path: Sequence[str], batches: Sequence[pa.RecordBatch]
 ) -> tuple[Answers, Rpc]:
     arguments = pa.BufferOutputStream()
     with pa.ipc.new_stream(arguments, pa.schema([])) as writer:
@@ -302,7 +304,7 @@ def _call_in_out(
 
 
 def _exchange(
-    wire: Wire, path: Sequence[str], operation: str, messages: tuple[Message, ...]
+    wire: ReplayClient, path: Sequence[str], operation: str, messages: tuple[Message, ...]
 ) -> tuple[Answers, Rpc]:
     descriptor = flight.FlightDescriptor.for_path(*path)
     headers = {"airport-operation": [operation], "return-chunks": ["1"]}

@@ -6,15 +6,15 @@ import pytest
 
 from tests.transcripts import recording
 from tests.transcripts.replay import Descriptors, Replay
-from tests.transcripts.scenes import Backend, serve
-from tests.transcripts.themes import (
+from tests.transcripts.replay_client import ReplayClient
+from tests.transcripts.servers import Backend, serve
+from tests.transcripts.sessions import (
     DIFFERENT,
     NOT_ON_BUILDER,
     READ_AND_WRITE_THEMES,
     READ_THEMES,
     WRITE_THEMES,
 )
-from tests.transcripts.wire import Wire
 
 
 @pytest.mark.parametrize("descriptors", Descriptors, ids=lambda d: d.value)
@@ -23,7 +23,7 @@ def test_a_built_catalog_answers_the_read_side(name: str, descriptors: Descripto
     skipped = NOT_ON_BUILDER.get(name, {})
     with (
         serve(name, Backend.BUILDER) as server,
-        Replay(Wire(server.location), descriptors) as replay,
+        Replay(ReplayClient(server.location), descriptors) as replay,
     ):
         for statement in recording.load(name)[0].statements:
             if statement.number not in skipped:
@@ -45,7 +45,7 @@ def test_a_memory_catalog_answers_the_read_side(name: str) -> None:
 def test_most_statements_are_run_again_over_the_rows_received() -> None:
     """The comparison that can fail: without it a replay would only look at the shape of replies."""
     (theme,) = recording.load("filters_functions")
-    with serve("filters_functions") as server, Replay(Wire(server.location)) as replay:
+    with serve("filters_functions") as server, Replay(ReplayClient(server.location)) as replay:
         for statement in theme.statements:
             replay.run(statement)
 
@@ -62,7 +62,7 @@ def test_every_exception_names_a_statement() -> None:
 def _replay_on_memory(name: str, descriptors: Descriptors) -> None:
     with (
         serve(name, Backend.MEMORY) as server,
-        Replay(Wire(server.location), descriptors, first_version=1) as replay,
+        Replay(ReplayClient(server.location), descriptors, first_version=1) as replay,
     ):
         for statement in recording.load(name)[0].statements:
             different = statement.number in DIFFERENT.get(name, {})

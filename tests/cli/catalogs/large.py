@@ -13,11 +13,11 @@ BATCHES = 600
 SCHEMA = pa.schema([("x", pa.int64()), ("text", pa.string())])
 
 
-def water() -> Iterator[pa.RecordBatch]:
+def rows() -> Iterator[pa.RecordBatch]:
     text = pa.array(["x" * 40] * ROWS)
     for number in range(BATCHES):
         values = pa.array(range(number * ROWS, (number + 1) * ROWS), pa.int64())
         yield pa.record_batch([values, text], schema=SCHEMA)
 
 
-catalog = CatalogBuilder().schema("s").table("water", water, schema=SCHEMA).build()
+catalog = CatalogBuilder().schema("s").table("rows", rows, schema=SCHEMA).build()

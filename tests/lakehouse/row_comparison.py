@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from lakeport.filters import bind, to_json
 from lakeport.filters.sql import parse_sql_filter
-from tests.airport.rig import ROWID_COLUMN, Wire
+from tests.airport.flight_client import ROWID_COLUMN, RawFlightClient
+from tests.fixtures_lakes import RealLake, quote
 from tests.lakehouse.conftest import Served
-from tests.real_lakes import RealLake, quote
 
 # Values of these cannot be written as one text, or do not compare.
 _ONLY_NULLS = (
@@ -56,7 +56,7 @@ class Question:
 
     def _filtered(self, served: Served, schema: str) -> Rows:
         """The condition goes to the server as a hint, and is applied again to what comes."""
-        wire = Wire(served.server, served.flight, {})
+        wire = RawFlightClient(served.server, served.flight, {})
         table = served.catalog.lake.table(self.table, self.schema)
         condition = bind(parse_sql_filter(self.where, table.columns), table.schema)
         names = table.schema.names

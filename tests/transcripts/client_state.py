@@ -12,8 +12,8 @@ import msgpack
 import pyarrow as pa
 from pyarrow import flight
 
-from tests.transcripts.acceptance import Entry, Listing
 from tests.transcripts.recording import Rpc
+from tests.transcripts.reply_checks import Entry, Listing
 
 __all__ = ["Descriptors", "Knowledge", "Path", "texts"]
 

@@ -16,15 +16,15 @@ import pyarrow as pa
 from pyarrow import flight
 
 from lakeport.airport import Server
-from tests.waiting import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS
 
 __all__ = [
     "CHUNK_CONTINUES",
     "CHUNK_FINISHED",
     "ROWID_COLUMN",
     "Exchanged",
+    "RawFlightClient",
     "Serving",
-    "Wire",
     "extra_info",
     "ipc",
     "one_row",
@@ -35,8 +35,8 @@ __all__ = [
     "started",
 ]
 
-Serving = Callable[..., "Wire"]
-"""The fixture `serving`: starts a server for a catalog and returns a client of it."""
+Serving = Callable[..., "RawFlightClient"]
+"""The fixture `start_server`: starts a server for a catalog and returns a client of it."""
 
 ROWID_COLUMN = 2**64 - 1
 CHUNK_CONTINUES = b"chunk_continues"
@@ -48,10 +48,12 @@ def started() -> Iterator[Serving]:
     """A function that starts servers; all of them are stopped at the end of the block."""
     with ExitStack() as stack:
 
-        def start(catalogs: Any, *, headers: dict[str, str] | None = None, **options: Any) -> Wire:
+        def start(
+            catalogs: Any, *, headers: dict[str, str] | None = None, **options: Any
+        ) -> RawFlightClient:
             server = stack.enter_context(Server(catalogs, **options))
             client = stack.enter_context(flight.FlightClient(server.location))
-            return Wire(server, client, headers or {})
+            return RawFlightClient(server, client, headers or {})
 
         yield start
 
@@ -93,7 +95,7 @@ class Exchanged:
         return pa.Table.from_batches(self.replies, self.schema).to_pylist()  # type: ignore[no-any-return]
 
 
-class Wire:
+class RawFlightClient:
     """One connection to a server, with headers that go out on every call."""
 
     def __init__(
@@ -103,10 +105,10 @@ class Wire:
         self.client = client
         self.headers = dict(headers)
 
-    def with_headers(self, **headers: str) -> Wire:
+    def with_headers(self, **headers: str) -> RawFlightClient:
         """The same connection with more headers; underscores stand for dashes."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return Wire(self.server, self.client, {**self.headers, **named})
+        return RawFlightClient(self.server, self.client, {**self.headers, **named})
 
     def options(self, **headers: str) -> flight.FlightCallOptions:
         named = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -19,12 +19,12 @@ from lakeport.catalog import (
 )
 from lakeport.errors import ConstraintError, NotFoundError
 
-__all__ = ["StagingCatalog"]
+__all__ = ["TransactionalCatalog"]
 
 COLUMNS = pa.schema([("x", pa.int64())])
 
 
-class StagingCatalog:
+class TransactionalCatalog:
     """One table `s.t` of numbers. A number below zero breaks a constraint."""
 
     name = ""
@@ -84,7 +84,7 @@ class _Schema:
     name = "s"
     comment = ""
 
-    def __init__(self, catalog: StagingCatalog) -> None:
+    def __init__(self, catalog: TransactionalCatalog) -> None:
         self._catalog = catalog
 
     def tables(self) -> Sequence[Any]:
@@ -115,7 +115,7 @@ class _Table:
     name = "t"
     comment = ""
 
-    def __init__(self, catalog: StagingCatalog) -> None:
+    def __init__(self, catalog: TransactionalCatalog) -> None:
         self._catalog = catalog
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import flight
 
-from tests.transcripts.acceptance import Stream, require
 from tests.transcripts.recording import Message, Rpc
+from tests.transcripts.reply_checks import Stream, require
 
-__all__ = ["Answers", "CallFailedError", "Chunk", "OpenExchange", "Wire"]
+__all__ = ["Answers", "CallFailedError", "Chunk", "OpenExchange", "ReplayClient"]
 
 # The transport adds these by itself.
 _OWN_HEADERS = {"user-agent", "authority", "host"}
@@ -54,7 +54,7 @@ class Answers:
     """The messages after the client was done."""
 
 
-class Wire:
+class ReplayClient:
     """Sends requests to one server."""
 
     def __init__(self, location: str) -> None:

@@ -70,7 +70,7 @@ class _HeaderFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         return _Headers(dict(headers))
 
 
-class WireServer(flight.FlightServerBase):  # type: ignore[misc]
+class HandwrittenServer(flight.FlightServerBase):  # type: ignore[misc]
     """One catalog with the schema `w`; `replies` replaces the reply to an action."""
 
     def __init__(self, catalog: str = "db") -> None:

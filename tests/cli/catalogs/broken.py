@@ -6,4 +6,4 @@ from lakeport.catalog import Catalog
 
 
 def catalog() -> Catalog:
-    raise ValueError("the tank is dry")
+    raise ValueError("the catalog is broken")
