@@ -9,7 +9,6 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.catalog import current_request
-from lakeport.cli.catalogs import ServedCatalogs
 from lakeport.cli.config import SparkSettings
 from lakeport.cli.spark import is_active, quiet_errors, start_session
 from lakeport.errors import UnavailableError
@@ -19,6 +18,8 @@ from lakeport.spark.transport import stream_metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakeport.cli.catalogs import ServedCatalogs
 
 __all__ = ["SparkSupervisor", "add_spark_gauges"]
 
