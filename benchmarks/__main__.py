@@ -72,7 +72,7 @@ def _run(benchmarks: dict[str, Benchmark], size: str, console: Console) -> Repor
 
 
 def _results(name: str, benchmark: Benchmark, console: Console) -> list[tuple[str, Result]]:
-    """What a benchmark found; one that fails does not take the others with it."""
+    """Run a benchmark and return its figures; a failure does not end the others."""
     results: list[tuple[str, Result]] = []
     try:
         results.extend((name, result) for result in benchmark())

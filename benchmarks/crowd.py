@@ -69,7 +69,7 @@ def _figure(label: str, percent: int, beside: Sample, alone: Sample, crowd: str)
 
 @contextmanager
 def _crowd(location: str, *, stalled: int, greedy: int) -> Iterator[None]:
-    """The crowd, in another process."""
+    """Run the crowd in another process."""
     options = ["--stalled", str(stalled), "--greedy", str(greedy)]
     command = [sys.executable, "-m", "benchmarks.crowd", location, *options]
     pipe = subprocess.PIPE

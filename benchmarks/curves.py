@@ -75,7 +75,7 @@ class Curve:
         return "linear" if exponent > 0.9 else "better than linear"
 
     def _positive(self) -> list[Point]:
-        """The points that have a logarithm."""
+        """Return the points that have a logarithm."""
         return [point for point in self.points if point.size > 0]
 
     def _fit(self) -> tuple[float, float]:

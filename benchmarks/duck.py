@@ -22,7 +22,7 @@ MakeLake = Callable[[duckdb.DuckDBPyConnection], object]
 
 
 def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
-    """A DuckDB with extensions that were installed as Python packages."""
+    """Return a DuckDB with extensions that were installed as Python packages."""
     connection = duckdb.connect()
     for name in extensions:
         package = importlib.import_module(f"duckdb_extension_{name}")
@@ -33,14 +33,14 @@ def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def attached(uri: str, options: str = "READ_ONLY") -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB with a lake attached as `lake`."""
+    """Return a DuckDB with a lake attached as `lake`."""
     with connect("ducklake", "sqlite_scanner", "postgres_scanner", "tpch") as connection:
         connection.execute(f"ATTACH '{uri}' AS lake ({options})")
         yield connection
 
 
 def kept_lake(name: str, make: MakeLake, *, needed_bytes: int = 0) -> str:
-    """The URI of a lake that is made once and kept; `make` fills it."""
+    """Return the URI of a lake that is made once and kept; `make` fills it."""
     folder = _KEPT / f"{name}-duckdb{duckdb.__version__}"
     uri = f"ducklake:sqlite:{folder}/meta.sqlite"
     _KEPT.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def kept_lake(name: str, make: MakeLake, *, needed_bytes: int = 0) -> str:
 
 @contextmanager
 def temporary_lake(make: MakeLake, uri: str | None = None) -> Iterator[str]:
-    """The URI of a lake that is gone afterwards, on SQLite unless another place is given."""
+    """Return the URI of a lake that is gone afterwards, on SQLite unless another place is given."""
     with tempfile.TemporaryDirectory() as folder:
         place = uri or f"ducklake:sqlite:{folder}/meta.sqlite"
         _make(place, Path(folder), make)

@@ -41,12 +41,12 @@ def rows(*, sizes: tuple[int, ...], repeats: int) -> Iterator[Curve | Skipped]:
 
 
 def files(*, sizes: tuple[int, ...], repeats: int) -> Iterator[Curve]:
-    """A hundred rows to a file: what a file costs beside its rows."""
+    """Measure the cost of a file besides its rows, with a hundred rows to a file."""
     yield from grow("files", sizes, lambda size: _scans(_files_lake(int(size))), repeats=repeats)
 
 
 def deletes(*, rows: int, percents: tuple[int, ...], repeats: int) -> Iterator[Curve]:
-    """The same rows with more and more of them deleted."""
+    """Read the same rows with more and more of them deleted."""
     yield from grow(
         "deleted, %",
         percents,
@@ -67,13 +67,13 @@ def clients(*, scale: float, counts: tuple[int, ...], repeats: int) -> Iterator[
 
 
 def tables(*, counts: tuple[int, ...], repeats: int) -> Iterator[Curve]:
-    """What it costs to see all tables of a lake for the first time."""
+    """Measure the first listing of all tables of a lake."""
     yield from grow("tables", counts, lambda count: _catalogs(int(count)), repeats=repeats)
 
 
 @contextmanager
 def _scans(uri: str) -> Iterator[Runs]:
-    """The table `t` of a lake, planned and read by us and by DuckDB."""
+    """Plan and read the table `t` of a lake, by Lakeport and by DuckDB."""
     spark = shared_session()
     with Lake.open(uri, spark=spark) as lake, attached(uri) as duck:
         table = lake.table("t")

@@ -57,7 +57,7 @@ def reading(*, rows: int, repeats: int) -> Iterator[Figure]:
 
 
 def planning(*, files: tuple[int, ...], repeats: int) -> Iterator[Figure]:
-    """A selective filter over tables of more and more files, metadata only, on SQLite."""
+    """Plan a selective filter over tables of more and more files, on SQLite."""
     base = ""
     for count in files:
         with temporary_lake(lambda duck: _trips(duck, 100)) as uri:
@@ -68,7 +68,7 @@ def planning(*, files: tuple[int, ...], repeats: int) -> Iterator[Figure]:
 
 
 def planning_postgresql(*, files: int, repeats: int) -> Iterator[Figure | Skipped]:
-    """The same on PostgreSQL, where a server can be started."""
+    """Plan the same on PostgreSQL, where a server can be started."""
     initdb = PostgreSQL.initdb()
     if initdb is None:
         yield Skipped("plan on PostgreSQL", "PostgreSQL is not installed")

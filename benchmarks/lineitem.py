@@ -36,12 +36,12 @@ Q6: Final = """
 
 
 def lineitem_lake(scale: float) -> str:
-    """The URI of a lake with both tables."""
+    """Return the URI of a lake with both tables."""
     return kept_lake(f"lineitem-{scale:g}", lambda connection: _fill(connection, scale))
 
 
 def one_file(scale: float) -> tuple[int, int]:
-    """A range of `l_orderkey`, both ends included, whose rows are all in one file."""
+    """Return a range of `l_orderkey`, both ends included, whose rows are all in one file."""
     step = _keys_per_file(scale)
     return 5 * step + 1, 5 * step + step // 10
 
@@ -62,5 +62,5 @@ def _fill(connection: duckdb.DuckDBPyConnection, scale: float) -> None:
 
 
 def _keys_per_file(scale: float) -> int:
-    """The keys of TPC-H's orders go up to six million times the scale factor."""
+    """Return the largest key of TPC-H's orders: six million times the scale factor."""
     return int(6_000_000 * scale) // FILES

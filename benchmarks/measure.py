@@ -29,12 +29,12 @@ class Sample:
         return statistics.median(self.seconds)
 
     def percentile(self, percent: int) -> float:
-        """The repetition that so many percent are not slower than."""
+        """Return the duration that this percentage of repetitions do not exceed."""
         ordered = sorted(self.seconds)
         return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
     def fifths(self) -> list[Sample]:
-        """The repetitions in five parts, in the order in which they were made."""
+        """Return the repetitions in five parts, in the order in which they were made."""
         size = max(1, len(self.seconds) // 5)
         return [Sample(self.seconds[i : i + size]) for i in range(0, len(self.seconds), size)]
 
@@ -123,7 +123,7 @@ class Figure:
         percent: int = 50,
         less_than: float | None = None,
     ) -> Figure:
-        """A short time, in milliseconds; `less_than` is in seconds."""
+        """Return a short time, in milliseconds; `less_than` is in seconds."""
         parts = [part.percentile(percent) * 1000 for part in sample.fifths()]
         return cls(
             name=name,
@@ -179,7 +179,7 @@ def interleaved(
 
 
 def metered(run: Callable[[], object], seconds: list[float]) -> Callable[[], object]:
-    """The same, but it notes how much CPU this process and all below it used."""
+    """Measure the same, with the CPU time of this process and its children."""
 
     def measured() -> object:
         before = _cpu_seconds()

@@ -93,7 +93,7 @@ def _margin(figure: Figure, value: float) -> float:
 
 
 def _growth(axes: Axes, axis: str, curves: list[Curve]) -> None:
-    """The curves of one axis, beside a line that is linear."""
+    """Return the curves of one axis, beside a line that is linear."""
     from matplotlib.ticker import NullFormatter, NullLocator, StrMethodFormatter
 
     times = [second for curve in curves for p in curve.points for second in p.sample.seconds]
@@ -124,7 +124,7 @@ def _growth(axes: Axes, axis: str, curves: list[Curve]) -> None:
 
 
 def _short(figure: Figure) -> str:
-    """What was measured, in lines that fit."""
+    """Return a description of the measurement, in lines that fit."""
     against = ""
     if figure.unit in ("ratio", "share"):
         against = " against " + figure.baseline.rpartition(":")[0].partition(",")[0]
@@ -132,7 +132,7 @@ def _short(figure: Figure) -> str:
 
 
 def _compact(size: float) -> str:
-    """A size in few letters."""
+    """Return a size in few letters."""
     for unit, factor in (("M", 1_000_000), ("k", 1_000)):
         if size >= factor:
             return f"{size / factor:g}{unit}"

@@ -16,7 +16,7 @@ __all__ = ["discovery", "doget", "listing"]
 
 
 def doget(*, rows: int, repeats: int) -> Iterator[Figure]:
-    """A whole table against a bare Flight server that hands out the same batches."""
+    """Read a whole table, against a bare Flight server with the same batches."""
     with running("bare", rows=rows) as bare, running("lakeport", rows=rows) as lakeport:
         baseline, ours = flight.connect(bare), flight.connect(lakeport)
         ticket = _ticket(ours)
@@ -58,7 +58,7 @@ def listing(*, tables: int, repeats: int) -> Iterator[Figure]:
 
 
 def discovery(*, tables: int, repeats: int) -> Iterator[Figure]:
-    """The latencies that the endpoint-discovery contract promises."""
+    """Measure the latencies that the endpoint-discovery contract promises."""
     tables_of = json.dumps({"schema_name": "bench", "table_name_pattern": "t1*"}).encode()
     path = flight.FlightDescriptor.for_path("bench", "t7")
     with running("wide", rows=tables) as location:

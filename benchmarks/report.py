@@ -53,7 +53,7 @@ class Report:
         return bool(self.machine["busy_before"] > _BUSY)
 
     def tables(self) -> Group:
-        """What is printed."""
+        """Return the printed report."""
         title = f"Lakeport, size {self.size}"
         figures = Table("measured", "median", "from … to", "baseline", "goal", "", title=title)
         for each in self.figures:
@@ -99,7 +99,7 @@ class Report:
 
 
 def value_text(figure: Figure, value: float) -> str:
-    """A value with its unit."""
+    """Return a value with its unit."""
     match figure.unit:
         case "ratio":
             return f"{value:.2f}"
@@ -112,7 +112,7 @@ def value_text(figure: Figure, value: float) -> str:
 
 
 def goal_text(figure: Figure) -> str:
-    """The goal in words, or nothing."""
+    """Return the goal in words, or nothing."""
     if figure.goal is None:
         return ""
     return f"{figure.goal.kind} {value_text(figure, figure.goal.bound)}"

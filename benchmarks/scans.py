@@ -30,7 +30,7 @@ __all__ = [
 
 
 def to_batches(*, scale: float, repeats: int) -> Iterator[Figure]:
-    """The whole of lineitem, through Spark, against one process that reads the files itself."""
+    """Read all of lineitem through Spark, against one process that reads the files."""
     spark = shared_session()
     with Lake.open(lineitem_lake(scale), spark=spark) as lake:
         table = lake.table(LINEITEM)
@@ -73,7 +73,7 @@ def to_batches(*, scale: float, repeats: int) -> Iterator[Figure]:
 
 
 def to_arrow(*, scale: float, repeats: int) -> Iterator[Figure]:
-    """The same against the way that Spark itself has."""
+    """Read the same, against Spark's own way to Arrow."""
     spark = shared_session()
     with Lake.open(lineitem_lake(scale), spark=spark) as lake:
         table = lake.table(LINEITEM)
@@ -96,7 +96,7 @@ def to_arrow(*, scale: float, repeats: int) -> Iterator[Figure]:
 
 
 def latency(*, repeats: int) -> Iterator[Figure]:
-    """A table of ten rows, warm: what a scan costs before its first row."""
+    """Read a table of ten rows, warm: the cost of a scan before its first row."""
     spark = shared_session()
     with (
         temporary_lake(
@@ -124,7 +124,7 @@ def latency(*, repeats: int) -> Iterator[Figure]:
 
 
 def memory(*, scale: float, repeats: int) -> Iterator[Figure]:
-    """What the driver needs while lineitem flows through it, in a process of its own."""
+    """Measure the driver's memory during a scan of lineitem, in its own process."""
     command = [sys.executable, "-m", "benchmarks.memory", lineitem_lake(scale), str(repeats)]
     finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     measured = json.loads(finished.stdout.splitlines()[-1])

@@ -21,7 +21,7 @@ _WARM_UP_SCANS: Final = 25
 
 
 def serving(*, scale: float, repeats: int, small_repeats: int) -> Iterator[Figure]:
-    """The Python client here, the server and its Spark in another process."""
+    """Read with the Python client here, the server and its Spark in another process."""
     uri = lineitem_lake(scale)
     first, last = one_file(scale)
     spark = shared_session()

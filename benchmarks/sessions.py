@@ -23,7 +23,7 @@ _FILES: Final = 12
 
 @cache
 def shared_session() -> SparkSession:
-    """A session on all cores; the heap is large because `toArrow()` keeps whole tables in it."""
+    """Start a session on all cores; `toArrow()` keeps whole tables in the heap."""
     spark = session("local[*,4]", spark_driver_memory="6g", spark_driver_maxResultSize="0")
     spark.sparkContext.setLogLevel("ERROR")
     _warm_up(spark)

@@ -40,11 +40,11 @@ class Notes:
         self._lock = threading.Lock()
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The columns and the rowid."""
+        """Return the columns and the rowid."""
         return lakeport.project_schema(SCHEMA, columns)
 
     def scan(self, options: lakeport.ScanOptions) -> pa.RecordBatchReader:  # noqa: ARG002
-        """A copy of the rows: DuckDB scans and changes a table at the same time."""
+        """Return a copy of the rows: DuckDB scans and changes a table at the same time."""
         with self._lock:
             rows = [{**row, "rowid": rowid} for rowid, row in self._rows.items()]
         return pa.Table.from_pylist(rows, schema=SCHEMA).to_reader()

@@ -37,7 +37,7 @@ class SqlitePeople:
         self._lock = threading.Lock()
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The columns, or those named."""
+        """Return the columns, or the named ones."""
         schema = pa.schema([("name", pa.string()), ("born", pa.int64())])
         return lakeport.project_schema(schema, columns)
 
@@ -57,7 +57,7 @@ class SqlitePeople:
 
 
 def sqlite_condition(filter: lakeport.Filter) -> str:
-    """The conjuncts that mean the same in SQLite: those without functions."""
+    """Return the conjuncts that mean the same in SQLite: those without functions."""
     plain = [
         conjunct
         for conjunct in filter.conjuncts

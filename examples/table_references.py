@@ -29,7 +29,7 @@ SCHEMA = pa.schema([("year", pa.int64()), ("minutes", pa.float64())])
 
 
 def write_files(folder: Path) -> dict[int, Endpoint]:
-    """A Parquet file and a CSV file, and how DuckDB reads each."""
+    """Return a Parquet file and a CSV file, and how DuckDB reads each."""
     parquet, csv = folder / "2024.parquet", folder / "2025.csv"
     pq.write_table(
         pa.table({"year": [2024, 2024], "minutes": [12.5, 30.0]}, schema=SCHEMA), parquet

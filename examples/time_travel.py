@@ -33,15 +33,15 @@ class Prices:
     comment = "What things cost, and used to cost"
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
-        """The columns that the table has now."""
+        """Return the present columns of the table."""
         return lakeport.project_schema(self._state(None).schema, columns)
 
     def schema_at(self, time_point: lakeport.TimePoint) -> pa.Schema:
-        """The columns that the table had then."""
+        """Return the columns of the table at the time point."""
         return self._state(time_point).schema
 
     def scan(self, options: lakeport.ScanOptions) -> pa.RecordBatchReader:
-        """The rows of now, or of then."""
+        """Return the present rows, or those of the time point."""
         return self._state(options.time_point).to_reader()
 
     def _state(self, time_point: lakeport.TimePoint | None) -> pa.Table:
@@ -54,7 +54,7 @@ class Prices:
 
 
 def version_of(time_point: lakeport.TimePoint) -> int:
-    """The number of the state that was valid then; 0 before the first one."""
+    """Return the number of the state that was valid then; 0 before the first one."""
     try:
         if time_point.unit is not lakeport.TimeUnit.TIMESTAMP:
             return int(time_point.value)

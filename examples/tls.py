@@ -34,7 +34,7 @@ class Authority:
         self.certificate = _pem(signed.sign(self._key, hashes.SHA256()))
 
     def issue(self, host: str) -> tuple[bytes, bytes]:
-        """A certificate for a host or a client, and its key."""
+        """Return a certificate for a host or a client, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
         signed = self._builder(name, key).add_extension(

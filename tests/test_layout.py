@@ -22,7 +22,7 @@ MAX_LINES = 450
 
 # Machines return, raise, send and release. See "Style" in CONTRIBUTING.md.
 WORDS = "nobody|somebody|whoever|tells?|told|says?|hears?|heard|lends?|lent|minds?"
-MAX_WORDS = 354
+MAX_WORDS = 40
 
 # Names that were replaced by the noun a stranger would search for.
 RETIRED = (

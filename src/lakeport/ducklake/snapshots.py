@@ -18,7 +18,7 @@ _INSTANT = Column(id=0, name="timestamp", type="timestamptz")
 
 
 def parse_user_timestamp(value: datetime | str) -> datetime:
-    """A user's time as DuckDB reads it, such as `2027-01-01`; without a zone it is in UTC."""
+    """Parse a user's time as DuckDB does, such as `2027-01-01`; without a zone it is in UTC."""
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=UTC)
     try:
@@ -34,7 +34,7 @@ def parse_user_timestamp(value: datetime | str) -> datetime:
 
 
 def parse_catalog_timestamp(value: object) -> datetime:
-    """A snapshot's time in UTC, from any of the four databases' text."""
+    """Return a snapshot's time in UTC, from the text of any of the four databases."""
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=UTC)
     match = re.fullmatch(
