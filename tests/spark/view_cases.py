@@ -300,7 +300,7 @@ REFUSED = (
     ("SELECT date_part('dow', d) FROM t", "date_part of 'dow' has no translation"),
     ("SELECT strftime(d, '%U') FROM t", "the format %U of strftime has no translation"),
     ("SELECT id FROM t WHERE name LIKE name", "constant patterns alone"),
-    ("SELECT substring(name, id) FROM t", "constant positive places alone"),
+    ("SELECT substring(name, id) FROM t", "constant positive positions alone"),
     ("SELECT regexp_replace(name, 'a', 'b') FROM t", "option 'g' alone"),
     ("SELECT regexp_matches(name, '[[:digit:]]') FROM t", "the regular expression has ["),
     ("SELECT regexp_matches(name, 'a$') FROM t", "the regular expression has $"),
