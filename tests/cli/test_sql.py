@@ -90,7 +90,10 @@ def test_columns_of_the_same_name_are_numbered(
         ("SELEC 1", "PARSE_SYNTAX_ERROR"),
         ("DROP TABLE trips", "only queries are allowed here, and DROP is not one"),
         ("/* a\nnote */ -- more\ninsert INTO trips VALUES (1)", "only queries are allowed"),
-        ("WITH a AS (SELECT 1) INSERT INTO trips SELECT * FROM a", "this is not one query"),
+        (
+            "WITH a AS (SELECT 1) INSERT INTO trips SELECT * FROM a",
+            "cannot parse the text as one query",
+        ),
         ("SELECT assert_true(id < 5) FROM trips", "is not true"),
     ],
 )
