@@ -160,7 +160,8 @@ def load_object(uri: str) -> Catalog:
         # A user's code may raise any error.
         reason = first_line(error)
         kind = "" if isinstance(error, (ImportError, AttributeError)) else type(error).__name__
-        message = ": ".join(part for part in (kind, reason) if part)
+        # An error without a message is its own reason.
+        message = reason if kind in ("", reason) else f"{kind}: {reason}"
         raise DefinitionError(f"{uri!r} cannot be loaded: {message}") from error
     if not isinstance(catalog, Catalog):
         raise DefinitionError(f"{uri!r} is {type(catalog).__name__}, not a catalog")
