@@ -86,7 +86,7 @@ def test_columns_of_the_same_name_are_numbered(
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("SELECT * FROM nothing", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("SELECT * FROM no_such_table", "TABLE_OR_VIEW_NOT_FOUND"),
         ("SELEC 1", "PARSE_SYNTAX_ERROR"),
         ("DROP TABLE trips", "only queries are allowed here, and DROP is not one"),
         ("/* a\nnote */ -- more\ninsert INTO trips VALUES (1)", "only queries are allowed"),

@@ -277,12 +277,12 @@ def test_inserting_into_a_view_of_the_source_is_refused_in_one_sentence(
     from pyspark.errors import PySparkException
 
     spark.sql(
-        "CREATE OR REPLACE TEMPORARY VIEW nothing USING ducklake "
+        "CREATE OR REPLACE TEMPORARY VIEW never_written USING ducklake "
         f"OPTIONS (catalog '{lake.uri}', table 'empty')"
     )
 
     with pytest.raises(PySparkException, match="'ducklake' cannot write, in any mode") as failure:
-        spark.sql("INSERT INTO nothing VALUES (1)")
+        spark.sql("INSERT INTO never_written VALUES (1)")
 
     assert "Traceback" not in str(failure.value)
 
