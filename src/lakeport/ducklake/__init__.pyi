@@ -2,6 +2,7 @@ from lakeport._cache import LruCache
 from lakeport.types.columns import Column, arrow_schema, arrow_type, spark_type
 
 from .engine import (
+    FILE_OPEN_COST_BYTES,
     SMALL_SCAN_BYTES,
     AutoEngine,
     Engine,
@@ -34,6 +35,7 @@ from .storage.filesystems import S3Secret, Storage
 from .table import TASK_BYTES, LakeTable
 
 __all__ = [
+    "FILE_OPEN_COST_BYTES",
     "SMALL_SCAN_BYTES",
     "TASK_BYTES",
     "AutoEngine",

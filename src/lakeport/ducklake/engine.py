@@ -19,6 +19,7 @@ from lakeport.ducklake.prefetch import Prefetch
 from lakeport.errors import InvalidArgumentError, UnavailableError
 
 __all__ = [
+    "FILE_OPEN_COST_BYTES",
     "MAX_BYTES",
     "SMALL_SCAN_BYTES",
     "AutoEngine",
@@ -39,8 +40,8 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 SMALL_SCAN_BYTES: Final = 4 * 1024 * 1024
 """Plans that read less than this run in this process, by default."""
 
-# What opening a file costs, as the bytes that could be read in that time.
-_FILE_OPEN_COST_BYTES: Final = 128 * 1024
+FILE_OPEN_COST_BYTES: Final = 128 * 1024
+"""What opening a file costs, as the bytes that could be read in that time."""
 
 _GROUP: Final = "lakeport.engines"
 # Also found without the metadata of an installed package, such as in an archive that Spark ships.
@@ -204,7 +205,7 @@ class AutoEngine:
 
     def choose(self, tasks: Sequence[_Sized]) -> Engine:
         """Return the engine that runs these tasks."""
-        cost = sum(t.bytes_to_read + _FILE_OPEN_COST_BYTES for t in tasks if t.bytes_to_read)
+        cost = sum(t.bytes_to_read + FILE_OPEN_COST_BYTES for t in tasks if t.bytes_to_read)
         if not cost or cost < self._small_scan_bytes:
             return self.local
         return self.spark or self.local

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from lakeport.ducklake import FILE_OPEN_COST_BYTES
 from lakeport.spark.transport.batch_queue import BatchQueue
 from lakeport.spark.transport.sender import ReadTask
 
@@ -110,8 +111,6 @@ class Job(ABC):
 
 _MAX_BYTES: Final = 8 * 1024 * 1024
 _MIN_BYTES: Final = 1024 * 1024
-# The cost of opening a file, as the bytes that could be read in that time.
-_FILE_OPEN_COST_BYTES: Final = 128 * 1024
 _SPARK_TASKS_PER_CORE: Final = 4
 _SMALL_SCAN: Final = 32 * 1024 * 1024
 
@@ -121,7 +120,7 @@ Numbered = tuple[int, ReadTask]
 def group_tasks(tasks: Sequence[Numbered], cores: int) -> list[list[Numbered]]:
     """Return the tasks in groups, in their order; a task without `estimated_bytes` is alone."""
     weights = [
-        getattr(task, "estimated_bytes", _MAX_BYTES) + _FILE_OPEN_COST_BYTES for _, task in tasks
+        getattr(task, "estimated_bytes", _MAX_BYTES) + FILE_OPEN_COST_BYTES for _, task in tasks
     ]
     share = sum(weights) // (cores * _SPARK_TASKS_PER_CORE)
     room = max(_MIN_BYTES, min(_MAX_BYTES, share))
@@ -138,9 +137,7 @@ def group_tasks(tasks: Sequence[Numbered], cores: int) -> list[list[Numbered]]:
 
 def is_small(tasks: Sequence[ReadTask]) -> bool:
     """Return whether tasks fit in one short Spark task; a task of unknown size does not."""
-    sizes = [
-        getattr(task, "estimated_bytes", _SMALL_SCAN) + _FILE_OPEN_COST_BYTES for task in tasks
-    ]
+    sizes = [getattr(task, "estimated_bytes", _SMALL_SCAN) + FILE_OPEN_COST_BYTES for task in tasks]
     if len(sizes) == 1:
         return sizes[0] < _SMALL_SCAN
     return 0 < sum(sizes) <= _MIN_BYTES
