@@ -17,6 +17,8 @@
     ├── UnauthenticatedError        missing or wrong credentials
     ├── PermissionDeniedError       an authenticated caller without the permission
     ├── UnavailableError            a temporary failure: try again
+    │   ├── ConflictError           a commit that other commits make impossible: start again
+    │   └── UnknownOutcomeError     a commit of which it is not known whether it happened
     ├── CancelledError              the client disconnected or cancelled
     └── InternalError               an error of the server
         └── CorruptLakeError        a lake with contradictory metadata
@@ -30,6 +32,7 @@ from __future__ import annotations
 __all__ = [
     "AlreadyExistsError",
     "CancelledError",
+    "ConflictError",
     "ConstraintError",
     "CorruptLakeError",
     "DefinitionError",
@@ -47,6 +50,7 @@ __all__ = [
     "SnapshotNotFoundError",
     "UnauthenticatedError",
     "UnavailableError",
+    "UnknownOutcomeError",
     "UnsupportedError",
 ]
 
@@ -124,6 +128,14 @@ class PermissionDeniedError(LakeportError):
 
 class UnavailableError(LakeportError):
     """The server cannot answer now; try again."""
+
+
+class ConflictError(UnavailableError):
+    """Another transaction has changed the same objects; start again from the newest snapshot."""
+
+
+class UnknownOutcomeError(UnavailableError):
+    """The connection was lost during the commit, and it is not known whether it happened."""
 
 
 class CancelledError(LakeportError):

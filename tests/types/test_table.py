@@ -12,11 +12,13 @@ from lakeport.types import (
     BY_ID,
     INTEGER_RANGES,
     NESTED,
+    SPARK_TYPES,
     TIMESTAMP_UNITS,
     TYPES,
     ZONED_TIMESTAMPS,
     DuckLakeType,
     LogicalType,
+    column_from_duckdb,
     find_type,
     from_arrow_type,
     has_zoned_nanoseconds,
@@ -229,3 +231,49 @@ def test_an_arrow_type_of_the_table_is_the_type_of_its_duckdb_id(row: DuckLakeTy
     assert from_arrow_type(row.arrow).id == id
     if row.id != "DECIMAL":
         assert to_arrow_type(LogicalType(row.id)) == row.arrow
+
+
+def test_a_type_of_spark_has_the_name_and_the_arrow_type_that_pyspark_gives_its_class() -> None:
+    types = pytest.importorskip("pyspark.sql.types")
+    from pyspark.sql.pandas.types import to_arrow_type as pyspark_arrow_type
+
+    for name, row in SPARK_TYPES.items():
+        made = getattr(types, row.pyspark)()
+
+        assert made.simpleString().upper() == name
+        assert pyspark_arrow_type(made, timezone="UTC") == row.arrow
+
+
+def test_the_spark_type_of_every_row_is_a_type_of_spark_a_decimal_or_a_struct() -> None:
+    used = {row.spark for row in TYPES}
+    parameterised = {name for name in used if name.startswith(("DECIMAL(", "STRUCT<"))}
+
+    assert used - parameterised == SPARK_TYPES.keys()
+
+
+@pytest.mark.parametrize("row", TYPES, ids=lambda row: row.name)
+def test_a_column_of_duckdb_has_the_name_of_its_type_in_the_lake(row: DuckLakeType) -> None:
+    if row.name == "timestamptz_ns" and not has_zoned_nanoseconds():
+        pytest.skip("DuckDB 1.5 has no TIMESTAMPTZ_NS")
+    (type,) = thread_connection().sql(f"SELECT NULL::{row.duckdb} AS v").types
+
+    column = column_from_duckdb("v", type)
+
+    # Geometries and variants are built on other types of DuckDB.
+    assert column.type == {"geometry": "blob", "variant": "json"}.get(row.name, row.name)
+
+
+def test_a_nested_column_of_duckdb_has_the_children_of_a_lakes_column() -> None:
+    sql = "STRUCT(a MAP(VARCHAR, DECIMAL(9,2)), b TIMESTAMPTZ[])"
+    (type,) = thread_connection().sql(f"SELECT NULL::{sql} AS v").types
+
+    column = column_from_duckdb("v", type)
+
+    assert [(node.name, node.type) for node in column.walk()] == [
+        ("v", "struct"),
+        ("a", "map"),
+        ("key", "varchar"),
+        ("value", "decimal(9,2)"),
+        ("b", "list"),
+        ("element", "timestamptz"),
+    ]

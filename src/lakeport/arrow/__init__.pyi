@@ -1,7 +1,7 @@
 from .batches import arrays_of, combine, concat, no_rows, null_count, split, write_batch
 from .cancelling_reader import CancellingReader
 from .conversion import Alignment, SchemaAdapter, convert
-from .duckdb_connection import give_back_cursor, take_cursor, thread_connection
+from .duckdb_connection import give_back_cursor, sandbox, take_cursor, thread_connection
 from .nested import rebuild_list, rebuild_map, rebuild_struct, relabel, stored_type
 from .readers import RowsLike, RowSource, arrow_table, as_reader, reader_of
 
@@ -25,6 +25,7 @@ __all__ = [
     "rebuild_map",
     "rebuild_struct",
     "relabel",
+    "sandbox",
     "split",
     "stored_type",
     "take_cursor",

@@ -1,18 +1,27 @@
-"""In-memory DuckDB connections, one for each thread.
+"""In-memory DuckDB connections: one for each thread, and sandboxes for SQL of others.
 
-They cast Arrow columns with DuckDB's semantics: Arrow's own casts differ from DuckDB's in rounding,
-infinities and text forms. They also parse SQL and evaluate filters.
+The connections of threads cast Arrow columns with DuckDB's semantics: Arrow's own casts differ in
+rounding, infinities and text forms. They also parse SQL and evaluate filters.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["give_back_cursor", "take_cursor", "thread_connection"]
+__all__ = ["give_back_cursor", "sandbox", "take_cursor", "thread_connection"]
 
 _SETTINGS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
+_NO_ACCESS: Final = """
+    SET temp_directory = '';
+    SET python_enable_replacements = false;
+    SET autoinstall_known_extensions = false;
+    SET autoload_known_extensions = false;
+    SET allow_community_extensions = false;
+    SET enable_external_access = false;
+"""
 _local = threading.local()
 
 
@@ -53,3 +62,23 @@ def take_cursor() -> Any:
 def give_back_cursor(cursor: Any) -> None:
     """Keep a connection for the next `take_cursor` of this thread."""
     _local.__dict__.setdefault("cursors", []).append(cursor)
+
+
+def sandbox(prepare: Callable[[Any], object] | None = None, **settings: str) -> Any:
+    """Return a new DuckDB for SQL of others: it has access to nothing but its own memory.
+
+    It reaches no files, no network, no extensions and no variables of Python, and has one thread
+    unless `settings` give it more.
+
+    Args:
+        prepare: Called with the connection before its configuration is locked.
+        settings: More settings of DuckDB, such as `memory_limit`.
+    """
+    import duckdb
+
+    connection = duckdb.connect(config={"threads": "1", **settings})
+    connection.execute(_NO_ACCESS)
+    if prepare is not None:
+        prepare(connection)
+    connection.execute("SET lock_configuration = true")
+    return connection

@@ -39,6 +39,7 @@ from .expressions import (
 from .json.parse import parse_filter
 from .json.write import to_json
 from .literals import lit
+from .pushed import pushed_filter
 from .sql import parse_sql_filter
 from .visitor import Visitor
 
@@ -80,6 +81,7 @@ __all__ = [
     "parse_filter",
     "parse_sql",
     "parse_sql_filter",
+    "pushed_filter",
     "subexpressions",
     "to_arrow",
     "to_arrow_scalar",

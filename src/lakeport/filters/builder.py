@@ -10,7 +10,7 @@ called with, or none; ``bind`` takes the types from a schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -47,6 +47,7 @@ from lakeport.types import (
     VARCHAR,
     LogicalType,
     compares_exactly,
+    fold_name,
     from_arrow_type,
     is_infinite,
     preserves_value,
@@ -252,9 +253,8 @@ class _Binder(Visitor[Expression]):
     def visit_function_call(self, expression: FunctionCall) -> Expression:
         call = expression
         arguments = self._all(call.arguments)
-        return FunctionCall(
-            call.name, arguments, call.return_type, call.is_operator, call.catalog, call.schema
-        )
+        type = call.return_type if call.return_type != UNKNOWN else _member_type(call, arguments)
+        return FunctionCall(call.name, arguments, type, call.is_operator, call.catalog, call.schema)
 
     def visit_cast(self, expression: Cast) -> Expression:
         return Cast(self.visit(expression.child), expression.type, try_cast=expression.try_cast)
@@ -268,6 +268,19 @@ class _Binder(Visitor[Expression]):
 
     def _all(self, expressions: Iterable[Expression]) -> tuple[Expression, ...]:
         return tuple(self.visit(expression) for expression in expressions)
+
+
+def _member_type(call: FunctionCall, arguments: Sequence[Expression]) -> LogicalType:
+    """Return the type of a member of a struct, UNKNOWN for the results of other functions."""
+    if not call.is_builtin or call.name.lower() not in _MEMBERS or len(arguments) != 2:
+        return UNKNOWN
+    subject, key = arguments
+    name = key.value if isinstance(key, Constant) else None
+    if not isinstance(name, str):
+        return UNKNOWN
+    fields = type_of(subject).fields if type_of(subject).id == "STRUCT" else ()
+    found = [f.type for f in fields if fold_name(f.name) == fold_name(name)]
+    return found[0] if len(found) == 1 else UNKNOWN
 
 
 def _expression(value: Term | Expression) -> Expression:
@@ -294,21 +307,29 @@ def _unify_types(*operands: Expression, as_result: bool = False) -> tuple[Expres
     types = [type_of(e) for e in operands if not isinstance(e, Constant)]
     type = types[0] if types else UNKNOWN
     floating = next((t for t in _FLOATS if t in map(type_of, operands)), None)
-    numbers = [e.value for e in operands if isinstance(e, Constant) and _is_number(e.value)]
+    numbers = [e for e in operands if isinstance(e, Constant) and _is_number(e.value)]
+    exact = [n for n in numbers if _is_exact(n.type)]
     if floating is not None and numbers:
         cast = {
             t
             for t in types
-            if t.id == "DECIMAL" or t.id in INTEGER_RANGES
+            if _is_exact(t)
             if not preserves_value(t, floating)
-            if as_result or not all(compares_exactly(n, t, floating) for n in numbers)
+            if as_result or not all(compares_exactly(n.value, t, floating) for n in numbers)
         }
+        # Beside a DOUBLE, a number that no FLOAT equals must not be rounded to a FLOAT.
+        if type != floating and type in _FLOATS and any(_coerced(n, type) is n for n in exact):
+            cast.add(type)
         type = floating if type in cast else type
         operands = tuple(
             Cast(e, floating) if type_of(e) in cast and not isinstance(e, Constant) else e
             for e in operands
         )
     return tuple(_coerced(e, type) if isinstance(e, Constant) else e for e in operands)
+
+
+def _is_exact(type: LogicalType) -> bool:
+    return type.id == "DECIMAL" or type.id in INTEGER_RANGES
 
 
 def _is_number(value: Any) -> bool:
@@ -330,6 +351,7 @@ def _coerced(constant: Constant, type: LogicalType) -> Constant:
 
 
 _NUMBERS = (int, float, Decimal)
+_MEMBERS = frozenset({"struct_extract", "array_extract"})
 _FLOATS = (LogicalType("DOUBLE"), LogicalType("FLOAT"))
 _ZONED_NANOSECONDS = LogicalType("TIMESTAMPTZ_NS")
 
@@ -345,7 +367,7 @@ def _in_nanoseconds(constant: Constant) -> Constant:
 
 
 def _converted(value: Any, type: LogicalType) -> Any:
-    numeric = type.id == "DECIMAL" or type.id in INTEGER_RANGES or type.id in ("FLOAT", "DOUBLE")
+    numeric = _is_exact(type) or type in _FLOATS
     if isinstance(value, bool) or not numeric:
         raise UnsupportedError("not a number")
     try:

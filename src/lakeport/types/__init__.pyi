@@ -6,7 +6,15 @@ from .cast_rules import (
     compares_exactly,
     preserves_value,
 )
-from .columns import Column, arrow_field, arrow_schema, arrow_type, duckdb_type, spark_type
+from .columns import (
+    Column,
+    arrow_field,
+    arrow_schema,
+    arrow_type,
+    column_from_duckdb,
+    duckdb_type,
+    spark_type,
+)
 from .duckdb_casts import (
     Target,
     duckdb_cast,
@@ -32,7 +40,17 @@ from .names import (
     spark_identifier,
 )
 from .parquet import ParquetField, _node, _with_ids, field_id, with_field_ids
-from .table import BY_ID, NESTED, TIME_TZ, TYPES, DuckLakeType, find_type, normalize
+from .spark import SPARK_TYPES
+from .table import (
+    BY_ID,
+    GEOARROW_WKB,
+    NESTED,
+    TIME_TZ,
+    TYPES,
+    DuckLakeType,
+    find_type,
+    normalize,
+)
 from .values import (
     _WIDE_IDS,
     INTEGER_RANGES,
@@ -40,15 +58,20 @@ from .values import (
     TIMESTAMP_UNITS,
     ZONED_TIMESTAMPS,
     Interval,
+    date_text,
     is_infinite,
+    time_text,
+    timestamp_text,
     to_float32,
 )
 
 __all__ = [
     "BOOLEAN",
     "BY_ID",
+    "GEOARROW_WKB",
     "INTEGER_RANGES",
     "NESTED",
+    "SPARK_TYPES",
     "STORED_AS_INTEGER",
     "TIMESTAMP_UNITS",
     "TIME_TZ",
@@ -73,7 +96,9 @@ __all__ = [
     "arrow_schema",
     "arrow_type",
     "canonical_id",
+    "column_from_duckdb",
     "compares_exactly",
+    "date_text",
     "duckdb_cast",
     "duckdb_identifier",
     "duckdb_literal",
@@ -98,6 +123,8 @@ __all__ = [
     "spark_string",
     "spark_type",
     "sql_type",
+    "time_text",
+    "timestamp_text",
     "to_float32",
     "with_field_ids",
 ]

@@ -8,14 +8,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakeport.errors import UnsupportedError
 from lakeport.types.names import duckdb_identifier, spark_identifier
-from lakeport.types.table import GEOARROW_WKB, SCALARS, DuckLakeType
+from lakeport.types.table import GEOARROW_WKB, SCALARS, DuckLakeType, normalize
 
-__all__ = ["Column", "arrow_field", "arrow_schema", "arrow_type", "duckdb_type", "spark_type"]
+if TYPE_CHECKING:
+    from duckdb.sqltypes import DuckDBPyType
+
+__all__ = [
+    "Column",
+    "arrow_field",
+    "arrow_schema",
+    "arrow_type",
+    "column_from_duckdb",
+    "duckdb_type",
+    "spark_type",
+]
 
 
 def arrow_type(column: Column) -> pa.DataType:
@@ -79,6 +91,17 @@ def spark_type(column: Column) -> str:
     return f"DECIMAL({decimal[0]},{decimal[1]})" if decimal else _scalar(column).spark
 
 
+def column_from_duckdb(name: str, type: DuckDBPyType) -> Column:
+    """Return a column of DuckDB with the type names of the lake format; it has no field id."""
+    if type.id in ("struct", "map"):
+        children = tuple(column_from_duckdb(child, inner) for child, inner in type.children)
+        return Column(id=0, name=name, type=type.id, children=children)
+    if type.id == "list":
+        element = column_from_duckdb("element", type.children[0][1])
+        return Column(id=0, name=name, type="list", children=(element,))
+    return Column(id=0, name=name, type=normalize(str(type)))
+
+
 def _scalar(column: Column) -> DuckLakeType:
     row = SCALARS.get(column.type)
     if row is None:
@@ -89,6 +112,8 @@ def _scalar(column: Column) -> DuckLakeType:
 
 
 def _decimal(type_text: str) -> tuple[int, int] | None:
+    if not type_text.startswith("decimal("):
+        return None
     match = re.fullmatch(r"decimal\((\d{1,9}),(\d{1,9})\)", type_text)
     if match is None:
         return None

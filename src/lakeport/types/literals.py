@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from lakeport.types.logical import LogicalType
-from lakeport.types.names import duckdb_identifier, duckdb_string
+from lakeport.types.names import duckdb_identifier, duckdb_string, fold_name
 from lakeport.types.table import BY_ID
 from lakeport.types.values import (
     INTEGER_RANGES,
@@ -41,7 +41,7 @@ def has_sql_type(type: LogicalType) -> bool:
                 type.child is not None and len(type.child.fields) == 2 and has_sql_type(type.child)
             )
         case "STRUCT" | "UNION":
-            names = {field.name.casefold() for field in type.fields}
+            names = {fold_name(field.name) for field in type.fields}
             distinct = len(names) == len(type.fields) and "" not in names
             return (
                 distinct and bool(names) and all(has_sql_type(field.type) for field in type.fields)

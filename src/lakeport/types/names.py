@@ -25,6 +25,8 @@ def spark_can_write(name: str) -> bool:
 
 def fold_name(name: str) -> str:
     """Return a name with A to Z in lower case, as DuckDB compares names."""
+    if name.isascii():
+        return name.lower()
     return re.sub("[A-Z]+", lambda match: match.group().lower(), name)
 
 

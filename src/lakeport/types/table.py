@@ -419,6 +419,8 @@ def find_type(type_text: str) -> DuckLakeType | None:
 def normalize(type_text: str) -> str:
     """Return DuckLake's spelling of a type: lower case, no spaces in decimals, no SQL aliases."""
     text = type_text.strip().lower()
+    if text in SCALARS:
+        return text
     decimal = re.fullmatch(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", text)
     if decimal:
         return f"decimal({int(decimal.group(1))},{int(decimal.group(2) or 0)})"
