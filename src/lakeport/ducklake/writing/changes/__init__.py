@@ -1,0 +1,6 @@
+"""Changes of rows: which rows a delete, update or merge touches, and what becomes of them."""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -1,0 +1,215 @@
+"""Statements that change rows of a table in a transaction: append, overwrite, delete, update.
+
+A delete or an update has two phases. The first one finds the addresses of the touched rows and
+reads only the columns of the condition. The second one reads the touched rows, computes what they
+become, and writes them with the row ids that they had.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.arrow import RowSource, reader_of
+from lakeport.ducklake.reading.data_files import INTERNAL_ROW_ID, VIRTUAL_COLUMNS
+from lakeport.ducklake.writing.changes.expressions import (
+    SqlExpression,
+    Workspace,
+    open_workspace,
+    parse_expression,
+)
+from lakeport.ducklake.writing.changes.sources import (
+    ADDRESS,
+    PLACE,
+    POSITION,
+    ROW_ID,
+    Place,
+    PlaceKey,
+    group_addresses,
+)
+from lakeport.ducklake.writing.changes.table_rows import TableRows
+from lakeport.errors import InvalidArgumentError, LakeportError, UnsupportedError
+from lakeport.filters import Filter, parse_sql_filter
+from lakeport.types import (
+    Column,
+    arrow_schema,
+    duckdb_identifier,
+    fold_name,
+    has_zoned_nanoseconds,
+    sql_type,
+)
+
+__all__ = [
+    "append_rows",
+    "assignments_of",
+    "check_exact",
+    "delete_rows",
+    "overwrite_rows",
+    "pruning_filter",
+    "read_columns",
+    "same_places",
+    "typed",
+    "update_rows",
+    "write_updated",
+]
+
+
+def append_rows(rows: TableRows, source: RowSource) -> None:
+    """Add rows of any kind that `reader_of` accepts."""
+    rows.add(reader_of(source, arrow_schema(rows.writer.columns)))
+
+
+def overwrite_rows(rows: TableRows, source: RowSource, where: str | None) -> None:
+    """Replace the rows that pass a condition, or all rows, by others."""
+    # The source is read first: it may be a scan of the table.
+    reader = reader_of(source, arrow_schema(rows.writer.columns))
+    delete_rows(rows, where)
+    rows.add(reader)
+
+
+def delete_rows(rows: TableRows, where: str | None) -> None:
+    """Delete the rows that pass a condition, or all rows."""
+    if where is None:
+        rows.delete_all()
+        return
+    condition = parse_expression(where, "the condition")
+    with open_workspace() as workspace:
+        places, touched = _find(rows, condition, where, workspace)
+    rows.delete(touched, places)
+
+
+def update_rows(rows: TableRows, assignments: Mapping[str, str], where: str | None) -> None:
+    """Set columns to the values of expressions, in the rows that pass a condition or in all."""
+    if not assignments:
+        raise InvalidArgumentError("an update needs at least one column and its expression")
+    columns = rows.writer.columns
+    check_exact(columns)
+    values = assignments_of(columns, assignments)
+    condition = parse_expression("true" if where is None else where, "the condition")
+    names = [column.name for column in columns]
+    used = [name for name in VIRTUAL_COLUMNS if any(e.mentions(name) for e in values.values())]
+    virtual = [name for name in used if fold_name(name) not in {fold_name(n) for n in names}]
+    with open_workspace() as workspace:
+        places, touched = _find(rows, condition, where, workspace)
+        if not touched:
+            return
+        wide = same_places(rows, places, [*names, *virtual], pruning_filter(where, columns))
+        selected = [
+            f"{typed(values[column.id].sql, column)} AS {duckdb_identifier(column.name)}"
+            if column.id in values
+            else duckdb_identifier(column.name)
+            for column in columns
+        ]
+        write_updated(rows, workspace, rows.read(wide, touched), selected, touched, places)
+
+
+def same_places(
+    rows: TableRows, places: Sequence[Place], columns: Sequence[str], filter: Filter
+) -> list[Place]:
+    """Return the places of a search again, in their order, with other columns."""
+    wide = {place.key: place for place in rows.places(columns, filter)}
+    return [wide[place.key] for place in places]
+
+
+def write_updated(
+    rows: TableRows,
+    workspace: Workspace,
+    found: pa.RecordBatchReader,
+    selected: Sequence[str],
+    touched: Mapping[PlaceKey, Any],
+    places: Sequence[Place],
+    *,
+    source: str = "{found}",
+) -> None:
+    """Write the new form of found rows and delete the old one; `source` may join more to them."""
+    schema = arrow_schema(rows.writer.columns)
+    with_ids = pa.schema([*schema, pa.field(INTERNAL_ROW_ID, pa.int64())])
+    own = any(key[0] in ("written", "added") for key in touched)
+    columns, joined = ", ".join(selected), source.format(found="found")
+    if own:
+        # Rows that the transaction has added have no row ids: the two kinds are read apart.
+        workspace.register("found_stream", found)
+        workspace.execute("CREATE TABLE found AS FROM found_stream")
+        fresh = workspace.stream(f"SELECT {columns} FROM {joined} WHERE {ROW_ID} IS NULL", schema)
+        new_rows = fresh.read_all()
+        rows_kept = workspace.stream(
+            f"SELECT {columns}, {ROW_ID} FROM {joined} WHERE {ROW_ID} IS NOT NULL", with_ids
+        )
+    else:
+        workspace.register("found", found)
+        new_rows = None
+        rows_kept = workspace.stream(f"SELECT {columns}, {ROW_ID} FROM {joined}", with_ids)
+    rows.add(rows_kept, has_row_ids=True, in_order=True)
+    rows.delete(touched, places)
+    if new_rows is not None:
+        rows.add(new_rows.to_reader(), in_order=True)
+
+
+def assignments_of(
+    columns: Sequence[Column], assignments: Mapping[str, str]
+) -> dict[int, SqlExpression]:
+    """Return the expressions by the ids of the columns that they set."""
+    known = {fold_name(column.name): column for column in columns}
+    found: dict[int, SqlExpression] = {}
+    for name, text in assignments.items():
+        column = known.get(fold_name(name))
+        if column is None:
+            close = difflib.get_close_matches(name, [c.name for c in columns], 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise InvalidArgumentError(f"the table has no column {name!r} to set{hint}")
+        if column.id in found:
+            raise InvalidArgumentError(f"column {column.name!r} is set twice")
+        found[column.id] = parse_expression(text, f"the expression for column {column.name!r}")
+    return found
+
+
+def check_exact(columns: Sequence[Column]) -> None:
+    """Raise UnsupportedError if DuckDB cannot hold all values of the columns.
+
+    DuckDB 1.5 has no TIMESTAMPTZ_NS and drops the nanoseconds of an instant; 2.0 keeps them.
+    """
+    for column in columns:
+        if not has_zoned_nanoseconds() and any(n.type == "timestamptz_ns" for n in column.walk()):
+            raise UnsupportedError(
+                f"rows with column {column.name!r}, a timestamptz_ns, can be appended and deleted; "
+                "to update or merge them, DuckDB 2.0 or newer is needed"
+            )
+
+
+def typed(sql: str, column: Column) -> str:
+    """Return an expression as a value of a column."""
+    return f"CAST({sql} AS {sql_type(column)})"
+
+
+def pruning_filter(where: str | None, columns: Sequence[Column]) -> Filter:
+    """Return a filter that every matching row passes; parts that it cannot contain pass all."""
+    if where is None:
+        return Filter.always()
+    try:
+        return parse_sql_filter(where, columns)
+    except LakeportError:
+        return Filter.always()
+
+
+def read_columns(columns: Sequence[Column], expressions: Sequence[SqlExpression]) -> list[str]:
+    """Return the columns, virtual ones too, that expressions may read."""
+    own = [column.name for column in columns]
+    taken = {fold_name(name) for name in own}
+    names = [*own, *(name for name in VIRTUAL_COLUMNS if name not in taken)]
+    return [name for name in names if any(e.mentions(name) for e in expressions)]
+
+
+def _find(
+    rows: TableRows, condition: SqlExpression, where: str | None, workspace: Workspace
+) -> tuple[list[Place], dict[PlaceKey, Any]]:
+    """Return the places that may have matching rows, and the addresses of the matching ones."""
+    columns = rows.writer.columns
+    places = rows.places(read_columns(columns, [condition]), pruning_filter(where, columns))
+    if not places:
+        return [], {}
+    workspace.register("candidates", rows.read(places))
+    sql = f"SELECT {PLACE}, {POSITION} FROM candidates WHERE {condition.sql}"
+    return places, group_addresses(workspace.stream(sql, ADDRESS).read_all(), places)

@@ -1,0 +1,6 @@
+"""Write transactions on the catalog database, in the SQL of four databases."""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

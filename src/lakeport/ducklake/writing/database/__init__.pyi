@@ -1,0 +1,32 @@
+from .connections import WriteDatabase
+from .dialects import Dialect, dialect_of
+from .statements import (
+    CreateInlinedDeleteTable,
+    CreateInlinedTable,
+    Delete,
+    EndInlinedRows,
+    EndRows,
+    Insert,
+    InsertInlinedDeletes,
+    InsertInlinedRows,
+    Statement,
+    Update,
+)
+from .writer import CatalogWriter
+
+__all__ = [
+    "CatalogWriter",
+    "CreateInlinedDeleteTable",
+    "CreateInlinedTable",
+    "Delete",
+    "Dialect",
+    "EndInlinedRows",
+    "EndRows",
+    "Insert",
+    "InsertInlinedDeletes",
+    "InsertInlinedRows",
+    "Statement",
+    "Update",
+    "WriteDatabase",
+    "dialect_of",
+]

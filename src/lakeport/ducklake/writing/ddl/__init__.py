@@ -1,0 +1,6 @@
+"""Definitions of schemas, tables, views and macros, and what each statement changes of them."""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -1,0 +1,21 @@
+from .definitions import (
+    MacroDefinition,
+    MacroImplementation,
+    MacroParameter,
+    PartitionKey,
+    SchemaDefinition,
+    SortKey,
+    TableDefinition,
+    ViewDefinition,
+)
+
+__all__ = [
+    "MacroDefinition",
+    "MacroImplementation",
+    "MacroParameter",
+    "PartitionKey",
+    "SchemaDefinition",
+    "SortKey",
+    "TableDefinition",
+    "ViewDefinition",
+]

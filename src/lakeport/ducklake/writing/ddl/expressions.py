@@ -1,0 +1,63 @@
+"""SQL expressions and statements as DuckDB prints them, which is how the reference stores them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from lakeport.arrow import thread_connection
+from lakeport.errors import InvalidArgumentError
+
+__all__ = ["print_expression", "print_select", "rename_column_in"]
+
+
+def print_expression(sql: str) -> str:
+    """Return an expression as DuckDB prints it: `1+1` is `(1 + 1)`."""
+    printed = _printed(f"SELECT {sql}", f"the expression {sql[:200]!r}")
+    return printed.removeprefix("SELECT ")
+
+
+def print_select(sql: str) -> str:
+    """Return a SELECT as DuckDB prints it. One with `{DUCKLAKE_CATALOG}` stays as it is."""
+    if "{DUCKLAKE_CATALOG}" in sql:
+        return sql.strip().rstrip(";")
+    return _printed(sql, "the SELECT of the view")
+
+
+def rename_column_in(sql: str, old: str, new: str) -> str:
+    """Return an expression with another name for a column."""
+    tree = _tree(f"SELECT {sql}", f"the expression {sql[:200]!r}")
+
+    def rename(node: Any) -> None:
+        if isinstance(node, dict):
+            names = node.get("column_names")
+            if isinstance(names, list) and names and str(names[-1]).lower() == old.lower():
+                names[-1] = new
+            for value in node.values():
+                rename(value)
+        elif isinstance(node, list):
+            for value in node:
+                rename(value)
+
+    rename(tree)
+    return _deserialize(tree).removeprefix("SELECT ")
+
+
+def _printed(sql: str, what: str) -> str:
+    return _deserialize(_tree(sql, what))
+
+
+def _tree(sql: str, what: str) -> Any:
+    row = thread_connection().execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()
+    tree = json.loads(row[0][0])
+    if tree.get("error") or len(tree.get("statements", ())) != 1:
+        reason = re.sub(r"\s+", " ", str(tree.get("error_message", "it is not one SELECT")))
+        raise InvalidArgumentError(f"{what} is not understood: {reason}")
+    return tree
+
+
+def _deserialize(tree: Any) -> str:
+    text = json.dumps(tree)
+    row = thread_connection().execute("SELECT json_deserialize_sql(?::JSON)", [text]).fetchall()
+    return str(row[0][0])

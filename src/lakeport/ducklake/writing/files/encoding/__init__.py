@@ -1,0 +1,6 @@
+"""Encode rows as one Parquet file: the layout of its columns, its bytes, and its statistics."""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

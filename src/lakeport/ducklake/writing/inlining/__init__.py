@@ -1,0 +1,6 @@
+"""Rows in the catalog database: which may be there, their tables, values and statistics."""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -1,0 +1,79 @@
+"""The values of inlined rows in the forms of the catalog database.
+
+A DuckDB file takes Arrow. The other databases take parameters: numbers, truth values, bytes, and
+the text of everything else as DuckDB writes it. One DuckDB projection converts all columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.arrow import thread_connection
+from lakeport.ducklake.metadata.location import DatabaseKind
+from lakeport.ducklake.writing.inlining.tables import physical_type
+from lakeport.types import Column
+
+__all__ = ["EncodedRows", "encode_rows"]
+
+_PLAIN = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "blob"})
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """The values of inlined rows: `arrow` for a DuckDB file, `parameters` for the others."""
+
+    arrow: pa.Table | None
+    """Columns c0, c1, …; select `expressions` of them."""
+    expressions: tuple[str, ...]
+    parameters: tuple[tuple[Any, ...], ...]
+    """A tuple of values for each row, in the order of the columns."""
+
+
+def encode_rows(kind: DatabaseKind, rows: pa.Table, columns: Sequence[Column]) -> EncodedRows:
+    """Return rows in the form that an inlined table of a database holds.
+
+    The rows have the columns of the table by position, in the Arrow types of `arrow_schema`.
+    """
+    names = [f"c{index}" for index in range(len(columns))]
+    source = rows.rename_columns(names)
+    if kind == "duckdb":
+        casts = [
+            f"CAST({name} AS {physical_type(kind, column)})"
+            for name, column in zip(names, columns, strict=True)
+        ]
+        return EncodedRows(source, tuple(casts), ())
+    forms = [
+        f"{_parameter(kind, name, column)} AS {name}"
+        for name, column in zip(names, columns, strict=True)
+    ]
+    converted = thread_connection().from_arrow(source).project(", ".join(forms)).to_arrow_table()
+    values = [column.to_pylist() for column in converted.columns]
+    return EncodedRows(None, (), tuple(zip(*values, strict=True)))
+
+
+def _parameter(kind: DatabaseKind, name: str, column: Column) -> str:
+    """Return a column as SQL whose values are parameters of the database."""
+    if column.type in _PLAIN:
+        return name
+    if column.type == "boolean":
+        # As a number of one byte DuckDB returns int8, not Arrow's extension type of booleans.
+        return name if kind == "postgresql" else f"CAST({name} AS TINYINT)"
+    if kind == "postgresql":
+        if column.type in ("float32", "float64"):
+            return name
+        if column.type in ("varchar", "json"):
+            return f"encode(CAST({name} AS VARCHAR))"
+        if column.type == "interval":
+            # PostgreSQL reads DuckDB's own text with other signs.
+            return (
+                f"CASE WHEN {name} IS NOT NULL THEN "
+                f"concat(datepart('year', {name}) * 12 + datepart('month', {name}), ' months ', "
+                f"datepart('day', {name}), ' days ', "
+                f"datepart('hour', {name}) * 3600000000 + datepart('minute', {name}) * 60000000 + "
+                f"datepart('microsecond', {name}), ' microseconds') END"
+            )
+    return f"CAST({name} AS VARCHAR)"

@@ -1,0 +1,12 @@
+from .changes_made import Change, format_changes, parse_changes
+from .ids import CommitIds
+from .plan import CommitPlan, plan_commit
+
+__all__ = [
+    "Change",
+    "CommitIds",
+    "CommitPlan",
+    "format_changes",
+    "parse_changes",
+    "plan_commit",
+]
