@@ -1,31 +1,40 @@
-"""Views of a lake as read-only tables: their SQL is translated to Spark SQL and run by Spark."""
+"""Views of a lake as read-only tables: run by DuckDB in this process, or by Spark.
+
+Spark runs a view that reads much and has an exact translation to Spark SQL. DuckDB runs the others,
+over the rows that the engine of the lake reads.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from lakeport.arrow import CancellingReader, SchemaAdapter
 from lakeport.catalog import Endpoint, Partition, ScanOptions, project_schema
-from lakeport.ducklake import Snapshot, View
+from lakeport.ducklake import Scan, Snapshot, View
 from lakeport.ducklake.metadata import LakeContents, TableSummary
+from lakeport.ducklake.views import ReadTable, TableKey, ViewSchemas, reads_of
 from lakeport.errors import LakeportError, UnavailableError, UnsupportedError
+from lakeport.filters import Filter
 from lakeport.lakehouse.names import PublishedNames
 from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.lakehouse.tickets import DIGEST_BYTES, ScanPartToken
 from lakeport.spark import retried_when_lost
-from lakeport.types import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeport.spark.sql.views import TableKey, ViewSchemas
+__all__ = ["LakeCatalogView", "sees_reads", "shown_reason", "view_schemas"]
 
-__all__ = ["LakeCatalogView", "reads_of", "sees_reads", "shown_reason", "view_schemas"]
+Reads: TypeAlias = Mapping[TableKey, TableSummary | View]
+"""A view and everything that it reads, in order of dependency."""
+
+_log = logging.getLogger("lakeport.lakehouse")
 
 
 class LakeCatalogView:
@@ -57,9 +66,7 @@ class LakeCatalogView:
         return [Partition(self._token(self._snapshot.id).to_bytes())]
 
     def scan(self, options: ScanOptions) -> pa.RecordBatchReader:
-        """Run the view on Spark, with the columns and the filter pushed into it."""
-        from lakeport.spark import scan_frame
-
+        """Run the view, with the columns and the filter pushed into it."""
         snapshot = self._snapshot.id
         if options.partition is not None:
             token = ScanPartToken.from_bytes(options.partition)
@@ -70,10 +77,57 @@ class LakeCatalogView:
                     f"the view {self.name!r} was changed while the query was starting; run the "
                     "query again"
                 )
-        with retried_when_lost():
-            return scan_frame(self._frame(snapshot), options)
+        reads = self._reads(snapshot)
+        if self._access.runs_on_spark and self._is_large(reads, snapshot):
+            try:
+                return self._scan_on_spark(reads, snapshot, options)
+            except UnsupportedError as error:
+                _log.debug("view %s runs in DuckDB: %s", self.name, error)
+        return self._scan_in_duckdb(reads, snapshot, options)
 
-    def _reads(self, snapshot: int) -> dict[TableKey, TableSummary | View]:
+    def _scan_on_spark(
+        self, reads: Reads, snapshot: int, options: ScanOptions
+    ) -> pa.RecordBatchReader:
+        from lakeport.spark import scan_frame
+
+        with retried_when_lost():
+            rows = scan_frame(self._frame(reads, snapshot), options)
+        target = pa.schema([self._schema.field(name) for name in rows.schema.names])
+        adapt = SchemaAdapter(rows.schema, target, f"the view {self.name!r}")
+        return CancellingReader(target, (adapt(batch) for batch in rows), rows.close)
+
+    def _scan_in_duckdb(
+        self, reads: Reads, snapshot: int, options: ScanOptions
+    ) -> pa.RecordBatchReader:
+        def open_table(summary: TableSummary) -> ReadTable:
+            table = self._access.table(summary.schema, summary.name, snapshot)
+
+            def read(columns: Sequence[str], filter: Filter) -> pa.RecordBatchReader:
+                plan = table.scan(columns, filter).plan
+                with retried_when_lost():
+                    return Scan(plan, self._access.engine).to_batches()
+
+            return read
+
+        # A batch without columns has no number of rows.
+        columns = options.columns or (self._schema.names[:1] if options.columns == () else None)
+        return self._access.view_database.stream(
+            list(reads.values()),
+            open_table,
+            schema=project_schema(self._schema, columns),
+            filter=options.filter,
+        )
+
+    def _is_large(self, reads: Reads, snapshot: int) -> bool:
+        """Return whether the files of all tables of the view are more than DuckDB should read."""
+        size = 0
+        for read in reads.values():
+            if isinstance(read, TableSummary):
+                stats = self._access.table(read.schema, read.name, snapshot).stats
+                size += stats.file_size_bytes if stats else 0
+        return size > self._access.spark_view_bytes
+
+    def _reads(self, snapshot: int) -> Reads:
         """Return the tables and views that the view reads; raise if the caller may not read one."""
         contents = self._access.contents(self._access.snapshot(snapshot))
         reads = reads_of(self._view, contents)
@@ -88,12 +142,11 @@ class LakeCatalogView:
         digest = hashlib.blake2b(self._view.sql.encode(), digest_size=DIGEST_BYTES).digest()
         return ScanPartToken(snapshot=snapshot, table=self._view.id, digest=digest, part=0, parts=1)
 
-    def _frame(self, snapshot: int) -> DataFrame:
+    def _frame(self, reads: Reads, snapshot: int) -> DataFrame:
         """Return a DataFrame of the view, in a session that has only the tables that it reads."""
         from lakeport.spark.sql import register_as, restricted_session
         from lakeport.types import spark_identifier
 
-        reads = self._reads(snapshot)
         session = restricted_session(self._access.session())
         # These names are internal and unique.
         names = {key: f"read_{i}" for i, key in enumerate(reads)}
@@ -105,75 +158,32 @@ class LakeCatalogView:
         return session.table(spark_identifier(name))
 
 
-_log = logging.getLogger("lakeport.lakehouse")
-
-
 def view_schemas(contents: LakeContents) -> tuple[dict[int, pa.Schema], dict[int, str]]:
     """Return the columns of the views of a lake, by their ids, and why the others have none."""
     if not contents.views:
         return {}, {}
-    try:
-        from lakeport.spark.sql.views import ViewSchemas
-    except ImportError:
-        _log.warning('views are not listed: pip install "lakeport[spark]"')
-        return {}, {view.id: "the server has no Spark" for view in contents.views}
     found: dict[int, pa.Schema] = {}
     refused: dict[int, str] = {}
-    with ViewSchemas() as shapes:
-        known: dict[TableKey, tuple[Column, ...]] = {}
+    with ViewSchemas() as schemas:
+        added: set[TableKey] = set()
         for view in contents.views:
             try:
                 for key, read in reads_of(view, contents).items():
-                    if key not in known:
-                        known[key] = _columns(read, shapes)
-                found[view.id] = _published(known[_key(view)])
+                    if key not in added:
+                        _add(schemas, read)
+                        added.add(key)
+                found[view.id] = schemas.arrow_schema(view)
             except LakeportError as error:
                 _log.warning("view %s.%s is not listed: %s", view.schema, view.name, error)
                 refused[view.id] = str(error)
     return found, refused
 
 
-def _columns(read: TableSummary | View, shapes: ViewSchemas) -> tuple[Column, ...]:
+def _add(schemas: ViewSchemas, read: TableSummary | View) -> None:
     if isinstance(read, View):
-        return shapes.add_view(read)
-    shapes.add_table(read.schema, read.name, read.columns)
-    return read.columns
-
-
-def _published(columns: Sequence[Column]) -> pa.Schema:
-    from lakeport.spark.frames import arrow_schema, frame_columns, spark_schema
-
-    schema = arrow_schema(frame_columns(spark_schema(columns)))
-    fields = [
-        field.with_metadata({"comment": column.comment}) if column.comment else field
-        for field, column in zip(schema, columns, strict=True)
-    ]
-    return pa.schema(fields, metadata=schema.metadata)
-
-
-def reads_of(view: View, contents: LakeContents) -> dict[TableKey, TableSummary | View]:
-    """Return the view and all that it reads, also through other views, in order of dependency."""
-    from lakeport.spark.sql.views import referenced_tables
-
-    everything: list[TableSummary | View] = [*contents.tables, *contents.views]
-    objects = {_key(found): found for found in everything}
-    ordered: dict[TableKey, TableSummary | View] = {}
-    waiting: list[TableKey] = []
-
-    def add(found: TableSummary | View) -> None:
-        key = _key(found)
-        if key in ordered:
-            return
-        if key in waiting:
-            raise UnsupportedError("views that read each other have no columns")
-        waiting.append(key)
-        if isinstance(found, View):
-            for read in sorted(referenced_tables(found, objects.keys())):
-                add(objects[read])
-        ordered[waiting.pop()] = found
-
-    add(view)
-    return ordered
+        schemas.add_view(read)
+    else:
+        schemas.add_table(read.schema, read.name, read.columns)
 
 
 def shown_reason(view: View, contents: LakeContents, permissions: Permissions, reason: str) -> str:
@@ -190,12 +200,6 @@ def sees_reads(view: View, contents: LakeContents, permissions: Permissions) -> 
         return True
     try:
         reads = reads_of(view, contents).values()
-    except (LakeportError, ImportError):  # its tables are unknown
+    except LakeportError:  # its tables are unknown
         return False
     return all(permissions.sees(read) for read in reads)
-
-
-def _key(found: TableSummary | View) -> TableKey:
-    from lakeport.spark.sql.views import table_key
-
-    return table_key(found.schema, found.name)

@@ -8,24 +8,28 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lakeport.ducklake import View
-from lakeport.errors import DefinitionError, LakeportError, UnsupportedError, first_line
-from lakeport.spark.compat import replaces_variables
-from lakeport.spark.frames.dataframes import to_dataframe
-from lakeport.spark.frames.values import not_held
-from lakeport.spark.sql.views.columns import ViewSchemas
-from lakeport.spark.sql.views.translation import (
+from lakeport.ducklake.views import (
     DEFAULT_SCHEMA,
+    PlannedTable,
     TableKey,
+    ViewSchemas,
+    ViewTask,
+    reads_of,
     referenced_tables,
     table_key,
-    translate,
 )
+from lakeport.errors import DefinitionError, LakeportError, UnsupportedError, first_line
+from lakeport.spark.compat import replaces_variables
+from lakeport.spark.frames.dataframes import dataframe_from_tasks, to_dataframe
+from lakeport.spark.frames.values import not_held
+from lakeport.spark.sql.views.translation import translate
 from lakeport.types import Column, fold_name, spark_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.ducklake import Lake
+    from lakeport.ducklake.metadata import LakeContents
 
 __all__ = ["Registration", "register", "register_as", "view_name", "view_names"]
 
@@ -42,6 +46,8 @@ class Registration:
     """Why a table or view is not registered, by schema and name."""
     hidden: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
     """Why columns of a table are missing, by schema and name, then by column."""
+    in_duckdb: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Why Spark does not run a view itself, by schema and name: DuckDB runs it in a worker."""
     spark: SparkSession = field(repr=False, compare=False)
 
     def unregister(self) -> None:
@@ -57,6 +63,7 @@ class Registration:
             for (s, n), columns in self.hidden.items()
             for column, reason in columns.items()
         ]
+        lines += [f"  {s}.{n} runs in DuckDB: {why}" for (s, n), why in self.in_duckdb.items()]
         lines += [f"  {s}.{n} skipped: {reason}" for (s, n), reason in self.skipped.items()]
         return "\n".join(lines)
 
@@ -101,6 +108,7 @@ def register_as(
         names=registrar.names,
         skipped=registrar.skipped,
         hidden=registrar.hidden,
+        in_duckdb=registrar.in_duckdb,
         spark=spark,
     )
 
@@ -145,6 +153,8 @@ class _Registrar:
         self.names: dict[tuple[str, str], str] = {}
         self.skipped = dict(skipped)
         self.hidden: dict[tuple[str, str], dict[str, str]] = {}
+        self.in_duckdb: dict[tuple[str, str], str] = {}
+        self._contents: LakeContents | None = None
         self._lake, self._spark, self._snapshot = lake, spark, snapshot
         self._replaces_variables = replaces_variables(spark)
         self._view_names = view_names
@@ -197,18 +207,54 @@ class _Registrar:
             for schema, name in self.skipped:
                 if table_key(schema, name) in reads:
                     raise UnsupportedError(f"the view reads {schema}.{name}, which is skipped")
-            columns = schemas.add_view(view)
-            sql = translate(
-                view,
-                {key: self._view_names[key] for key in reads},
-                columns=[column.name for column in columns],
-                inputs=[column for key in reads for column in self._columns[key]],
-            )
-            self._refuse_variables(sql, "its SQL")
+            schemas.add_view(view)
+            columns = schemas.columns(view)
+            for column in columns:
+                if reason := not_held(column):
+                    raise UnsupportedError(reason)
             self._columns[_key(view)] = columns
-            return _as_in_duckdb(self._spark.sql(sql), columns)
+            try:
+                return self._translated(view, reads, columns)
+            except (UnsupportedError, PySparkException) as error:
+                self.in_duckdb[view.schema, view.name] = first_line(error)
+            task = ViewTask(reads=self._planned(view), schema=schemas.arrow_schema(view))
+            return dataframe_from_tasks(self._spark, [task], columns)
+
+        from pyspark.errors import PySparkException
 
         self._add(view.schema, view.name, frame)
+
+    def _translated(self, view: View, reads: set[TableKey], columns: Sequence[Column]) -> DataFrame:
+        """Return a view that Spark runs."""
+        for schema, name in self.in_duckdb:
+            if table_key(schema, name) in reads:
+                raise UnsupportedError(f"the view reads {schema}.{name}, which DuckDB runs")
+        sql = translate(
+            view,
+            {key: self._view_names[key] for key in reads},
+            columns=[column.name for column in columns],
+            inputs=[column for key in reads for column in self._columns[key]],
+        )
+        self._refuse_variables(sql, "its SQL")
+        return _as_in_duckdb(self._spark.sql(sql), columns)
+
+    def _planned(self, view: View) -> tuple[PlannedTable | View, ...]:
+        """Return a view and everything that it reads, in order of dependency, with its tasks."""
+        if self._contents is None:
+            self._contents = self._lake.contents(version=self._snapshot)
+        planned: list[PlannedTable | View] = []
+        for read in reads_of(view, self._contents).values():
+            if isinstance(read, View):
+                planned.append(read)
+                continue
+            table = self._lake.table(read.name, read.schema, version=self._snapshot)
+            plan = table.scan().plan
+            planned.append(
+                PlannedTable(
+                    schema=read.schema, name=read.name, columns=read.columns, tasks=plan.tasks
+                )
+            )
+        return tuple(planned)
 
     def _add(self, schema: str, name: str, frame: Callable[[], DataFrame]) -> None:
         from pyspark.errors import PySparkException

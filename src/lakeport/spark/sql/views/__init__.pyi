@@ -1,4 +1,3 @@
-from .columns import ViewSchemas
-from .translation import TableKey, referenced_tables, table_key
+from .translation import translate
 
-__all__ = ["TableKey", "ViewSchemas", "referenced_tables", "table_key"]
+__all__ = ["translate"]

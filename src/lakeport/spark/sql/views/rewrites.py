@@ -9,8 +9,9 @@ from typing import Any, Final
 from sqlglot import exp
 
 from lakeport.errors import UnsupportedError
+from lakeport.spark.sql.views.patterns import java_pattern
 
-__all__ = ["CALLS", "REWRITES", "is_text", "java_pattern"]
+__all__ = ["CALLS", "REWRITES", "is_text"]
 
 
 def is_text(node: Any) -> bool:
@@ -48,6 +49,9 @@ def _whole_only(node: exp.Expr) -> exp.Expr:
 def _cast(node: exp.Expr) -> exp.Expr:
     """Round fractions to whole numbers as DuckDB does; Spark truncates them."""
     kind, value = node.args["to"], node.this.unnest()
+    if kind.is_type("text", "varchar") and not _has_same_text(value):
+        raise UnsupportedError("the text of this value may differ in Spark")
+    _check_parsing(value, kind)
     if kind.this not in _INTEGERS or _is_whole(value):
         return node
     if value.is_type("float", "double"):
@@ -55,6 +59,41 @@ def _cast(node: exp.Expr) -> exp.Expr:
     if value.is_type("decimal"):
         return exp.Cast(this=_function("round", value.copy()), to=kind)
     return exp.Cast(this=_whole_only(node.this), to=kind)
+
+
+def _check_parsing(value: exp.Expr, kind: exp.DataType) -> None:
+    """Refuse casts of texts that both databases might read differently."""
+    pattern = _NUMBER if kind.is_type(*exp.DataType.NUMERIC_TYPES, "boolean") else _MOMENT
+    if value.is_string and not kind.is_type("text", "varchar"):
+        if pattern.fullmatch(value.name) is None:
+            raise UnsupportedError(f"the text {value.name!r} may have another value in Spark")
+    elif value.is_type("text", "varchar") and not kind.is_type("text", "varchar"):
+        raise UnsupportedError("a cast of a text column has no translation")
+    elif kind.is_type("date", "timestamp", "timestamp_ntz", "timestamptz") and not value.is_type(
+        "date", "timestamp_ntz", "timestamptz", "null"
+    ):
+        raise UnsupportedError("a cast of a value that may be a text has no translation")
+
+
+_NUMBER: Final = re.compile(r"-?\d{1,18}(\.\d{1,9})?")
+_MOMENT: Final = re.compile(r"(1[6-9]|2[0-9])\d\d-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
+
+
+def _has_same_text(node: exp.Expr) -> bool:
+    """Return whether a value is known to have one text form: floats, lists and others have two."""
+    return (
+        _is_whole(node)
+        or isinstance(node, exp.Literal)
+        or node.is_type("decimal", "date", "timestamp_ntz", "text", "varchar")
+    )
+
+
+def _rounded(node: exp.Expr) -> exp.Expr:
+    """Round decimals and whole numbers: of a float, Spark returns a BIGINT and DuckDB a DOUBLE."""
+    value = node.this.unnest()
+    if not (_is_whole(value) or value.is_type("decimal")):
+        raise UnsupportedError(f"{node.key} of a floating-point number has no translation")
+    return node
 
 
 def _is_whole(node: exp.Expr) -> bool:
@@ -88,6 +127,13 @@ _TYPES: Final = _INTEGERS | frozenset(
 
 
 def _division(node: exp.Expr) -> exp.Expr:
+    """Divide by constants alone: Spark raises an error where DuckDB returns infinity or NaN."""
+    divisor = node.expression.unnest()
+    if isinstance(divisor, exp.Neg):
+        divisor = divisor.this
+    is_number = isinstance(divisor, exp.Literal) and not divisor.is_string
+    if not is_number or float(divisor.name) == 0:
+        raise UnsupportedError("a division by something that may be zero has no translation")
     return exp.Div(this=_double(node.this), expression=_double(node.expression), typed=True)
 
 
@@ -111,8 +157,17 @@ def _exact_only(node: exp.Expr) -> exp.Expr:
     return node.copy() if is_decimal or _is_whole(inner) else _whole_only(node)
 
 
+def _concatenated(node: exp.Expr) -> exp.Expr:
+    """Refuse floating-point numbers, which have another text in Spark."""
+    for value in node.iter_expressions():
+        if value.unnest().is_type("float", "double"):
+            raise UnsupportedError("the text of this value may differ in Spark")
+    return node
+
+
 def _joined(node: exp.Expr) -> exp.Expr:
     """Make Spark refuse lists by adding an empty text: DuckDB joins them as texts."""
+    _concatenated(node)
     separator, *values = node.expressions
     nothing = exp.Literal.string("")
     texts = [_function("concat", value.copy(), nothing.copy()) for value in values]
@@ -308,6 +363,9 @@ REWRITES: Final[dict[type[exp.Expr], Rewrite]] = {
     exp.Add: _sum,
     exp.Sub: _sum,
     exp.Avg: _average,
+    exp.Ceil: _rounded,
+    exp.Floor: _rounded,
+    exp.Sign: _rounded,
     exp.Like: _like,
     exp.Bracket: _element,
     exp.Substring: _substring,
@@ -321,7 +379,9 @@ REWRITES: Final[dict[type[exp.Expr], Rewrite]] = {
     exp.RegexpExtract: _extracted,
     exp.RegexpReplace: _replaced,
     exp.RegexpFullMatch: _full_match,
+    exp.Concat: _concatenated,
     exp.ConcatWs: _joined,
+    exp.DPipe: _concatenated,
     exp.Struct: _struct,
     exp.PropertyEQ: _unchanged,
     exp.ArrayContains: _contained,
@@ -354,43 +414,3 @@ CALLS: Final[dict[str, Rewrite]] = {
     "prefix": _named("startswith"),
     "suffix": _named("endswith"),
 }
-
-_PART: Final = re.compile(r"\\.|\[\^?\]?|\(\?:?|&&|.", re.DOTALL)
-_SAME_ESCAPES: Final = frozenset("dDwWtnrfAz")
-_SPACES: Final = r"\t\n\f\r "
-# Only \n ends a line for RE2.
-_UNIX_LINES: Final = "(?d)"
-
-
-def java_pattern(pattern: str) -> str:
-    """Return the same pattern for Java; raise `UnsupportedError` if it may differ."""
-    parts: list[str] = []
-    in_class = False
-    for part in _PART.findall(pattern):
-        parts.append(_translated(part, in_class=in_class))
-        if part.startswith("["):
-            in_class = True
-        elif part == "]":
-            in_class = False
-    lines = _UNIX_LINES if "." in parts else ""
-    return lines + "".join(parts)
-
-
-def _translated(part: str, *, in_class: bool) -> str:
-    if part == r"\s":
-        return _SPACES if in_class else f"[{_SPACES}]"
-    if part == r"\S" and not in_class:
-        return f"[^{_SPACES}]"
-    is_escape = part.startswith("\\")
-    if is_escape and (part[1:] in _SAME_ESCAPES or not part[1:].isalnum()):
-        return part
-    # A bracket in a class is a nested class for Java, and so is one that is empty for RE2.
-    if is_escape or (in_class and part.startswith(("[", "&&"))) or part in ("[]", "[^]"):
-        raise _refused(part)
-    if not in_class and part in ("$", "(?"):
-        raise _refused(part)
-    return part
-
-
-def _refused(part: str) -> UnsupportedError:
-    return UnsupportedError(f"the regular expression has {part}, which has no translation")

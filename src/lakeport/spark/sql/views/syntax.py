@@ -12,14 +12,10 @@ from typing import Final
 from sqlglot import Token, Tokenizer, TokenType, errors, exp, parse
 
 from lakeport.ducklake import View
+from lakeport.ducklake.views import CATALOG, check_view_text
 from lakeport.errors import UnsupportedError, first_line
 
-__all__ = ["CATALOG", "parse_view"]
-
-CATALOG: Final = "{lake}"
-"""The catalog in qualified names of the lake itself; no real catalog has this name."""
-
-MAX_LENGTH: Final = 100_000
+__all__ = ["parse_view"]
 
 _UNITS: Final = {
     "to_years": "YEAR",
@@ -38,10 +34,7 @@ _INTERVAL_TEXT: Final = re.compile(
 
 def parse_view(view: View) -> exp.Query:
     """Return the tree of a view's SELECT; raise `UnsupportedError` if it cannot be parsed."""
-    if view.dialect.lower() != "duckdb":
-        raise UnsupportedError(f"the view is written in {view.dialect!r}, not in DuckDB's SQL")
-    if len(view.sql) > MAX_LENGTH:
-        raise UnsupportedError(f"the view's SQL is longer than {MAX_LENGTH} characters")
+    check_view_text(view)
     try:
         statements = parse(_bare_lambdas(view.select(CATALOG)), read="duckdb")
         if len(statements) != 1 or not isinstance(statements[0], exp.Query):

@@ -10,42 +10,16 @@ from sqlglot import ErrorLevel, errors, exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from lakeport.ducklake import View
+from lakeport.ducklake.views import CATALOG, DEFAULT_SCHEMA, TableKey, table_key
 from lakeport.errors import UnsupportedError, first_line
 from lakeport.spark.sql.views.rules import check_supported, rewrite_for_spark
-from lakeport.spark.sql.views.syntax import CATALOG, parse_view
-from lakeport.types import TYPES, Column, fold_name
+from lakeport.spark.sql.views.syntax import parse_view
+from lakeport.types import TYPES, Column, find_type, fold_name
 
-__all__ = ["DEFAULT_SCHEMA", "TableKey", "referenced_tables", "table_key", "translate"]
-
-TableKey = tuple[str, str]
-"""Schema and name of a table or view, in lower case."""
-
-DEFAULT_SCHEMA: Final = "main"
+__all__ = ["translate"]
 
 # In Spark they are text, numbers or structs that compare and compute differently.
 _OPAQUE: Final = frozenset(row.name for row in TYPES if not row.computable_in_spark)
-_SQL_TYPES: Final = {
-    "boolean": "boolean",
-    "float32": "float",
-    "float64": "double",
-    "decimal": "decimal",
-    **dict.fromkeys(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"), "bigint"),
-}
-
-
-def table_key(schema: str, name: str) -> TableKey:
-    """Return the key of a table or view: names are case-insensitive."""
-    return fold_name(schema), fold_name(name)
-
-
-def referenced_tables(view: View, known: AbstractSet[TableKey]) -> set[TableKey]:
-    """Return the tables and views that a view reads.
-
-    Raises:
-        UnsupportedError: Its SQL cannot be parsed, or names an unknown table.
-    """
-    tree = parse_view(view)
-    return {_resolve(view, table, known) for _, table in _tables(tree)}
 
 
 def translate(
@@ -198,9 +172,24 @@ def _use_types(tree: exp.Query, inputs: Sequence[Column]) -> None:
             raise UnsupportedError(
                 f"Spark has no type for the column {node.name!r} to compute with"
             )
-        known = {_SQL_TYPES.get(type.partition("(")[0]) for type in types.get(last, ())}
+        known = {_sql_type(type) for type in types.get(last, ())}
         if len(known) == 1 and None not in known and not fields_of:
             node.type = exp.DataType.build(str(known.pop()))
+
+
+_SAME_TEXT: Final = {"DATE": "date", "TIMESTAMP": "timestamp_ntz", "VARCHAR": "text"}
+
+
+def _sql_type(type_text: str) -> str | None:
+    """Return the type of a scalar column for SQLGlot; integers are as wide as sums."""
+    row = find_type(type_text)
+    if row is None:
+        return None
+    if row.spark_suffix is not None:
+        return "bigint"
+    if row.is_floating or row.family == "boolean":
+        return row.spark.lower()
+    return "decimal" if row.id == "DECIMAL" else _SAME_TEXT.get(row.id)
 
 
 def _is_opaque(column: Column) -> bool:

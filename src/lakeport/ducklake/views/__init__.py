@@ -1,0 +1,6 @@
+"""Views of a lake: what they read, their columns, and their rows as DuckDB computes them."""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)
