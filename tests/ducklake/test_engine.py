@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +17,7 @@ import pytest
 
 from lakeport import Lake
 from lakeport.ducklake import AutoEngine, ChangeFeed, LocalEngine, Scan, engine_named
+from lakeport.ducklake.turns import Turns
 from lakeport.errors import InvalidArgumentError, MissingFileError
 from tests.wait import wait_until
 
@@ -157,9 +161,9 @@ def test_small_plans_stay_in_this_process_and_large_ones_go_to_spark() -> None:
 
     assert engine.choose([Batches(0, 1)]).name == "local"
     assert engine.choose([Batches(0, 1, bytes_to_read=1 << 20)]) is spark
-    # Opening a file costs as much as reading 128 KiB.
-    assert engine.choose([Batches(n, 1) for n in range(7)]).name == "local"
-    assert engine.choose([Batches(n, 1) for n in range(8)]) is spark
+    # Opening a file costs as much as reading 32 KiB.
+    assert engine.choose([Batches(n, 1) for n in range(31)]).name == "local"
+    assert engine.choose([Batches(n, 1) for n in range(32)]) is spark
     assert engine.choose([Batches(n, 1, bytes_to_read=0) for n in range(100)]).name == "local"
     assert AutoEngine(spark=spark, small_scan_bytes=0).choose([Batches(0, 1)]) is spark
 
@@ -192,7 +196,8 @@ def test_a_call_may_name_another_engine(
         assert scan.explain().endswith("engine: local")
         with caplog.at_level(logging.DEBUG, "lakeport.ducklake"):
             for engine in (None, "spark", "local", spark):
-                assert scan.to_arrow(engine=engine).num_rows == scan.count(engine=engine) == 1
+                assert scan.to_arrow(engine=engine).num_rows == 1
+                assert ours.table("t").scan(filter="id = 1").count(engine=engine) == 1
 
     assert len(spark.tasks) == 4
     assert "the engine local reads 1 task" in caplog.text
@@ -204,7 +209,7 @@ def test_parts_of_a_scan_run_where_the_whole_would_run(make_lake: Callable[..., 
     lake.execute("CREATE TABLE t AS SELECT 1 AS id", *["INSERT INTO t FROM t"] * 3)
     spark = RecordingEngine()
 
-    with lake.open(engine=AutoEngine(spark=spark, small_scan_bytes=400_000)) as ours:
+    with lake.open(engine=AutoEngine(spark=spark, small_scan_bytes=100_000)) as ours:
         scan = ours.table("t").scan()
         part = scan.with_tasks(scan.plan.tasks[:1])
 
@@ -249,3 +254,117 @@ def test_wrong_engines_are_refused_before_the_database_is_opened() -> None:
             Lake.open("ducklake:nothing.ducklake", **options)
     with pytest.raises(InvalidArgumentError, match="at least one thread"):
         LocalEngine(0)
+
+
+def test_batches_of_many_small_tasks_are_joined_in_their_order() -> None:
+    tasks = [Batches(number, 1) for number in range(100)]
+
+    batches = list(LocalEngine(2).stream(tasks, SCHEMA))
+
+    assert len(batches) < 50
+    assert max(batch.num_rows for batch in batches) <= 65_536
+    rows = pa.Table.from_batches(batches)
+    assert rows["task"].to_pylist() == [n for n in range(100) for _ in range(ROWS)]
+
+
+def test_large_tasks_between_small_ones_keep_their_batches() -> None:
+    tasks = [Batches(n, 1, bytes_to_read=1 << 20 if n % 10 == 0 else 1000) for n in range(100)]
+
+    batches = list(LocalEngine(2).stream(tasks, SCHEMA))
+
+    assert sum(batch.num_rows == ROWS for batch in batches) >= 10
+    rows = pa.Table.from_batches(batches)
+    assert rows["task"].to_pylist() == [n for n in range(100) for _ in range(ROWS)]
+
+
+def test_all_scans_together_decode_in_a_bounded_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lakeport.ducklake.engine.LOCAL_TURNS", Turns(2))
+    running, most, lock = 0, 0, threading.Lock()
+
+    @dataclass
+    class Slow(Batches):
+        def read(self) -> Iterator[pa.RecordBatch]:
+            nonlocal running, most
+            for batch in super().read():
+                with lock:
+                    running += 1
+                    most = max(most, running)
+                time.sleep(0.001)
+                with lock:
+                    running -= 1
+                yield batch
+
+    scans = [LocalEngine(4).stream([Slow(n, 5) for n in range(4)], SCHEMA) for _ in range(3)]
+    with ThreadPoolExecutor(3) as clients:
+        rows = list(clients.map(lambda scan: scan.read_all().num_rows, scans))
+
+    assert rows == [4 * 5 * ROWS] * 3
+    assert most == 2
+
+
+def _are_waiting(turns: Turns, number: int) -> bool:
+    return len(turns._waiting) == number
+
+
+def test_a_scan_that_has_read_little_goes_before_others() -> None:
+    turns = Turns(1)
+    assert turns.take(0, lambda: False)
+    order: list[int] = []
+
+    def wait(had: int) -> None:
+        assert turns.take(had, lambda: False)
+        order.append(had)
+        turns.give_back()
+
+    threads = [threading.Thread(target=wait, args=(had,)) for had in (70, 50, 1)]
+    for number, thread in enumerate(threads, start=1):
+        thread.start()
+        assert wait_until(partial(_are_waiting, turns, number))
+    turns.give_back()
+    for thread in threads:
+        thread.join()
+
+    assert order == [1, 50, 70]
+
+
+def test_a_scan_that_waits_longest_is_not_forgotten() -> None:
+    turns = Turns(1)
+    assert turns.take(0, lambda: False)
+    order: list[int] = []
+
+    def wait(had: int) -> None:
+        assert turns.take(had, lambda: False)
+        order.append(had)
+        turns.give_back()
+
+    threads = [threading.Thread(target=wait, args=(had,)) for had in (1000, 1, 2, 3, 4, 5)]
+    for number, thread in enumerate(threads, start=1):
+        thread.start()
+        assert wait_until(partial(_are_waiting, turns, number))
+    turns.give_back()
+    for thread in threads:
+        thread.join()
+
+    assert order.index(1000) == 3
+
+
+def test_a_scan_that_has_ended_takes_no_turn() -> None:
+    turns = Turns(1)
+    assert turns.take(0, lambda: False)
+
+    assert not turns.take(0, lambda: True)
+    turns.give_back()
+    assert turns.take(0, lambda: False)
+
+
+def test_a_consumer_that_stops_after_a_batch_has_few_read_ahead() -> None:
+    tasks = [Batches(number, 10_000) for number in range(4)]
+
+    with LocalEngine(4).stream(tasks, SCHEMA, max_bytes=1 << 40) as reader:
+        reader.read_next_batch()
+    assert wait_until(lambda: not local_threads())
+
+    # Two megabytes, and what each thread was reading at the end.
+    assert sum(task.read_so_far for task in tasks) * BATCH_BYTES < 3 << 20

@@ -56,7 +56,9 @@ def test_a_shorter_valid_file_is_an_error(make_lake: LakeMaker) -> None:
         with pytest.raises(CorruptLakeError, match=file.name):
             ours.table("t").scan().to_arrow()
         with pytest.raises(CorruptLakeError, match=file.name):
-            ours.table("t").scan([]).to_arrow()
+            ours.table("t").scan(["i"]).to_arrow()
+        # The catalog has the number of rows, so no file is opened.
+        assert ours.table("t").scan([]).to_arrow().num_rows == 1000
 
 
 def test_a_file_of_the_same_size_and_other_rows_is_an_error(make_lake: LakeMaker) -> None:

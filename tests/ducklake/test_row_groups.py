@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
@@ -137,3 +139,70 @@ def test_files_without_field_ids_are_pruned_by_their_mapped_names(
     with lake.open() as ours:
         assert ours.table("t").scan(["id"], col("id") == -7).to_arrow().to_pylist() == [{"id": -7}]
         assert ours.table("t").scan(["v"], col("v") == 7).to_arrow().to_pylist() == [{"v": 7}]
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
+    """The row groups and columns that pyarrow decodes."""
+    reads: list[tuple[tuple[int, ...], tuple[str, ...]]] = []
+    original = pq.ParquetFile.iter_batches
+
+    def record(self: pq.ParquetFile, **options: Any) -> Any:
+        reads.append((tuple(options["row_groups"]), tuple(options["columns"])))
+        return original(self, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", record)
+    monkeypatch.setattr("lakeport.ducklake.reading.tasks._PROBED_BYTES", 0)
+    return reads
+
+
+@pytest.fixture
+def scattered(make_lake: LakeMaker) -> Iterator[LakeTable]:
+    """Ten row groups; statistics say nothing about `v`, whose values are all over the file."""
+    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute(
+        f"CALL ducklake_set_option('lake', 'parquet_row_group_size', {GROUP})",
+        f"CREATE TABLE t AS SELECT i AS id, (i * 7919) % {ROWS} AS v, 'text ' || i AS s"
+        f" FROM range({ROWS}) r(i)",
+    )
+    with lake.open(engine="local") as ours:
+        yield ours.table("t")
+
+
+def test_other_columns_are_read_only_of_row_groups_with_a_matching_row(
+    scattered: LakeTable, decoded: list[tuple[tuple[int, ...], tuple[str, ...]]]
+) -> None:
+    wanted = (3 * GROUP + 5) * 7919 % ROWS
+
+    rows = scattered.scan(["s", "id"], filter=col("v") == wanted).to_arrow()
+
+    assert rows.to_pylist() == [{"s": f"text {3 * GROUP + 5}", "id": 3 * GROUP + 5}]
+    assert [groups for groups, columns in decoded if columns == ("v",)] == [(g,) for g in range(10)]
+    assert [groups for groups, columns in decoded if columns != ("v",)] == [(3,)]
+
+
+def test_a_filter_that_every_row_group_passes_is_looked_at_twice(
+    scattered: LakeTable, decoded: list[tuple[tuple[int, ...], tuple[str, ...]]]
+) -> None:
+    rows = scattered.scan(["s"], filter=col("v") > 10).to_arrow()
+
+    assert rows.num_rows == ROWS - 11
+    assert [groups for groups, columns in decoded if columns == ("v",)] == [(0,), (1,)]
+    assert len([groups for groups, columns in decoded if columns != ("v",)]) == 10
+
+
+def test_deleted_rows_do_not_make_a_row_group_wanted(
+    make_lake: LakeMaker, decoded: list[tuple[tuple[int, ...], tuple[str, ...]]]
+) -> None:
+    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute(
+        f"CALL ducklake_set_option('lake', 'parquet_row_group_size', {GROUP})",
+        f"CREATE TABLE t AS SELECT i % {GROUP} AS v, i AS id FROM range({ROWS}) r(i)",
+        f"DELETE FROM t WHERE v = 7 AND id > {2 * GROUP} AND id < {9 * GROUP}",
+    )
+    with lake.open(engine="local") as ours:
+        rows = ours.table("t").scan(["id"], filter=col("v") == 7).to_arrow()
+
+    assert rows["id"].to_pylist() == [7, GROUP + 7, 9 * GROUP + 7]
+    # The first two row groups match, so the others are read at once.
+    assert len([groups for groups, columns in decoded if columns == ("v",)]) == 2

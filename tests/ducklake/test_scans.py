@@ -62,7 +62,7 @@ def test_large_files_are_divided_and_every_row_is_read_once(make_lake: LakeMaker
         "CREATE TABLE t AS SELECT i AS id FROM range(30000) r(i)",
         "DELETE FROM t WHERE id % 100 = 0",
     )
-    with lake.open() as ours:
+    with lake.open(engine="local") as ours:
         for task_bytes in (1, 10_000, 50_000, 1 << 30):
             scan = ours.table("t").scan(["id", "file_row_number", "rowid"], task_bytes=task_bytes)
             table = scan.to_arrow()

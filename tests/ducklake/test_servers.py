@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lakeport.ducklake import Lake
+from lakeport.ducklake.metadata.database import Database
 from lakeport.ducklake.metadata.location import parse_location
 
 LakeMaker = Callable[..., Any]
@@ -118,6 +119,15 @@ def test_a_lost_connection_is_opened_again(make_lake: LakeMaker) -> None:
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         assert ours.table("t").scan().to_arrow().num_rows == 30
+
+
+@pytest.mark.database_server
+def test_postgresql_does_not_compile_the_queries_of_a_catalog(make_lake: LakeMaker) -> None:
+    database = Database(parse_location(make_lake("postgresql").uri))
+    try:
+        assert database.read(lambda c: c.exec_driver_sql("SHOW jit").scalar()) == "off"
+    finally:
+        database.dispose()
 
 
 def _rows(table: Any) -> list[str]:

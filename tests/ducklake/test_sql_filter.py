@@ -120,15 +120,16 @@ def test_a_batch_without_rows_passes() -> None:
 
 WIDE_ROWS = """
     SELECT c, c::INTEGER AS i, c::HUGEINT AS h, (c / 8)::DECIMAL(18,3) AS d, c::FLOAT AS f,
-        {'c': c} AS s
+        {'c': c, 'd': (c / 8)::DECIMAL(18,3), 'f': c::FLOAT, 'n': {'h': c::HUGEINT}} AS s
     FROM (SELECT unnest([1, 2, 16777216, 16777217, 16777218, NULL]) AS c)
     UNION ALL
-    SELECT c, NULL, c::HUGEINT, NULL, NULL, {'c': c}
+    SELECT c, NULL, c::HUGEINT, NULL, NULL, {'c': c, 'd': NULL, 'f': NULL, 'n': {'h': c::HUGEINT}}
     FROM (SELECT unnest([9007199254740991, 9007199254740992, 9007199254740993, 9007199254740996,
         -9007199254740993, 9223372036854775807]) AS c)
     UNION ALL
-    SELECT NULL, NULL, NULL, unnest(['0.100', '0.300', '123456789012345.678'])::DECIMAL(18,3),
-        unnest(['0.1', 'nan', 'inf'])::FLOAT, NULL
+    SELECT NULL, NULL, NULL, d::DECIMAL(18,3), f::FLOAT,
+        {'c': NULL, 'd': d::DECIMAL(18,3), 'f': f::FLOAT, 'n': NULL}
+    FROM (VALUES ('0.100', '0.1'), ('0.300', 'nan'), ('123456789012345.678', 'inf')) v(d, f)
 """
 WIDE_COLUMNS = [
     Column(id=1, name="n", type="int64"),
@@ -137,8 +138,62 @@ WIDE_COLUMNS = [
     Column(id=4, name="h", type="int128"),
     Column(id=5, name="d", type="decimal(18,3)"),
     Column(id=6, name="f", type="float32"),
-    Column(id=7, name="s", type="struct", children=(Column(id=8, name="c", type="int64"),)),
+    Column(
+        id=7,
+        name="s",
+        type="struct",
+        children=(
+            Column(id=8, name="c", type="int64"),
+            Column(id=9, name="d", type="decimal(18,3)"),
+            Column(id=10, name="f", type="float32"),
+            Column(
+                id=11,
+                name="n",
+                type="struct",
+                children=(Column(id=12, name="h", type="int128"),),
+            ),
+        ),
+    ),
 ]
+MIXED_LISTS = [
+    "{c} IN (9007199254740993, 1.5::DOUBLE)",
+    "{c} IN (9007199254740992, 1.5::DOUBLE)",
+    "{c} NOT IN (9007199254740993, 1.5::DOUBLE)",
+    "{c} NOT IN (9007199254740992, 1.5::DOUBLE, NULL)",
+    "{c} IN (16777217, 1.5::FLOAT)",
+    "{c} IN (9007199254740993, 1.5)",
+    "{c} IN (9007199254740993, 1.5, 2e0)",
+    "{c} IN (9223372036854775807, 9223372036854775808)",
+    "{c} IN (1.5, 2)",
+    "{c} NOT IN (1.0, 2.5::DOUBLE)",
+    "{h} IN (9007199254740993, 1.5::DOUBLE)",
+    "{h} NOT IN (9007199254740993::HUGEINT, 2.0::DOUBLE)",
+    "{d} IN (0.1, 0.3::DOUBLE)",
+    "{d} IN (0.1::FLOAT, 1)",
+    "{d} IN (0.1::DECIMAL(38,20), 0.125)",
+    "{d} NOT IN (0.1::DOUBLE, 123456789012345.678)",
+    "{d} IN (123456789012345.678, 1.5::DOUBLE)",
+    "{f} IN (16777217, 2)",
+    "{f} IN (16777217, 0.1::DOUBLE)",
+    "{f} IN (0.1, 2)",
+    "{f} NOT IN (0.1, 'nan'::DOUBLE)",
+    "{c} BETWEEN 9007199254740993 AND 1e18",
+    "{c} > 9007199254740992::DOUBLE",
+    "9007199254740992::DOUBLE = {c}",
+    "{c} = {f}",
+    "coalesce({c}, 1::DOUBLE) = 9007199254740992",
+    "{d} = 0.1::DOUBLE",
+    "{f} = 0.1",
+    "{h} = 9007199254740992::DOUBLE",
+]
+SCALARS = {"c": "c", "h": "h", "d": "d", "f": "f"}
+MEMBERS = {"c": "s.c", "h": "s.n.h", "d": "s.d", "f": "s.f"}
+EXTRACTED = {
+    "c": "s['c']",
+    "h": "struct_extract(s.n, 'h')",
+    "d": "struct_extract(s, 'D')",
+    "f": "s['f']",
+}
 
 
 @pytest.mark.parametrize(
@@ -180,6 +235,11 @@ WIDE_COLUMNS = [
         "f IN (16777217, 2)",
         "s.c = 9007199254740992::DOUBLE",
         "s.c = 1::DOUBLE",
+        *(
+            text.format_map(names)
+            for names in (SCALARS, MEMBERS, EXTRACTED)
+            for text in MIXED_LISTS
+        ),
     ],
 )
 def test_numbers_of_different_types_compare_as_in_duckdb(text: str) -> None:
@@ -205,17 +265,28 @@ def test_numbers_of_different_types_compare_as_in_duckdb(text: str) -> None:
         ("c IN (9007199254740992, 1.5::DOUBLE)", True),
         ("c = 9007199254740992", False),
         ("c = 5e0", False),
+        ("s.d = 9007199254740992::DOUBLE", True),
+        ("s.d IN (9007199254740992, 1.5::DOUBLE)", True),
+        ("s.d IN (9007199254740992, 1.5)", False),
+        ("s.d NOT IN (9007199254740992, 1.5)", True),
+        ("s.d = 5e0", False),
     ],
 )
 def test_a_file_is_read_if_its_bounds_match_as_duckdb_compares_them(
     text: str, may_match: bool
 ) -> None:
-    columns = [Column(id=1, name="c", type="int64")]
+    member = Column(id=3, name="d", type="int64")
+    columns = [
+        Column(id=1, name="c", type="int64"),
+        Column(id=2, name="s", type="struct", children=(member,)),
+    ]
     filter = bind(parse_sql_filter(text, columns), arrow_schema(columns))
-    bounds = {"s1_min_value": "9007199254740993", "s1_max_value": "9007199254740993"}
-    counts = {"s1_value_count": 1, "s1_null_count": 0, "s1_contains_nan": None}
-    file = bounds | counts | {"partition_id": None, "mapping_id": None}
+    file: dict[str, object] = {"partition_id": None, "mapping_id": None}
+    for id in (1, 3):
+        file |= {f"s{id}_min_value": "9007199254740993", f"s{id}_max_value": "9007199254740993"}
+        file |= {f"s{id}_value_count": 1, f"s{id}_null_count": 0, f"s{id}_contains_nan": None}
 
-    _, by_statistics = pruning_rules(filter, columns, {}, frozenset()).keep([file])
+    rules = pruning_rules(filter, columns, {}, frozenset())
+    _, by_statistics = rules.keep(pa.Table.from_pylist([file]))
 
     assert by_statistics.tolist() == [may_match]

@@ -15,7 +15,9 @@ from typing import Any, Final, Protocol, cast
 import pyarrow as pa
 
 from lakeport.arrow import CancellingReader
+from lakeport.ducklake.bundles import bundled
 from lakeport.ducklake.prefetch import Prefetch
+from lakeport.ducklake.turns import LOCAL_TURNS, REMOTE_TURNS, Turns
 from lakeport.errors import InvalidArgumentError, UnavailableError
 
 __all__ = [
@@ -37,11 +39,17 @@ __all__ = [
 MAX_BYTES: Final = 64 * 1024 * 1024
 """How many bytes of batches wait in this process for their consumer, by default."""
 
-SMALL_SCAN_BYTES: Final = 4 * 1024 * 1024
+SMALL_SCAN_BYTES: Final = 512 * 1024 * 1024
 """Plans that read less than this run in this process, by default."""
 
 FILE_OPEN_COST_BYTES: Final = 128 * 1024
-"""What opening a file costs, as the bytes that could be read in that time."""
+"""What opening a file costs a Spark task, as the bytes that could be read in that time."""
+
+_LOCAL_OPEN_COST_BYTES: Final = 32 * 1024
+
+# Threads that mostly wait for an object store: requests at once, for each core and at most.
+_REMOTE_READS_PER_CORE: Final = 4
+_MAX_REMOTE_READS: Final = 32
 
 _GROUP: Final = "lakeport.engines"
 # Also found without the metadata of an installed package, such as in an archive that Spark ships.
@@ -112,12 +120,20 @@ class DataFrameEngine(Engine, Protocol):
     def register(self, lake: Any, name: str | None = None, *, version: int) -> Any:
         """Make every table and view of a lake a temporary view."""
 
+    def sql(self, lake: Any, query: str, *, version: int) -> Any:
+        """Return the DataFrame of a query over the tables and views of a lake."""
+
 
 class LocalEngine:
     """Runs tasks in threads of this process; rows come in the order of the tasks.
 
+    All scans of a process together decode in one thread for each core at a time, and take turns
+    after every batch; a scan that has read little goes first. So a large scan delays a small one by
+    a batch, and many scans need no more memory than their `max_bytes`.
+
     Args:
-        threads: How many tasks run at once; one for each core by default.
+        threads: How many tasks of a scan run at once. By default one for each core; for files of an
+            object store four for each core, up to 32.
     """
 
     name: Final = "local"
@@ -141,26 +157,44 @@ class LocalEngine:
         """Return the rows of the tasks, in their order, while threads read them."""
         if max_bytes <= 0:
             raise InvalidArgumentError("max_bytes must be positive")
-        work = Prefetch([task.read for task in tasks], self._threads_for(tasks), max_bytes)
+        threads = self._threads_for(tasks)
+        sources = bundled([(task.read, task.bytes_to_read) for task in tasks], schema, threads)
+        work = Prefetch(sources, threads, max_bytes, _turns_for(tasks))
         return CancellingReader(schema, work.items(), work.end)
 
     def run(self, tasks: Sequence[RunTask]) -> Iterator[Any]:
         """Run tasks in threads and yield their results, in the order of the tasks."""
-        work = Prefetch([_result(task) for task in tasks], self._threads_for(tasks), len(tasks))
+        work = Prefetch(
+            [_result(task) for task in tasks],
+            self._threads_for(tasks),
+            len(tasks),
+            _turns_for(tasks),
+        )
         return work.items()
 
     def _threads_for(self, tasks: Sequence[_Sized]) -> int:
         """Return how many threads are worth their start: none for rows that tasks carry."""
-        reading = sum(1 for task in tasks if task.bytes_to_read)
-        threads = min(self.parallelism, reading)
+        reading = [task for task in tasks if task.bytes_to_read]
+        threads = self.parallelism
+        if self._threads is None and _is_remote(reading):
+            threads = max(threads, min(_REMOTE_READS_PER_CORE * threads, _MAX_REMOTE_READS))
+        threads = min(threads, len(reading))
         return threads if threads > 1 else 0
+
+
+def _turns_for(tasks: Sequence[_Sized]) -> Turns:
+    return REMOTE_TURNS if _is_remote(tasks) else LOCAL_TURNS
+
+
+def _is_remote(tasks: Sequence[_Sized]) -> bool:
+    return any(getattr(task, "is_remote", False) for task in tasks)
 
 
 class AutoEngine:
     """Runs small scans in this process and the others on Spark.
 
-    A scan is small if the tasks read less than `small_scan_bytes`, where opening a file counts as
-    128 KiB. Without `lakeport[spark]` everything runs in this process.
+    A scan is small if the tasks read less than `small_scan_bytes`, of the columns that they need.
+    Opening a file counts as 32 KiB. Without `lakeport[spark]` everything runs in this process.
 
     Args:
         local: The engine of small scans.
@@ -205,7 +239,8 @@ class AutoEngine:
 
     def choose(self, tasks: Sequence[_Sized]) -> Engine:
         """Return the engine that runs these tasks."""
-        cost = sum(t.bytes_to_read + FILE_OPEN_COST_BYTES for t in tasks if t.bytes_to_read)
+        reads = [task.bytes_to_read for task in tasks]
+        cost = sum(size + _LOCAL_OPEN_COST_BYTES for size in reads if size)
         if not cost or cost < self._small_scan_bytes:
             return self.local
         return self.spark or self.local

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,7 +17,6 @@ from lakeport.ducklake.engine import (
     AutoEngine,
     Engine,
     make_engine,
-    spark_engine,
 )
 from lakeport.ducklake.metadata.contents import (
     FileTotals,
@@ -27,6 +27,7 @@ from lakeport.ducklake.metadata.contents import (
     views_of,
 )
 from lakeport.ducklake.metadata.database import Database
+from lakeport.ducklake.metadata.freshness import NewestSnapshot
 from lakeport.ducklake.metadata.lifetimes import Lifetime, lifetimes_of, why_missing
 from lakeport.ducklake.metadata.location import parse_location
 from lakeport.ducklake.metadata.queries import (
@@ -48,23 +49,24 @@ from lakeport.ducklake.metadata.soundness import Omission, sound_names
 from lakeport.ducklake.metadata.table_state import table_state, visible
 from lakeport.ducklake.model import Schema, Snapshot, TableState, View
 from lakeport.ducklake.snapshots import (
+    _last_before,
     _no_snapshot,
     _snapshot,
-    parse_catalog_timestamp,
     parse_user_timestamp,
 )
+from lakeport.ducklake.spark_methods import LakeOnSpark
 from lakeport.ducklake.storage.filesystems import S3Secret, Storage
 from lakeport.ducklake.storage.paths import as_directory
 from lakeport.ducklake.table import LakeTable
+from lakeport.ducklake.writing.lake_methods import LakeWriting
 from lakeport.errors import (
     CorruptLakeError,
     InvalidArgumentError,
     NotFoundError,
-    SnapshotNotFoundError,
 )
 from lakeport.types import fold_name
 
-__all__ = ["Lake"]
+__all__ = ["Lake", "TableLookup"]
 
 _log = logging.getLogger("lakeport.ducklake")
 
@@ -72,8 +74,16 @@ T = TypeVar("T")
 StorageLike = Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None
 
 
-class Lake:
-    """One DuckLake catalog, open for reading, and the engine that reads its tables.
+@dataclass(frozen=True, slots=True)
+class TableLookup:
+    """A table at a snapshot, and the rows of the catalog about it."""
+
+    table: LakeTable
+    rows: QueryResult
+
+
+class Lake(LakeWriting, LakeOnSpark):
+    """One DuckLake catalog, and the engine that reads its tables.
 
     ```python
     with Lake.open("ducklake:meta.ducklake") as lake:
@@ -101,7 +111,8 @@ class Lake:
         """The engine that runs scans, unless a call names another."""
         self._data_path = data_path
         self._cache = cache
-        self._pinned: int | None = None
+        self.pinned_snapshot: int | None = None
+        self._newest = NewestSnapshot(catalog)
         self._reported: set[Omission] = set()
 
     @classmethod
@@ -137,8 +148,8 @@ class Lake:
                 process and the others on Spark, `local` and `spark` run all of them there.
             spark: The Spark session to read with, or a callable that returns the one to use now.
                 With a session the engine is `spark`, unless `engine="auto"` is given as well.
-            small_scan_bytes: What `auto` takes for a small scan: one that reads fewer bytes, where
-                opening a file counts as 128 KiB.
+            small_scan_bytes: What `auto` takes for a small scan: one that reads fewer bytes of the
+                columns that it needs, where opening a file counts as 32 KiB.
         """
         chosen = make_engine(engine, spark, small_scan_bytes=small_scan_bytes)
         location = parse_location(uri)
@@ -161,7 +172,7 @@ class Lake:
             if snapshot is not None:
                 pinned = snapshot if isinstance(snapshot, int) else None
                 moment = snapshot if isinstance(snapshot, datetime) else None
-                lake._pinned = lake.snapshot(version=pinned, timestamp=moment).id
+                lake.pinned_snapshot = lake.snapshot(version=pinned, timestamp=moment).id
         except BaseException:
             database.dispose()
             raise
@@ -188,6 +199,8 @@ class Lake:
 
     def close(self) -> None:
         """Close all connections to the catalog database."""
+        self._newest.close()
+        self.close_writing()
         self.catalog.database.dispose()
 
     def snapshots(self) -> list[Snapshot]:
@@ -206,6 +219,18 @@ class Lake:
         if not rows[SnapshotRow]:
             raise _no_snapshot(wanted)
         return _snapshot(rows[SnapshotRow][0], next(iter(rows[SnapshotChangesRow]), None))
+
+    def newest(self, *, max_age: float = 0.0) -> Snapshot:
+        """Return the newest snapshot, or that of a pinned lake, without its commit message.
+
+        An unchanged file is not read again. A server's answer may be `max_age` seconds old.
+        """
+        if self.pinned_snapshot is not None:
+            return self.snapshot()
+        row = self._newest.read(max_age=max_age)
+        if row is None:
+            raise _no_snapshot(None)
+        return _snapshot(row)
 
     def contents(
         self, *, version: int | None = None, timestamp: datetime | str | None = None
@@ -249,7 +274,7 @@ class Lake:
         rows = self._names(version, timestamp)
         names = {row.schema_id: row.schema_name for row in rows[SchemaRow]}
         found = [(names[row.schema_id], row.table_name) for row in rows[TableRow]]
-        return sorted(pair for pair in found if schema is None or _same(pair[0], schema))
+        return sorted(pair for pair in found if schema is None or _is_called(pair[0], schema))
 
     def views(
         self,
@@ -260,7 +285,7 @@ class Lake:
     ) -> list[View]:
         """Return the views at a snapshot, or those of one schema."""
         found = views_of(self._names(version, timestamp))
-        return [view for view in found if schema is None or _same(view.schema, schema)]
+        return [view for view in found if schema is None or _is_called(view.schema, schema)]
 
     def lifetimes(self) -> list[Lifetime]:
         """Return every name that a schema, table or view has had, and which snapshots have it."""
@@ -276,44 +301,37 @@ class Lake:
     ) -> LakeTable:
         """Return a table at a snapshot: the newest one unless a version or a time is given."""
         wanted = self._version(version, timestamp)
-
-        def look_up() -> tuple[Snapshot, TableState]:
-            rows = self._read(
-                lambda connection: self.catalog.table(connection, schema, name, wanted)
-            )
-            meant = self._meant(rows, schema, name)
-            if meant[SnapshotRow] and not meant[TableRow]:
-                self._refuse_missing(schema, name, meant[SnapshotRow][0].snapshot_id)
-            return self._state(meant, wanted, f"{schema}.{name}")
-
         if self._cache is None:
-            return LakeTable(self, *look_up())
+            return self.lookup(name, schema, version=wanted).table
         if wanted is None:
-            wanted = self._read(self.catalog.newest_snapshot)
+            wanted = self.newest().id
         key = (wanted, fold_name(schema), fold_name(name))
-        return LakeTable(self, *self._cache.get_or_load(key, look_up))
+        return LakeTable(
+            self, *self._cache.get_or_load(key, lambda: self._look_up(name, schema, wanted)[:2])
+        )
+
+    def lookup(self, name: str, schema: str, *, version: int | None) -> TableLookup:
+        """Return a table with its rows of the catalog; for other parts of this package."""
+        snapshot, state, rows = self._look_up(name, schema, version)
+        return TableLookup(LakeTable(self, snapshot, state), rows)
+
+    def option_rows(self) -> list[MetadataRow]:
+        """Return the rows of the lake's options; for other parts of this package."""
+        return self._read(self.catalog.options)
+
+    def _look_up(
+        self, name: str, schema: str, wanted: int | None
+    ) -> tuple[Snapshot, TableState, QueryResult]:
+        rows = self._read(lambda connection: self.catalog.table(connection, schema, name, wanted))
+        meant = self._meant(rows, schema, name)
+        if meant[SnapshotRow] and not meant[TableRow]:
+            self._refuse_missing(schema, name, meant[SnapshotRow][0].snapshot_id)
+        return *self._state(meant, wanted, f"{schema}.{name}"), meant
 
     def table_by_id(self, id: int, version: int) -> LakeTable:
         """Return a table at a snapshot, whatever its name was then."""
         rows = self._by_id(id, version)
         return LakeTable(self, *self._state(rows, version, f"with id {id}"))
-
-    def register(
-        self,
-        spark: object,
-        name: str | None = None,
-        *,
-        version: int | None = None,
-        timestamp: datetime | str | None = None,
-    ) -> Any:
-        """Make every table and view of the lake a temporary view of a Spark session.
-
-        A table of the schema `main` is called `events`, one of another schema `sales_events`; with
-        a `name` for the lake, `lake_events` and `lake_sales_events`. All are read at one snapshot.
-        Return a `lakeport.spark.Registration`.
-        """
-        snapshot = self.snapshot(version=version, timestamp=timestamp)
-        return spark_engine(self.engine, spark).register(self, name, version=snapshot.id)
 
     def _refuse_missing(self, schema: str, name: str, snapshot: int) -> None:
         """Raise an error about a table that only other snapshots have."""
@@ -367,7 +385,7 @@ class Lake:
             rows,
             snapshot=snapshot.id,
             version=self.catalog.version,
-            data_path=self._root(rows[MetadataRow]),
+            data_path=self.data_root(rows[MetadataRow]),
             schema=schemas[tables[0].schema_id],
             table=tables[0],
         )
@@ -375,7 +393,8 @@ class Lake:
             raise NotFoundError(f"the table {name} has no columns at snapshot {snapshot.id}")
         return snapshot, state
 
-    def _root(self, metadata: Sequence[MetadataRow]) -> str:
+    def data_root(self, metadata: Sequence[MetadataRow]) -> str:
+        """Return the directory of the files by the options; for other parts of this package."""
         if self._data_path is not None:
             return as_directory(self._data_path)
         stored = (r.value for r in metadata if r.key == "data_path" and r.scope is None)
@@ -402,24 +421,13 @@ class Lake:
         if version is not None and timestamp is not None:
             raise InvalidArgumentError("a version and a timestamp cannot both be given")
         if timestamp is None:
-            return self._pinned if version is None else version
+            return self.pinned_snapshot if version is None else version
         moment = parse_user_timestamp(timestamp)
-        rows = self._read(self.catalog.snapshot_times)
-        known = [(parse_catalog_timestamp(r.snapshot_time), r.snapshot_id) for r in rows]
-        past = [(time, id) for time, id in known if time <= moment]
-        if not past:
-            raise SnapshotNotFoundError(
-                f"there is no snapshot at or before {moment.astimezone(UTC)}"
-            )
-        return int(max(past)[1])
+        return _last_before(self._read(self.catalog.snapshot_times), moment)
 
     def _read(self, work: Callable[[sa.Connection], T]) -> T:
         return self.catalog.database.read(work)
 
 
 def _is_called(stored: object, name: str) -> bool:
-    return isinstance(stored, str) and _same(stored, name)
-
-
-def _same(left: str, right: str) -> bool:
-    return fold_name(left) == fold_name(right)
+    return isinstance(stored, str) and fold_name(stored) == fold_name(name)

@@ -12,11 +12,16 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from lakeport.ducklake.turns import LOCAL_TURNS, Turns
+
 __all__ = ["Prefetch"]
 
 # How soon a thread notices that its reader was dropped.
 _POLL_SECONDS: Final = 0.1
 _EXIT_TIMEOUT_SECONDS: Final = 5.0
+
+# How many bytes wait for the first item to be taken; each item that is taken doubles it.
+_FIRST_WINDOW_BYTES: Final = 1024 * 1024
 
 Source: TypeAlias = Callable[[], Iterable[Any]]
 
@@ -24,15 +29,21 @@ Source: TypeAlias = Callable[[], Iterable[Any]]
 class Prefetch:
     """Reads the items of sources in threads, and yields them in the order of the sources.
 
-    Without threads, the consumer reads them itself. The threads pause while `max_bytes` wait. The
-    source that the consumer waits for may always add an item, so the ones after it cannot take its
-    room.
+    Without threads, the consumer reads them itself. The threads pause while `max_bytes` wait; at
+    first, while fewer wait, because a consumer that stops after some rows needs no more. The source
+    that the consumer waits for may always add an item, so the ones after it cannot take its room.
     """
 
-    def __init__(self, sources: Sequence[Source], threads: int, max_bytes: int) -> None:
+    def __init__(
+        self, sources: Sequence[Source], threads: int, max_bytes: int, turns: Turns = LOCAL_TURNS
+    ) -> None:
         self._sources = sources
+        self._turns = turns
+        # Several threads count: a turn that is missed in the count makes no difference.
+        self._turns_had = 0
         self._threads = threads
         self._max_bytes = max_bytes
+        self._window = min(max_bytes, _FIRST_WINDOW_BYTES)
         # Guards what follows, and is notified of every change.
         self._changed = threading.Condition()
         self._queues: list[deque[Any]] = [deque() for _ in sources]
@@ -64,7 +75,8 @@ class Prefetch:
 
     def _here(self) -> Iterator[Any]:
         for source in self._sources:
-            for item in source():
+            items = iter(source())
+            while (item := self._read_next(items)) is not _END:
                 if self._ended:
                     return
                 yield item
@@ -92,6 +104,7 @@ class Prefetch:
                 if queue:
                     item = queue.popleft()
                     self._waiting_bytes -= _size(item)
+                    self._window = min(self._max_bytes, 2 * self._window)
                     self._changed.notify_all()
                     return item
                 if self._done[self._current]:
@@ -103,7 +116,8 @@ class Prefetch:
     def _work(self) -> None:
         try:
             while not self._ended and (number := next(self._numbers)) < len(self._sources):
-                for item in self._sources[number]():
+                items = iter(self._sources[number]())
+                while (item := self._read_next(items)) is not _END:
                     if not self._put(number, item):
                         return
                 with self._changed:
@@ -115,12 +129,22 @@ class Prefetch:
                 self._error = self._error or error
                 self._changed.notify_all()
 
+    def _read_next(self, items: Iterator[Any]) -> Any:
+        """Return the next item of a source, or the end, when it is this scan's turn."""
+        if not self._turns.take(self._turns_had, lambda: self._ended):
+            return _END
+        try:
+            self._turns_had += 1
+            return _END if self._ended else next(items, _END)
+        finally:
+            self._turns.give_back()
+
     def _put(self, number: int, item: Any) -> bool:
         """Add an item when there is room for it; return whether more are wanted."""
         with self._changed:
             while not self._ended and self._error is None:
                 is_awaited = number == self._current and not self._queues[number]
-                if is_awaited or self._waiting_bytes < self._max_bytes:
+                if is_awaited or self._waiting_bytes < self._window:
                     self._queues[number].append(item)
                     self._waiting_bytes += _size(item)
                     self._changed.notify_all()

@@ -29,7 +29,7 @@ from lakeport.ducklake.engine import (
 from lakeport.ducklake.model import Snapshot
 from lakeport.ducklake.planning.changes import ChangePlan
 from lakeport.ducklake.planning.plan import ScanPlan
-from lakeport.ducklake.reading.derived_tasks import KEYS, ChangeTask, CountTask, Keys, KeyTask
+from lakeport.ducklake.reading.derived_tasks import KEYS, ChangeTask, Keys, KeyTask, count_tasks
 from lakeport.ducklake.reading.tasks import ScanTask
 from lakeport.errors import UnavailableError, UnsupportedError
 
@@ -113,7 +113,10 @@ class Scan:
         return _to_polars(self.to_arrow(engine=engine))
 
     def count(self, *, engine: Engine | str | None = None) -> int:
-        """Count the rows where they are read; only the columns of the filter are read."""
+        """Count the rows where they are read; only the columns of the filter are read.
+
+        Without a filter, the catalog has the numbers of rows, and no data file is opened.
+        """
         return _count(self._engine(engine), self.plan.tasks)
 
     def to_spark(self, spark: object = None) -> Any:
@@ -229,7 +232,7 @@ def _stream(
 
 
 def _count(engine: Engine, tasks: Sequence[ScanTask]) -> int:
-    counts = [CountTask(task) for task in tasks]
+    counts = count_tasks(tasks)
     engine = _runs_on(engine, counts)
     _log.debug("the engine %s counts the rows of %s", engine.name, counted(len(counts), "task"))
     return sum(engine.run(counts))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeport.ducklake.metadata.table_state import data_files
 from lakeport.ducklake.model import (
     DataFile,
     PartitionSpec,
@@ -21,6 +20,7 @@ from lakeport.ducklake.planning.changes import plan_changes
 from lakeport.ducklake.planning.plan import FilterLike, Planner
 from lakeport.ducklake.scan import ChangeFeed, Scan
 from lakeport.ducklake.snapshots import _lower, _upper
+from lakeport.ducklake.writing.table_methods import TableWriting
 from lakeport.errors import InvalidArgumentError
 from lakeport.types import Column, arrow_schema
 
@@ -32,7 +32,7 @@ __all__ = ["TASK_BYTES", "LakeTable"]
 TASK_BYTES = 64 * 1024 * 1024
 
 
-class LakeTable:
+class LakeTable(TableWriting):
     """One table of a lake, pinned to a snapshot."""
 
     def __init__(self, lake: Lake, snapshot: Snapshot, state: TableState) -> None:
@@ -42,6 +42,11 @@ class LakeTable:
 
     def __repr__(self) -> str:
         return f"LakeTable({self.schema_name}.{self.name} at snapshot {self.snapshot.id})"
+
+    @property
+    def lake(self) -> Lake:
+        """The lake of the table."""
+        return self._lake
 
     @property
     def id(self) -> int:
@@ -109,10 +114,8 @@ class LakeTable:
 
     def files(self) -> list[DataFile]:
         """Return the data files of the table at its snapshot, with the deletes that apply."""
-        rows = self._lake.catalog.database.read(
-            lambda connection: self.planner.file_rows(connection, ())
-        )
-        return data_files(self._state, rows)
+        columns = self._lake.catalog.database.read(self.planner.files)
+        return columns.data_file_objects(self._state)
 
     def scan(
         self,

@@ -1,14 +1,12 @@
 from .contents import FileTotals, LakeContents, TableSummary
 from .lifetimes import why_missing
 from .location import parse_location
-from .queries import Row
 from .soundness import Omission
 
 __all__ = [
     "FileTotals",
     "LakeContents",
     "Omission",
-    "Row",
     "TableSummary",
     "parse_location",
     "why_missing",

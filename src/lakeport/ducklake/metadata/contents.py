@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Final
 
 from lakeport.ducklake.metadata.queries import DataFileTotals, DeleteFileTotals, QueryResult
 from lakeport.ducklake.metadata.rows import (
@@ -14,6 +17,8 @@ from lakeport.ducklake.metadata.rows import (
     TagRow,
     ViewColumnTagRow,
     ViewRow,
+    column_types,
+    from_values,
 )
 from lakeport.ducklake.metadata.soundness import Omission, sound_names
 from lakeport.ducklake.metadata.table_state import column_tree
@@ -70,9 +75,9 @@ class FileTotals:
 
 def contents_of(snapshot: Snapshot, rows: QueryResult) -> LakeContents:
     """Return the contents of a lake from the rows of one lookup."""
-    columns: dict[int, list[ColumnRow]] = defaultdict(list)
-    for column in rows[ColumnRow]:
-        columns[column.table_id].append(column)
+    columns: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for values in rows.values(ColumnRow):
+        columns[values[_TABLE_ID]].append(values)
     comments: dict[int, dict[int, str | None]] = defaultdict(dict)
     for tag in rows[ColumnTagRow]:
         comments[tag.table_id][tag.column_id] = tag.value
@@ -81,10 +86,11 @@ def contents_of(snapshot: Snapshot, rows: QueryResult) -> LakeContents:
     tags = _tags(rows)
     tables: list[TableSummary] = []
     omitted = list(sound.omitted)
+    trees = _ColumnTrees(snapshot.id)
     for row in sound.rows[TableRow]:
         id, schema, name = row.table_id, names[row.schema_id], row.table_name
         try:
-            tree = column_tree(columns[id], snapshot.id, comments[id])
+            tree = trees.of(columns[id], comments.get(id))
         except CorruptLakeError as error:
             omitted.append(
                 Omission(kind="table", id=id, schema=schema, name=name, reason=str(error))
@@ -107,6 +113,42 @@ def contents_of(snapshot: Snapshot, rows: QueryResult) -> LakeContents:
         views=tuple(views_of(sound.rows)),
         omitted=tuple(omitted),
     )
+
+
+_NAMES: Final = tuple(column_types(ColumnRow))
+_TABLE_ID: Final = _NAMES.index("table_id")
+# What makes one table's column different from another's. Of a row that is visible, not since when.
+_definition = itemgetter(
+    *(i for i, n in enumerate(_NAMES) if n not in ("table_id", "begin_snapshot", "end_snapshot"))
+)
+_column_id = itemgetter(_NAMES.index("column_id"))
+
+
+class _ColumnTrees:
+    """The columns of tables. Tables with the same columns share them, which saves most objects."""
+
+    def __init__(self, snapshot: int) -> None:
+        self._snapshot = snapshot
+        self._known: dict[Hashable, tuple[Column, ...]] = {}
+
+    def of(
+        self, rows: Sequence[tuple[Any, ...]], comments: Mapping[int, str | None] | None
+    ) -> tuple[Column, ...]:
+        """Return the columns of a table; raise CorruptLakeError if they make no sense."""
+        if len(set(map(_column_id, rows))) < len(rows):
+            # Of several versions of a column the newest counts, so they differ by their snapshots.
+            return self._build(rows, comments)
+        key = (frozenset(map(_definition, rows)), frozenset((comments or {}).items()))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._build(rows, comments)
+        return known
+
+    def _build(
+        self, rows: Sequence[tuple[Any, ...]], comments: Mapping[int, str | None] | None
+    ) -> tuple[Column, ...]:
+        history = [from_values(ColumnRow, row) for row in rows]
+        return column_tree(history, self._snapshot, comments)
 
 
 def schemas_of(rows: QueryResult) -> list[Schema]:

@@ -31,7 +31,7 @@ from lakeport.errors import (
     UnsupportedError,
 )
 
-__all__ = ["Database"]
+__all__ = ["Database", "is_timeout", "open_mysql", "open_postgresql", "open_sqlite"]
 
 T = TypeVar("T")
 
@@ -65,46 +65,55 @@ class Database:
         self.location: Final = location
         self.kind: Final[DatabaseKind] = location.kind
         self.schema: Final = _schema(location, metadata_schema)
-        self._lock_timeout = lock_timeout
-        self._errors: tuple[type[Exception], ...] = (
+        self.lock_timeout = lock_timeout
+        self.errors: tuple[type[Exception], ...] = (
             sa.exc.DBAPIError,
             # All connections of the pool are waiting for answers.
             sa.exc.TimeoutError,
             *_driver_errors(location.kind),
         )
-        self._timeout = timeout
+        self.timeout = timeout
         self.engine: Final = _engine(location, timeout)
+        self._autocommit = (
+            self.engine.execution_options(isolation_level="AUTOCOMMIT")
+            if location.kind == "postgresql"
+            else self.engine
+        )
 
-    def read(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run `work` in one read-only transaction, again if the connection was stale or locked."""
+    def read(self, work: Callable[[sa.Connection], T], *, autocommit: bool = False) -> T:
+        """Run `work` in one read-only transaction, again if the connection was stale or locked.
+
+        With `autocommit`, `work` is a single statement: PostgreSQL then needs one round trip.
+        """
+        engine = self._autocommit if autocommit else self.engine
         if self.location.path and not Path(self.location.path).exists():
             raise NotFoundError(f"there is no catalog database at {self.location.path!r}")
         if self.location.path:
             check_regular(self.location.path, subject="the catalog database")
-        deadline = time.monotonic() + self._lock_timeout
+        deadline = time.monotonic() + self.lock_timeout
         pause = 0.005
         reconnected = False
         while True:
             try:
-                with self.engine.connect() as connection, connection.begin():
+                with engine.connect() as connection, connection.begin():
                     return work(connection)
-            except self._errors as error:
+            except self.errors as error:
                 message = str(getattr(error, "orig", None) or error)
                 locked = any(sign in message.lower() for sign in _LOCKED)
                 if (
                     isinstance(error, sa.exc.DBAPIError)
                     and error.connection_invalidated
                     and not reconnected
-                    and not _is_timeout(error)
+                    and not is_timeout(error)
                 ):
                     reconnected = True
                 elif locked and time.monotonic() < deadline:
                     time.sleep(pause)
                     pause = min(pause * 1.5, 0.25)
                 else:
-                    if _is_timeout(error):
-                        message = f"timeout: no answer within {self._timeout:g} seconds"
-                    raise self._error(message, locked=locked) from None
+                    if is_timeout(error):
+                        message = f"timeout: no answer within {self.timeout:g} seconds"
+                    raise self.error(message, locked=locked) from None
 
     def read_arrow(self, connection: sa.Connection, statement: str) -> pa.Table:
         """Run SQL on a DuckDB file; Python objects would lose nanoseconds and months."""
@@ -116,7 +125,8 @@ class Database:
         """Close every connection."""
         self.engine.dispose()
 
-    def _error(self, message: str, *, locked: bool) -> Exception:
+    def error(self, message: str, *, locked: bool) -> Exception:
+        """Return the error to raise for a message of the database, without its secrets."""
         for secret in self.location.secrets:
             message = message.replace(secret, "***")
         first = message.strip().splitlines()[0] if message.strip() else "unknown error"
@@ -181,7 +191,7 @@ def _driver_errors(kind: DatabaseKind) -> tuple[type[Exception], ...]:
     return (pymysql.Error,)
 
 
-def _is_timeout(error: Exception) -> bool:
+def is_timeout(error: Exception) -> bool:
     """Return whether a database server has not answered in time."""
     cause = getattr(error, "orig", None) or error
     # PyMySQL has one number for every lost connection, and names the reason in the text.
@@ -197,14 +207,14 @@ def _engine(location: Location, timeout: float) -> sa.Engine:
         )
     if location.kind == "sqlite":
         engine = sa.create_engine(
-            "sqlite://", creator=lambda: _open_sqlite(location.path), poolclass=NullPool
+            "sqlite://", creator=lambda: open_sqlite(location.path), poolclass=NullPool
         )
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         return engine
     if location.kind == "postgresql":
         return sa.create_engine(
             "postgresql+psycopg://",
-            creator=lambda: _open_postgresql(location, timeout),
+            creator=lambda: open_postgresql(location, timeout),
             isolation_level="REPEATABLE READ",
             hide_parameters=True,
             pool_size=4,
@@ -212,7 +222,7 @@ def _engine(location: Location, timeout: float) -> sa.Engine:
         )
     return sa.create_engine(
         "mysql+pymysql://",
-        creator=lambda: _open_mysql(location, timeout),
+        creator=lambda: open_mysql(location, timeout),
         isolation_level="REPEATABLE READ",
         hide_parameters=True,
         pool_size=4,
@@ -222,21 +232,13 @@ def _engine(location: Location, timeout: float) -> sa.Engine:
 
 
 def _open_duckdb(path: str) -> Any:
-    import duckdb
-    from duckdb_engine import ConnectionWrapper
+    from lakeport.ducklake.metadata.drivers.duckdb_file import open_duckdb_file
 
-    with for_database():
-        try:
-            connection = duckdb.connect(path, read_only=True)
-        except duckdb.ConnectionException as error:
-            # This process has the file open for writing: only a connection like that one works.
-            if "different configuration" not in str(error):
-                raise
-            connection = duckdb.connect(path)
-    return ConnectionWrapper(connection)
+    return open_duckdb_file(path)
 
 
-def _open_sqlite(path: str) -> Any:
+def open_sqlite(path: str) -> sqlite3.Connection:
+    """Open a SQLite file for reading."""
     uri = f"file:{quote(str(Path(path).resolve()))}?mode=ro"
     with for_database():
         return sqlite3.connect(
@@ -244,8 +246,9 @@ def _open_sqlite(path: str) -> Any:
         )
 
 
-def _open_postgresql(location: Location, timeout: float) -> Any:
-    from lakeport.ducklake.metadata.postgresql import connect
+def open_postgresql(location: Location, timeout: float) -> Any:
+    """Open a connection whose every answer must come in time; times are in UTC."""
+    from lakeport.ducklake.metadata.drivers.postgresql import connect
 
     # A server that lost its network sends nothing: TCP keepalives detect it.
     settings: dict[str, Any] = {
@@ -260,11 +263,14 @@ def _open_postgresql(location: Location, timeout: float) -> Any:
     connection.execute("SET TIME ZONE 'UTC'")
     # Until a large commit is analyzed, PostgreSQL expects one row and joins by nested loops.
     connection.execute("SET enable_nestloop = off")
+    # Where a nested loop cannot be avoided, it counts as costly, and queries would be compiled.
+    connection.execute("SET jit = off")
     connection.commit()
     return connection
 
 
-def _open_mysql(location: Location, timeout: float) -> Any:
+def open_mysql(location: Location, timeout: float) -> Any:
+    """Open a connection whose every answer must come in time."""
     import pymysql
 
     settings: dict[str, Any] = {

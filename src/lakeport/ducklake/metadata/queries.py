@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -27,7 +27,7 @@ from lakeport.ducklake.metadata.rows import (
 )
 from lakeport.ducklake.metadata.statements import (
     SNAPSHOT_PARAMETER,
-    InlinedDeleteRow,
+    FileQuery,
     add_listing,
     at_snapshot,
     file_query,
@@ -36,11 +36,18 @@ from lakeport.ducklake.metadata.statements import (
     snapshot_id,
     table_query,
 )
-from lakeport.ducklake.metadata.union_query import PreparedUnionQuery, QueryResult, Row, UnionQuery
+from lakeport.ducklake.metadata.union_query import (
+    ColumnsResult,
+    PreparedUnionQuery,
+    QueryResult,
+    Row,
+    UnionQuery,
+)
 from lakeport.errors import LakeVersionError, NotFoundError
 
 __all__ = [
     "CatalogReader",
+    "ColumnsResult",
     "DataFileTotals",
     "DeleteFileTotals",
     "QueryResult",
@@ -100,7 +107,7 @@ class CatalogReader:
             query.add(SnapshotChangesRow, self.tables[SnapshotChangesRow])
             return query
 
-        return self._run(connection, "snapshots", build)
+        return self.run(connection, "snapshots", build)
 
     def snapshot_times(self, connection: sa.Connection) -> list[SnapshotRow]:
         """Return all snapshots without their commits; the caller compares the times in UTC."""
@@ -110,13 +117,25 @@ class CatalogReader:
             query.add(SnapshotRow, self.tables[SnapshotRow])
             return query
 
-        return self._run(connection, "snapshot_times", build)[SnapshotRow]
+        return self.run(connection, "snapshot_times", build)[SnapshotRow]
 
-    def newest_snapshot(self, connection: sa.Connection) -> int | None:
-        """Return the id of the newest snapshot."""
-        snapshot = self.tables[SnapshotRow]
-        newest = connection.execute(sa.select(sa.func.max(snapshot.c.snapshot_id))).scalar()
-        return None if newest is None else int(newest)
+    def options(self, connection: sa.Connection) -> list[MetadataRow]:
+        """Return the options of the lake, its schemas and its tables."""
+
+        def build() -> UnionQuery:
+            query = UnionQuery()
+            query.add(MetadataRow, self.tables[MetadataRow])
+            return query
+
+        return self.run(connection, "options", build)[MetadataRow]
+
+    def newest(self, connection: sa.Connection) -> SnapshotRow | None:
+        """Return the newest snapshot without its commit; None if there is none."""
+
+        def build() -> UnionQuery:
+            return at_snapshot(self.tables, snapshot_id(self.tables, None))
+
+        return next(iter(self.run(connection, "newest", build)[SnapshotRow]), None)
 
     def snapshot(self, connection: sa.Connection, version: int | None) -> QueryResult:
         """Return the snapshot of a version, or the newest one, with its commit."""
@@ -128,7 +147,7 @@ class CatalogReader:
             query.add(SnapshotChangesRow, changes, changes.c.snapshot_id == at)
             return query
 
-        return self._run(connection, ("snapshot", version is None), build, at=version)
+        return self.run(connection, ("snapshot", version is None), build, at=version)
 
     def lifetimes(self, connection: sa.Connection) -> QueryResult:
         """Return all rows of schemas, tables and views, of all snapshots."""
@@ -139,7 +158,7 @@ class CatalogReader:
                 query.add(row, self.tables[row])
             return query
 
-        return self._run(connection, "lifetimes", build)
+        return self.run(connection, "lifetimes", build)
 
     def names(self, connection: sa.Connection, version: int | None) -> QueryResult:
         """Return schemas, tables, views and their tags at a snapshot."""
@@ -159,10 +178,10 @@ class CatalogReader:
             query.add(TableWithColumnsRow, tables_with_columns)
             return query
 
-        return self._run(connection, ("names", version is None), build, at=version)
+        return self.run(connection, ("names", version is None), build, at=version)
 
     def contents(self, connection: sa.Connection, version: int | None) -> QueryResult:
-        """Return schemas, tables, views, their tags, and all columns with comments."""
+        """Return schemas, tables, views, their tags, and all columns, as tuples, with comments."""
         t = self.tables
         at = snapshot_id(t, version)
 
@@ -174,7 +193,8 @@ class CatalogReader:
             query.add(ColumnTagRow, tag, t.visible(tag, at), tag.c.key == "comment")
             return query
 
-        return self._run(connection, ("contents", version is None), build, at=version)
+        key = ("contents", version is None)
+        return self._prepare(key, build).run(connection, ColumnRow, at=version)
 
     def file_totals(self, connection: sa.Connection, version: int | None) -> QueryResult:
         """Return number and size of the data files and the delete files of every table."""
@@ -196,7 +216,13 @@ class CatalogReader:
                 query.add(totals, source)
             return query
 
-        return self._run(connection, ("file_totals", version is None), build, at=version)
+        return self.run(connection, ("file_totals", version is None), build, at=version)
+
+    def file_count(self, connection: sa.Connection, table_id: int) -> int:
+        """Return the number of data files of a table, of all snapshots."""
+        file = self.tables[DataFileRow]
+        count = sa.select(sa.func.count()).where(file.c.table_id == table_id).select_from(file)
+        return int(connection.execute(count).scalar() or 0)
 
     def columns_ever_named(
         self, connection: sa.Connection, schema: str, name: str
@@ -219,7 +245,7 @@ class CatalogReader:
             return query
 
         parameters = name_parameters(schema, name)
-        return self._run(connection, "columns_ever_named", build, **parameters)[ColumnRow]
+        return self.run(connection, "columns_ever_named", build, **parameters)[ColumnRow]
 
     def table(
         self, connection: sa.Connection, schema: str, name: str, version: int | None
@@ -233,7 +259,7 @@ class CatalogReader:
             matches = sa.and_(same_name(t[TableRow].c.table_name, "name"), schema_matches)
             return table_query(t, at, matches, schema_matches)
 
-        return self._run(
+        return self.run(
             connection,
             ("table", version is None),
             build,
@@ -248,40 +274,28 @@ class CatalogReader:
             matches = self.tables[TableRow].c.table_id == sa.bindparam("id", type_=sa.BigInteger)
             return table_query(self.tables, SNAPSHOT_PARAMETER, matches, sa.true())
 
-        return self._run(connection, "table_by_id", build, at=version, id=id)
+        return self.run(connection, "table_by_id", build, at=version, id=id)
 
     def files(
         self,
         connection: sa.Connection,
         table_id: int,
         at: int,
+        wanted: FileQuery,
         *,
-        statistics_columns: Sequence[int] = (),
-        partition_keys: int = 0,
-        inlined_delete_table: str | None = None,
         from_snapshot: int | None = None,
-    ) -> QueryResult:
-        """Return the data files visible at a snapshot, with their deletes.
+        parameters: Mapping[str, object] | None = None,
+    ) -> ColumnsResult:
+        """Return the data files visible at a snapshot, with their deletes, as Arrow columns.
 
-        `statistics_columns` adds the statistics of some columns, and `partition_keys` the values of
-        that many partition keys. With `from_snapshot`, the files are instead all those in which
-        rows were inserted or deleted from there on.
+        With `from_snapshot`, the files are instead all those in which rows were inserted or deleted
+        from there on. `parameters` are those of the exclusions.
         """
-        changed = from_snapshot is not None
-        columns = tuple(statistics_columns)
-        key = ("files", columns, partition_keys, inlined_delete_table, changed)
+        prepared = self._prepare(("files", wanted), lambda: file_query(self.tables, wanted))
+        values = {"at": at, "table_id": table_id, "from_snapshot": from_snapshot}
+        return prepared.run_columns(connection, **values, **(parameters or {}))
 
-        def build() -> UnionQuery:
-            return file_query(
-                self.tables, columns, partition_keys, inlined_delete_table, changed=changed
-            )
-
-        rows = self._run(
-            connection, key, build, at=at, table_id=table_id, from_snapshot=from_snapshot
-        )
-        return rows if inlined_delete_table else rows.replace({InlinedDeleteRow: []})
-
-    def _run(
+    def run(
         self,
         connection: sa.Connection,
         key: object,
@@ -289,12 +303,15 @@ class CatalogReader:
         **parameters: object,
     ) -> QueryResult:
         """Run a query, which is built and compiled only the first time."""
+        return self._prepare(key, build).run(connection, **parameters)
+
+    def _prepare(self, key: object, build: Callable[[], UnionQuery]) -> PreparedUnionQuery:
         prepared = self._prepared.get(key)
         if prepared is None:
             if len(self._prepared) >= MAX_PREPARED:
                 self._prepared.clear()  # each set of filter columns compiles its own statement
             prepared = self._prepared[key] = build().prepare(self.database.engine.dialect)
-        return prepared.run(connection, **parameters)
+        return prepared
 
 
 def open_catalog(database: Database) -> CatalogReader:

@@ -5,7 +5,6 @@ Each statement is a union query: several selects that are sent as one; see `unio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -50,10 +49,14 @@ from lakeport.types import fold_name
 
 __all__ = [
     "SNAPSHOT_PARAMETER",
+    "Exclusions",
+    "FileCountRow",
+    "FileQuery",
     "FirstSnapshotRow",
     "InlinedColumnRow",
     "InlinedDeleteRow",
     "InlinedDeleteTableRow",
+    "PartitionExcludedRow",
     "add_listing",
     "at_snapshot",
     "file_query",
@@ -80,6 +83,7 @@ _DETAILS: Final[tuple[type[CatalogRow], ...]] = (
 )
 
 SNAPSHOT_PARAMETER: Final = sa.bindparam("at", type_=sa.BigInteger)
+TABLE_PARAMETER: Final = sa.bindparam("table_id", type_=sa.BigInteger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,22 @@ class InlinedDeleteRow(QueryRow):
     file_id: int
     row_id: int
     begin_snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileCountRow(QueryRow):
+    """The number of files before any of them is excluded."""
+
+    branch = "file_count"
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionExcludedRow(QueryRow):
+    """The number of files that their partition values exclude."""
+
+    branch = "partition_excluded"
+    files: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,75 +214,157 @@ def _add_inlined(query: UnionQuery, t: CatalogTables, ids: sa.Select[Any]) -> No
     query.add(FirstSnapshotRow, first)
 
 
-def file_query(
-    t: CatalogTables,
-    statistics_columns: Sequence[int],
-    partition_keys: int,
-    inlined_delete_table: str | None,
-    *,
-    changed: bool,
-) -> UnionQuery:
-    """Return a query for data files with their deletes, statistics and partition values.
+@dataclass(frozen=True, slots=True)
+class Exclusions:
+    """Conditions in the database's SQL for files that no row of a scan can be in."""
 
-    Rows of data files are dictionaries: their columns depend on the filter (`s1_min_value`) and on
-    the partitioning (`p0`), and DuckDB reads them as a table of files.
+    statistics: str | None = None
+    """Over a row of `ducklake_file_column_stats`: the file has no matching row."""
+    partition: str | None = None
+    """Over a partition value, joined with its file: the file has no matching row."""
+
+    def __bool__(self) -> bool:
+        return bool(self.statistics or self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class FileQuery:
+    """Which files of a table are read, and what about them."""
+
+    statistics_columns: tuple[int, ...] = ()
+    """The columns whose statistics are returned."""
+    is_partitioned: bool = False
+    inlined_delete_table: str | None = None
+    changed: bool = False
+    """Whether files are read in which rows were inserted or deleted since a snapshot."""
+    exclusions: Exclusions = Exclusions()
+
+
+def file_query(t: CatalogTables, wanted: FileQuery) -> UnionQuery:
+    """Return a query for data files, their deletes, statistics and partition values.
+
+    Statistics and partition values are branches with a row for each value, which are joined in
+    Arrow: a database without indexes would join them by sorting.
     """
-    table_id = sa.bindparam("table_id", type_=sa.BigInteger)
     query = at_snapshot(t, SNAPSHOT_PARAMETER)
-    directory = t[InlinedDataTableRow]
-    query.add(InlinedDataTableRow, directory, directory.c.table_id == table_id)
-    data = t[DataFileRow]
+    directory, data = t[InlinedDataTableRow], t[DataFileRow]
+    query.add(InlinedDataTableRow, directory, directory.c.table_id == TABLE_PARAMETER)
+    visible = _changed_since(data) if wanted.changed else t.visible(data, SNAPSHOT_PARAMETER)
+    visible = sa.and_(data.c.table_id == TABLE_PARAMETER, visible)
+    kept = sa.select(data.c.data_file_id).where(visible)
+    if wanted.exclusions:
+        kept = _without_excluded(query, t, kept, visible, wanted.exclusions)
     names = [name for name in column_types(DataFileRow) if name not in _UNUSED]
     columns: dict[str, Any] = {name: data.c[name] for name in (*names, "partial_file_info")}
-    source: Any = data
-    for column_id in statistics_columns:
-        stats = t[FileColumnStatsRow]
-        condition = sa.and_(stats.c.table_id == table_id, stats.c.column_id == column_id)
-        only = _only_row(stats, _STATISTICS, condition, f"s{column_id}")
-        source = source.outerjoin(only, only.c.data_file_id == data.c.data_file_id)
-        columns |= {f"s{column_id}_{name}": only.c[name] for name in ("data_file_id", *_STATISTICS)}
-    for index in range(partition_keys):
-        values = t[FilePartitionValueRow]
-        condition = sa.and_(values.c.table_id == table_id, values.c.partition_key_index == index)
-        only = _only_row(values, ("partition_value",), condition, f"p{index}")
-        source = source.outerjoin(only, only.c.data_file_id == data.c.data_file_id)
-        columns[f"p{index}"] = only.c.partition_value
-    visible = _changed_since(data) if changed else t.visible(data, SNAPSHOT_PARAMETER)
-    query.add_select("data_file", columns, source, data.c.table_id == table_id, visible)
-    deletes = t[DeleteFileRow]
-    begun = deletes.c.begin_snapshot <= SNAPSHOT_PARAMETER
-    visible = begun if changed else t.visible(deletes, SNAPSHOT_PARAMETER)
-    query.add(DeleteFileRow, deletes, deletes.c.table_id == table_id, visible)
-    if inlined_delete_table:
-        rows = sa.table(
-            inlined_delete_table,
-            *(sa.column(name, sa.BigInteger) for name in column_types(InlinedDeleteRow)),
-            schema=t.database.schema,
+    chosen = data.c.data_file_id.in_(kept) if wanted.exclusions else visible
+    query.add_select("data_file", columns, data, chosen)
+    stats = t[FileColumnStatsRow]
+    query.add_select(
+        "file_statistics",
+        {name: _as_number(stats.c[name]) for name in ("data_file_id", "column_id", *_STATISTICS)},
+        stats,
+        stats.c.table_id == TABLE_PARAMETER,
+        stats.c.column_id.in_(
+            [sa.literal_column(str(int(column))) for column in wanted.statistics_columns]
         )
-        query.add(InlinedDeleteRow, rows, rows.c.begin_snapshot <= SNAPSHOT_PARAMETER)
+        if wanted.statistics_columns
+        else sa.false(),
+        stats.c.data_file_id.in_(kept),
+    )
+    values = t[FilePartitionValueRow]
+    names = ["data_file_id", "partition_key_index", "partition_value"]
+    query.add_select(
+        "partition_value",
+        {name: values.c[name] for name in names},
+        values,
+        values.c.table_id == TABLE_PARAMETER if wanted.is_partitioned else sa.false(),
+        values.c.data_file_id.in_(kept),
+    )
+    _add_deletes(query, t, wanted, kept)
     return query
 
 
-def _only_row(
-    source: sa.FromClause, names: Sequence[str], condition: ColumnElement[bool], alias: str
-) -> sa.Subquery:
-    """Return the rows of a table about files, without those of files that have several.
+def _without_excluded(
+    query: UnionQuery,
+    t: CatalogTables,
+    kept: sa.Select[Any],
+    visible: ColumnElement[bool],
+    exclusions: Exclusions,
+) -> sa.Select[Any]:
+    """Return the ids of the files that are not excluded; count those that are."""
+    data = t[DataFileRow]
+    count = sa.cast(sa.func.count(), sa.BigInteger)
+    total = sa.select(count.label("files")).select_from(data).where(visible).subquery("total")
+    query.add(FileCountRow, total)
+    is_postgresql = t.database.kind == "postgresql"
 
-    DuckLake may record two partition values under one key. Then the value of that file is unknown,
-    and the join must not return the file twice.
-    """
-    values = [sa.func.max(_as_number(source.c[name])).label(name) for name in names]
-    return (
-        sa.select(source.c.data_file_id, *values)
-        .where(condition)
-        .group_by(source.c.data_file_id)
-        .having(sa.func.count() == 1)
-        .subquery(alias)
+    def excluded(ids: sa.Select[Any]) -> ColumnElement[bool]:
+        # PostgreSQL joins by a hash; the other databases make an index of a list of ids.
+        if is_postgresql:
+            return sa.exists(ids.where(ids.selected_columns[0] == data.c.data_file_id))
+        return data.c.data_file_id.in_(ids)
+
+    if exclusions.partition:
+        by_partition = excluded(_excluded_by_partition(t, exclusions.partition))
+        source = sa.select(count.label("files")).select_from(data).where(visible, by_partition)
+        query.add(PartitionExcludedRow, source.subquery("excluded"))
+        kept = kept.where(~by_partition)
+    if exclusions.statistics:
+        kept = kept.where(~excluded(_excluded_by_statistics(t, exclusions.statistics)))
+    return sa.select(kept.cte("kept").c.data_file_id)
+
+
+def _excluded_by_statistics(t: CatalogTables, condition: str) -> sa.Select[Any]:
+    stats = t[FileColumnStatsRow]
+    return sa.select(stats.c.data_file_id).where(
+        stats.c.table_id == TABLE_PARAMETER,
+        stats.c.data_file_id.is_not(None),
+        sa.text(condition),
     )
 
 
+def _excluded_by_partition(t: CatalogTables, condition: str) -> sa.Select[Any]:
+    """Return files by their partition values.
+
+    DuckLake may record two partition values under one key. Then the value of that file is unknown.
+    The partition values of an added file come from its folders; its rows may differ.
+    """
+    values, data = t[FilePartitionValueRow], t[DataFileRow]
+    ids = (
+        sa.select(values.c.data_file_id)
+        .select_from(values.join(data, values.c.data_file_id == data.c.data_file_id))
+        .where(
+            values.c.table_id == TABLE_PARAMETER,
+            data.c.table_id == TABLE_PARAMETER,
+            data.c.mapping_id.is_(None),
+        )
+        .group_by(values.c.data_file_id, values.c.partition_key_index)
+        .having(sa.func.count() == 1, sa.text(f"max(CASE WHEN {condition} THEN 1 ELSE 0 END) = 1"))
+        .cte("excluded_by_partition")
+    )
+    return sa.select(ids.c.data_file_id)
+
+
+def _add_deletes(
+    query: UnionQuery, t: CatalogTables, wanted: FileQuery, kept: sa.Select[Any]
+) -> None:
+    deletes = t[DeleteFileRow]
+    begun = deletes.c.begin_snapshot <= SNAPSHOT_PARAMETER
+    visible = begun if wanted.changed else t.visible(deletes, SNAPSHOT_PARAMETER)
+    of_kept = [deletes.c.data_file_id.in_(kept)] if wanted.exclusions else []
+    query.add(DeleteFileRow, deletes, deletes.c.table_id == TABLE_PARAMETER, visible, *of_kept)
+    if wanted.inlined_delete_table:
+        rows = sa.table(
+            wanted.inlined_delete_table,
+            *(sa.column(name, sa.BigInteger) for name in column_types(InlinedDeleteRow)),
+            schema=t.database.schema,
+        )
+        of_kept = [rows.c.file_id.in_(kept)] if wanted.exclusions else []
+        query.add(InlinedDeleteRow, rows, rows.c.begin_snapshot <= SNAPSHOT_PARAMETER, *of_kept)
+
+
 def _as_number(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return a truth value as a number, for which every database has max(); others unchanged."""
+    """Return a truth value as a number; others unchanged."""
     is_flag = isinstance(column.type, sa.Boolean)
     return sa.cast(portable(column), sa.BigInteger) if is_flag else column
 

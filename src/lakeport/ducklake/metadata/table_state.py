@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-import numpy as np
-
-from lakeport.ducklake.metadata.queries import QueryResult, Row, partition_columns_are_ordinals
+from lakeport.ducklake.metadata.queries import QueryResult, partition_columns_are_ordinals
 from lakeport.ducklake.metadata.rows import (
     ColumnRow,
     ColumnTagRow,
-    DeleteFileRow,
     InlinedDataTableRow,
     NameMappingRow,
     PartitionColumnRow,
@@ -29,14 +26,11 @@ from lakeport.ducklake.metadata.rows import (
 from lakeport.ducklake.metadata.statements import (
     FirstSnapshotRow,
     InlinedColumnRow,
-    InlinedDeleteRow,
     InlinedDeleteTableRow,
 )
 from lakeport.ducklake.model import (
     ColumnLife,
     ColumnStats,
-    DataFile,
-    DeleteFile,
     InlinedTable,
     NameMapping,
     PartitionField,
@@ -49,7 +43,7 @@ from lakeport.ducklake.storage.paths import as_directory, resolve
 from lakeport.errors import CorruptLakeError
 from lakeport.types import Column, fold_name, normalize
 
-__all__ = ["column_tree", "data_files", "inlined_deletes", "table_state", "visible"]
+__all__ = ["column_tree", "table_state", "visible"]
 
 
 def table_state(
@@ -134,7 +128,7 @@ def column_tree(
                 id=row.column_id,
                 name=row.column_name,
                 type=normalize(row.column_type),
-                children=build(row.column_id, depth + 1),
+                children=build(row.column_id, depth + 1) if row.column_id in children else (),
                 nullable=parent is not None or row.nulls_allowed is not False,
                 initial_default=row.initial_default,
                 default=_default(row),
@@ -145,7 +139,9 @@ def column_tree(
         )
 
     tree = build(None, 0)
-    if sum(1 for column in tree for _ in column.walk()) < len(newest):
+    nested = len(children) > 1 or None not in children
+    nodes = sum(1 for column in tree for _ in column.walk()) if nested else len(tree)
+    if nodes < len(newest):
         raise CorruptLakeError("columns of the table contain each other")
     return tree
 
@@ -318,75 +314,3 @@ def _columns_with_older_types(history: Iterable[ColumnRow]) -> frozenset[int]:
     for row in history:
         types[row.column_id].add(normalize(row.column_type or ""))
     return frozenset(column for column, seen in types.items() if len(seen) > 1)
-
-
-def data_files(state: TableState, rows: QueryResult) -> list[DataFile]:
-    """Return the data files among the rows of one lookup, by id."""
-    deletes: dict[int, list[DeleteFile]] = defaultdict(list)
-    file_ids = {row["data_file_id"] for row in rows["data_file"]}
-    for delete in sorted(rows[DeleteFileRow], key=lambda row: row.delete_file_id):
-        if delete.data_file_id in file_ids:
-            deletes[delete.data_file_id].append(_delete_file(state, delete))
-    ordered = sorted(rows["data_file"], key=lambda r: r["data_file_id"])
-    return [_data_file(state, row, tuple(deletes.get(row["data_file_id"], ()))) for row in ordered]
-
-
-def inlined_deletes(rows: QueryResult) -> dict[int, bytes]:
-    """Return the positions of inlined deletes by data file, as ascending 64-bit integers."""
-    positions: dict[int, list[int]] = defaultdict(list)
-    for row in rows[InlinedDeleteRow]:
-        positions[row.file_id].append(row.row_id)
-    return {
-        file: np.unique(np.array(deleted, np.int64)).tobytes()
-        for file, deleted in positions.items()
-    }
-
-
-def _data_file(state: TableState, row: Row, deletes: tuple[DeleteFile, ...]) -> DataFile:
-    if (row["file_format"] or "parquet") != "parquet":
-        raise CorruptLakeError(f"the file {row['path']!r} has the format {row['file_format']!r}")
-    spec = state.partition_specs.get(-1 if row["partition_id"] is None else row["partition_id"])
-    partial_max, partial_rows = _partial(row)
-    return DataFile(
-        id=row["data_file_id"],
-        path=resolve(state.path, row["path"], relative=bool(row["path_is_relative"])),
-        record_count=row["record_count"],
-        file_size_bytes=row["file_size_bytes"],
-        footer_size=row["footer_size"],
-        begin_snapshot=row["begin_snapshot"],
-        end_snapshot=row["end_snapshot"],
-        row_id_start=row["row_id_start"],
-        partition_id=row["partition_id"],
-        partition_values=tuple(row[f"p{i}"] for i in range(len(spec.fields))) if spec else (),
-        mapping_id=row["mapping_id"],
-        encryption_key=row["encryption_key"] or None,
-        partial_max=partial_max,
-        partial_rows=partial_rows,
-        deletes=deletes,
-    )
-
-
-def _delete_file(state: TableState, row: DeleteFileRow) -> DeleteFile:
-    return DeleteFile(
-        id=row.delete_file_id,
-        path=resolve(state.path, row.path, relative=bool(row.path_is_relative)),
-        format=row.format or "parquet",
-        delete_count=row.delete_count,
-        file_size_bytes=row.file_size_bytes,
-        footer_size=row.footer_size,
-        begin_snapshot=row.begin_snapshot,
-        end_snapshot=row.end_snapshot,
-        encryption_key=row.encryption_key or None,
-        partial_max=row.partial_max,
-    )
-
-
-def _partial(row: Row) -> tuple[int | None, tuple[tuple[int, int], ...]]:
-    """Return the newest snapshot in a file of several, or format 0.3's rows of each snapshot."""
-    info = row["partial_file_info"]
-    if row["partial_max"] is not None or not info:
-        return row["partial_max"], ()
-    if info.startswith("partial_max:"):
-        return int(info.removeprefix("partial_max:")), ()
-    pairs = [pair.split(":") for pair in info.split("|")]
-    return None, tuple((int(snapshot), int(rows)) for snapshot, rows in pairs)

@@ -5,17 +5,13 @@ An update is a deletion and an insertion with the same row id at the same snapsh
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
-from lakeport.ducklake.metadata.queries import QueryResult
-from lakeport.ducklake.metadata.statements import InlinedDeleteRow
-from lakeport.ducklake.metadata.table_state import data_files
 from lakeport.ducklake.model import DataFile, Snapshot
+from lakeport.ducklake.planning.files import FileColumns
 from lakeport.ducklake.planning.inlined_rows import InlinedRows
 from lakeport.ducklake.planning.plan import (
     Planner,
@@ -49,16 +45,14 @@ def plan_changes(planner: Planner, first: Snapshot) -> ChangePlan:
     names = [column.name for column in planner.state.columns]
     context = planner.context([*names, "rowid", "snapshot_id"], Filter.always())
 
-    def work(connection: sa.Connection) -> tuple[QueryResult, list[InlinedRows]]:
-        rows = planner.file_rows(connection, (), from_snapshot=first.id)
-        return rows, planner.inlined(connection, rows, context, from_snapshot=first.id)
+    def work(connection: sa.Connection) -> tuple[FileColumns, list[InlinedRows]]:
+        columns = planner.files(connection, from_snapshot=first.id)
+        return columns, planner.inlined(connection, columns, context, from_snapshot=first.id)
 
-    rows, inlined = planner.catalog.database.read(work)
-    files = data_files(planner.state, rows)
+    columns, inlined = planner.catalog.database.read(work)
+    files = columns.data_file_objects(planner.state)
     insertions = [task for file in files if (task := _inserted(planner, context, file, first.id))]
-    pairs: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for row in rows[InlinedDeleteRow]:
-        pairs[row.file_id].append((row.row_id, row.begin_snapshot))
+    pairs = columns.deleted_pairs()
     deletions: list[ScanTask] = [
         DeletedRowsTask(
             context=context,
@@ -67,7 +61,7 @@ def plan_changes(planner: Planner, first: Snapshot) -> ChangePlan:
             file=file,
             first_snapshot=first.id,
             name_mapping=planner.state.name_mapping_of(file),
-            inlined_deletes=np.array(pairs.get(file.id, []), np.int64).tobytes(),
+            inlined_deletes=pairs.get(file.id, b""),
         )
         for file in files
         if file.deletes or file.id in pairs or file.end_snapshot is not None

@@ -12,12 +12,13 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from lakeport._wording import counted
-from lakeport.ducklake.metadata.queries import CatalogReader, QueryResult
-from lakeport.ducklake.metadata.rows import InlinedDataTableRow, SnapshotRow
-from lakeport.ducklake.metadata.table_state import data_files, inlined_deletes
+from lakeport.ducklake.metadata.queries import CatalogReader
+from lakeport.ducklake.metadata.statements import FileQuery
 from lakeport.ducklake.model import DataFile, Snapshot, TableState
+from lakeport.ducklake.planning.files import FileColumns
 from lakeport.ducklake.planning.inlined_rows import InlinedRows, read_inlined
-from lakeport.ducklake.planning.pruning import pruning_rules
+from lakeport.ducklake.planning.pruning import PruningRules, pruning_rules
+from lakeport.ducklake.planning.pushdown import PushedFilter, pushed_filter
 from lakeport.ducklake.reading.data_files import VIRTUAL_COLUMNS
 from lakeport.ducklake.reading.row_filter import RowFilter, row_filter
 from lakeport.ducklake.reading.tasks import (
@@ -28,7 +29,12 @@ from lakeport.ducklake.reading.tasks import (
     column_key,
 )
 from lakeport.ducklake.storage.filesystems import Storage
-from lakeport.errors import InvalidArgumentError, NotFoundError, SnapshotNotFoundError
+from lakeport.errors import (
+    InvalidArgumentError,
+    InvalidInputError,
+    NotFoundError,
+    SnapshotNotFoundError,
+)
 from lakeport.filters import Expression, Filter, Term, bind, parse_sql_filter
 from lakeport.types import Column, arrow_field, arrow_schema, fold_name
 
@@ -131,31 +137,33 @@ class Planner:
         bound = self._filter(filter)
         context = self.context(columns, bound, exact=exact)
         passing = row_filter(bound, context.read_schema, exact=exact)
-        rules = pruning_rules(
-            bound,
-            self.state.columns,
-            self.state.partition_specs,
-            self.state.columns_with_older_types,
+        rules, pushed = self._rules(bound)
+        try:
+            files, inlined = self._read(context, rules, pushed)
+        except InvalidInputError:
+            if not pushed.exclusions:
+                raise
+            # A text of the catalog that this database cannot compare.
+            pushed = PushedFilter()
+            files, inlined = self._read(context, rules, pushed)
+        if pushed.decides_statistics:
+            rules = rules.without_statistics()
+        keys = self._partition_keys if rules.partition != "TRUE" else 0
+        by_partition, by_statistics = rules.keep(
+            files.with_statistics(rules.statistics_columns, keys)
         )
-
-        def work(connection: sa.Connection) -> tuple[QueryResult, list[InlinedRows]]:
-            rows = self.file_rows(connection, rules.statistics_columns)
-            return rows, self.inlined(connection, rows, context)
-
-        rows, inlined = self.catalog.database.read(work)
-        file_rows = rows["data_file"]
-        by_partition, by_statistics = rules.keep(file_rows)
-        total = len(file_rows)
-        keep = by_partition & by_statistics
-        matching = [row for row, kept in zip(file_rows, keep, strict=True) if kept]
-        deletes = inlined_deletes(rows)
+        chosen = files.take(by_partition & by_statistics)
+        deletes = chosen.deleted_positions()
         tasks: list[ScanTask] = []
-        for file in data_files(self.state, rows.replace({"data_file": matching})):
-            tasks += self.file_tasks(context, file, deletes.get(file.id, b""), task_bytes)
+        can_divide = not context.has_variants
+        for file in chosen.data_file_objects(self.state):
+            deleted = deletes.get(file.id, b"")
+            tasks += self._file_tasks(context, file, deleted, task_bytes, can_divide=can_divide)
         inlined_rows = sum(len(part.row_ids) for part in inlined)
         tables = [_matching(inlined_table(context, part), passing) for part in inlined]
-        for table in tables:
-            tasks += inlined_tasks(context, table)
+        for part, table in zip(inlined, tables, strict=True):
+            tasks += inlined_tasks(context, table, part.name)
+        excluded = files.excluded_by_partition + int((~by_partition).sum())
         return ScanPlan(
             table=f"{self.state.schema}.{self.state.name}",
             snapshot=self.snapshot,
@@ -164,9 +172,9 @@ class Planner:
             filter=bound,
             tasks=tuple(tasks),
             pruning=PruningCounts(
-                files=total,
-                by_partition=int(total - by_partition.sum()),
-                by_statistics=int((by_partition & ~by_statistics).sum()),
+                files=files.files,
+                by_partition=excluded,
+                by_statistics=files.files - excluded - len(chosen),
                 inlined_rows=inlined_rows,
                 inlined_by_filter=inlined_rows - sum(table.num_rows for table in tables),
             ),
@@ -204,38 +212,72 @@ class Planner:
             lives=self.state.lives,
         )
 
-    def file_rows(
+    def _rules(self, filter: Filter) -> tuple[PruningRules, PushedFilter]:
+        """Return what leaves files out: rules of Lakeport, and conditions for the database."""
+        state = self.state
+        of_table = (state.columns, state.partition_specs, state.columns_with_older_types)
+        kind = self.catalog.database.kind
+        return pruning_rules(filter, *of_table), pushed_filter(kind, filter, *of_table)
+
+    def _read(
+        self, context: ScanContext, rules: PruningRules, pushed: PushedFilter
+    ) -> tuple[FileColumns, list[InlinedRows]]:
+        columns = () if pushed.decides_statistics else rules.statistics_columns
+
+        def work(connection: sa.Connection) -> tuple[FileColumns, list[InlinedRows]]:
+            files = self.files(connection, columns, pushed=pushed)
+            return files, self.inlined(connection, files, context)
+
+        return self.catalog.database.read(work)
+
+    def files(
         self,
         connection: sa.Connection,
-        statistics_columns: Sequence[int],
+        statistics_columns: Sequence[int] = (),
         *,
+        pushed: PushedFilter | None = None,
         from_snapshot: int | None = None,
-    ) -> QueryResult:
-        """Return the catalog's rows about the table's files."""
-        keys = max((len(spec.fields) for spec in self.state.partition_specs.values()), default=0)
-        rows = self.catalog.files(
+    ) -> FileColumns:
+        """Return the catalog's rows about the table's files.
+
+        `statistics_columns` adds the statistics of some columns. With `from_snapshot`, the files
+        are all those in which rows were inserted or deleted from there on.
+        """
+        pushed = pushed or PushedFilter()
+        wanted = FileQuery(
+            statistics_columns=tuple(statistics_columns),
+            is_partitioned=self._partition_keys > 0,
+            inlined_delete_table=self.state.inlined_delete_table,
+            changed=from_snapshot is not None,
+            exclusions=pushed.exclusions,
+        )
+        result = self.catalog.files(
             connection,
             self.state.id,
             self.snapshot.id,
-            statistics_columns=statistics_columns,
-            partition_keys=keys,
-            inlined_delete_table=self.state.inlined_delete_table,
+            wanted,
             from_snapshot=from_snapshot,
+            parameters=pushed.parameters,
         )
-        if not rows[SnapshotRow]:
+        files = FileColumns.of(result, wanted)
+        if not files.has_snapshot:
             raise SnapshotNotFoundError(f"snapshot {self.snapshot.id} has been expired")
-        return rows
+        return files
+
+    @property
+    def _partition_keys(self) -> int:
+        return max((len(spec.fields) for spec in self.state.partition_specs.values()), default=0)
 
     def inlined(
         self,
         connection: sa.Connection,
-        rows: QueryResult,
+        files: FileColumns,
         context: ScanContext,
         *,
         from_snapshot: int | None = None,
     ) -> list[InlinedRows]:
         """Return the inlined rows, in the columns of the context."""
-        present = {row.table_name for row in rows[InlinedDataTableRow]}
+        present = files.inlined_tables
         tables = [table for table in self.state.inlined_tables if table.name in present]
         stored = [column for column in context.read_columns if isinstance(column, Column)]
         return read_inlined(
@@ -247,15 +289,22 @@ class Planner:
             from_snapshot=from_snapshot,
         )
 
-    def file_tasks(
-        self, context: ScanContext, file: DataFile, deleted: bytes, task_bytes: int
+    def _file_tasks(
+        self,
+        context: ScanContext,
+        file: DataFile,
+        deleted: bytes,
+        task_bytes: int,
+        *,
+        can_divide: bool,
     ) -> list[ScanTask]:
         """Return a task for each `task_bytes` of a file, for the row groups that begin there."""
         rows, size = file.record_count or 0, file.file_size_bytes or 0
         pieces = max(1, min(-(-size // task_bytes), rows))
-        if file.encryption_key is not None or context.has_variants:
+        if file.encryption_key is not None or not can_divide:
             pieces = 1  # DuckDB reads these files, and does not report where row groups begin
         step = -(-rows // pieces)
+        name_mapping = self.state.name_mapping_of(file)
         return [
             FileTask(
                 context=context,
@@ -264,7 +313,7 @@ class Planner:
                 file=file,
                 start=i * step,
                 end=None if i == pieces - 1 else (i + 1) * step,
-                name_mapping=self.state.name_mapping_of(file),
+                name_mapping=name_mapping,
                 inlined_deletes=deleted,
             )
             for i in range(pieces)
@@ -316,7 +365,7 @@ def inlined_table(
     return pa.Table.from_arrays(arrays, schema=context.read_schema)
 
 
-def inlined_tasks(context: ScanContext, table: pa.Table) -> list[ScanTask]:
+def inlined_tasks(context: ScanContext, table: pa.Table, name: str = "") -> list[ScanTask]:
     """Return tasks that contain inlined rows."""
     tasks: list[ScanTask] = []
     for start in range(0, table.num_rows, INLINED_TASK_ROWS):
@@ -334,6 +383,7 @@ def inlined_tasks(context: ScanContext, table: pa.Table) -> list[ScanTask]:
                 estimated_bytes=len(data),
                 data=data,
                 rows=count,
+                table=name,
             )
         )
     return tasks

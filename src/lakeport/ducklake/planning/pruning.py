@@ -6,20 +6,19 @@ all files at once, with its own order of values. A predicate without statistics 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakeport.arrow import thread_connection
-from lakeport.ducklake.metadata.queries import Row
 from lakeport.ducklake.model import PartitionSpec
+from lakeport.ducklake.planning.files import Mask
 from lakeport.ducklake.planning.pruning_rules import (
     ComparedColumn,
+    ComparedLiteral,
     PartitionRules,
     Rules,
     StatisticsRules,
@@ -47,7 +46,7 @@ from lakeport.filters import (
 from lakeport.filters.encoders import DuckDBEncoder
 from lakeport.types import Column, LogicalType, fold_name, has_zoned_nanoseconds
 
-__all__ = ["PruningRules", "pruning_rules"]
+__all__ = ["PruningRules", "may_match", "pruning_rules"]
 
 Op = ComparisonOp
 _TRUE: Final = Constant(value=True, type=LogicalType("BOOLEAN"))
@@ -71,36 +70,25 @@ class PruningRules:
     statistics: str
     partition: str
 
-    def keep(self, files: Sequence[Row]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    def keep(self, files: pa.Table) -> tuple[Mask, Mask]:
         """Return for each file whether its partition values and its statistics allow a match."""
         import duckdb
 
-        if not files or (self.statistics == "TRUE" and self.partition == "TRUE"):
-            return np.ones(len(files), np.bool_), np.ones(len(files), np.bool_)
-        texts = [
-            f"s{c}_{name}" for c in self.statistics_columns for name in ("min_value", "max_value")
-        ]
-        numbers = [
-            f"s{c}_{name}"
-            for c in self.statistics_columns
-            for name in ("value_count", "null_count", "contains_nan")
-        ]
-        keys = [name for name in files[0] if re.fullmatch(r"p\d+", name)]
-        table = pa.table(
-            {name: pa.array([f[name] for f in files], pa.string()) for name in [*texts, *keys]}
-            | {
-                name: pa.array([f[name] for f in files], pa.int64())
-                for name in [*numbers, "partition_id", "mapping_id"]
-            }
-        )
+        everything = np.ones(files.num_rows, np.bool_)
+        if not files.num_rows or (self.statistics == "TRUE" and self.partition == "TRUE"):
+            return everything, everything
         conditions = f"({self.partition}) AS by_partition, ({self.statistics}) AS by_statistics"
         try:
-            answer = thread_connection().from_arrow(table).project(conditions).fetchnumpy()
+            answer = thread_connection().from_arrow(files).project(conditions).fetchnumpy()
         except duckdb.Error:  # types that DuckDB does not compare: every file may match
-            return np.ones(len(files), np.bool_), np.ones(len(files), np.bool_)
+            return everything, everything
         return np.asarray(answer["by_partition"], np.bool_), np.asarray(
             answer["by_statistics"], np.bool_
         )
+
+    def without_statistics(self) -> PruningRules:
+        """Return the same rules for files whose statistics the database has compared."""
+        return PruningRules((), "TRUE", self.partition)
 
 
 def pruning_rules(
@@ -112,11 +100,11 @@ def pruning_rules(
     """Translate a filter; parts that no statistics or partition values decide become TRUE."""
     by_name = {fold_name(column.name): column for column in columns}
     statistics = StatisticsRules(columns_with_older_types)
-    stats_sql = all_of(_may_match(part, by_name, statistics) for part in filter.conjuncts)
+    stats_sql = all_of(may_match(part, by_name, statistics) for part in filter.conjuncts)
     cases = []
     for spec in specs.values():
         rules = PartitionRules(spec, columns_with_older_types)
-        sql = all_of(_may_match(part, by_name, rules) for part in filter.conjuncts)
+        sql = all_of(may_match(part, by_name, rules) for part in filter.conjuncts)
         if sql != "TRUE":
             cases.append(f"WHEN {spec.id} THEN {sql}")
     by_spec = f"CASE partition_id {' '.join(cases)} ELSE TRUE END"
@@ -125,17 +113,17 @@ def pruning_rules(
     return PruningRules(tuple(sorted(statistics.used)), stats_sql, partition)
 
 
-def _may_match(node: Expression, columns: Mapping[str, Column], rules: Rules) -> str:
+def may_match(node: Expression, columns: Mapping[str, Column], rules: Rules) -> str:
     """Return SQL that is true for every file that may contain a matching row."""
     match node:
         case Conjunction(op, children):
-            parts = [_may_match(child, columns, rules) for child in children]
+            parts = [may_match(child, columns, rules) for child in children]
             return all_of(parts) if op is ConjunctionOp.AND else any_of(parts)
         case Comparison(op, left, right):
             return _compare(op, left, right, columns, rules)
         case Between():
             low, high = node.as_comparisons()
-            return all_of([_may_match(low, columns, rules), _may_match(high, columns, rules)])
+            return all_of([may_match(low, columns, rules), may_match(high, columns, rules)])
         case In(probe, items, negated):
             return _in(probe, items, columns, rules, negated=negated)
         case IsNull(child, negated):
@@ -154,7 +142,7 @@ def _may_match(node: Expression, columns: Mapping[str, Column], rules: Rules) ->
 def _may_not_match(node: Expression, columns: Mapping[str, Column], rules: Rules) -> str:
     match node:
         case Not(child):
-            return _may_match(child, columns, rules)
+            return may_match(child, columns, rules)
         case Conjunction(op, children):
             parts = [_may_not_match(child, columns, rules) for child in children]
             return any_of(parts) if op is ConjunctionOp.AND else all_of(parts)
@@ -165,7 +153,7 @@ def _may_not_match(node: Expression, columns: Mapping[str, Column], rules: Rules
         case In(probe, items, negated):
             return _in(probe, items, columns, rules, negated=not negated)
         case IsNull(child, negated):
-            return _may_match(IsNull(child, not negated), columns, rules)
+            return may_match(IsNull(child, not negated), columns, rules)
         case ColumnRef() | FunctionCall("struct_extract"):
             return _compare(Op.EQUAL, node, _FALSE, columns, rules)
         case _:
@@ -186,7 +174,7 @@ def _compare(
         return "TRUE"
     if op is Op.NOT_DISTINCT:
         if right.value is None:
-            return _may_match(IsNull(left), columns, rules)
+            return may_match(IsNull(left), columns, rules)
         op = Op.EQUAL
     literal = _literal(right, target)
     return (literal and rules.compare(op, target, [literal])) or "TRUE"
@@ -250,8 +238,8 @@ def _keeps_order(column: Column, type: LogicalType) -> bool:
     return kind == family_of(type) and kind in ("number", "timestamp")
 
 
-def _literal(constant: Expression, target: ComparedColumn) -> str | None:
-    """Return a constant as SQL, if its type is in the same family as the column's type."""
+def _literal(constant: Expression, target: ComparedColumn) -> ComparedLiteral | None:
+    """Return a constant with its SQL, if its type is in the same family as the column's type."""
     if not isinstance(constant, Constant) or constant.value is None:
         return None
     kind = family(target.column.type)
@@ -261,4 +249,5 @@ def _literal(constant: Expression, target: ComparedColumn) -> str | None:
     if target.column.type == "timestamptz_ns" and constant.type.id != "TIMESTAMPTZ_NS":
         return None
     zoned_nanoseconds = has_zoned_nanoseconds()
-    return DuckDBEncoder(zoned_nanoseconds=zoned_nanoseconds).encode_expression(constant)
+    sql = DuckDBEncoder(zoned_nanoseconds=zoned_nanoseconds).encode_expression(constant)
+    return None if sql is None else ComparedLiteral(constant, sql)

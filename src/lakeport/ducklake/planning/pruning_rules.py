@@ -13,11 +13,12 @@ from typing import Final, Protocol
 
 from lakeport.ducklake.model import PartitionField, PartitionSpec
 from lakeport.ducklake.planning.partitioning import bucket_of
-from lakeport.filters import ComparisonOp
+from lakeport.filters import ComparisonOp, Constant
 from lakeport.types import BY_ID, Column, LogicalType, duckdb_type, find_type
 
 __all__ = [
     "ComparedColumn",
+    "ComparedLiteral",
     "PartitionRules",
     "Rules",
     "StatisticsRules",
@@ -39,11 +40,19 @@ class ComparedColumn:
     cast: LogicalType | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedLiteral:
+    """A constant of a filter, and the same as DuckDB SQL."""
+
+    constant: Constant
+    sql: str
+
+
 class Rules(Protocol):
     """Rules on the statistics of files, or on their partition values."""
 
     def compare(
-        self, op: ComparisonOp, target: ComparedColumn, literals: Sequence[str]
+        self, op: ComparisonOp, target: ComparedColumn, literals: Sequence[ComparedLiteral]
     ) -> str | None:
         """Return SQL: may a row compare so with one of the literals? None if undecided."""
 
@@ -59,7 +68,7 @@ class StatisticsRules:
         self.used: set[int] = set()
 
     def compare(
-        self, op: ComparisonOp, target: ComparedColumn, literals: Sequence[str]
+        self, op: ComparisonOp, target: ComparedColumn, literals: Sequence[ComparedLiteral]
     ) -> str | None:
         """Return SQL: may a row compare so with one of the literals?"""
         column = target.column
@@ -70,12 +79,13 @@ class StatisticsRules:
         value_count = f"s{column.id}_value_count"
         is_float = _is_floating(column)
         nan = f"coalesce(s{column.id}_contains_nan <> 0, TRUE)" if is_float else "FALSE"
-        if op is Op.EQUAL and len(literals) > _MANY_ITEMS:
-            least, greatest = f"least({', '.join(literals)})", f"greatest({', '.join(literals)})"
+        constants = [literal.sql for literal in literals]
+        if op is Op.EQUAL and len(constants) > _MANY_ITEMS:
+            least, greatest = f"least({', '.join(constants)})", f"greatest({', '.join(constants)})"
             condition = f"({low} <= {greatest} AND {high} >= {least}) OR {nan}"
         else:
             condition = any_of(
-                [self._one(op, low, high, literal, nan, is_float=is_float) for literal in literals]
+                [self._one(op, low, high, k, nan, is_float=is_float) for k in constants]
             )
         return f"(coalesce({value_count} > 0, TRUE) AND coalesce({condition}, TRUE))"
 
@@ -124,7 +134,7 @@ class PartitionRules:
         ]
 
     def compare(
-        self, op: ComparisonOp, target: ComparedColumn, literals: Sequence[str]
+        self, op: ComparisonOp, target: ComparedColumn, literals: Sequence[ComparedLiteral]
     ) -> str | None:
         """Return SQL: may a row compare so with one of the literals?"""
         if target.cast:
@@ -137,6 +147,21 @@ class PartitionRules:
             return None
         return all_of(f"coalesce({sql}, TRUE)" for sql in conditions if sql)
 
+    def number(self, key: str) -> str:
+        """Return SQL for the number in a partition value."""
+        return f"TRY_CAST({key} AS BIGINT)"
+
+    def transformed(self, sql: str) -> str | None:
+        """Return SQL for a literal to which a transform has been applied."""
+        return sql
+
+    def identity(
+        self, op: ComparisonOp, key: str, column: Column, literals: Sequence[ComparedLiteral]
+    ) -> str | None:
+        """Return SQL: may a partition value that is a value of the column compare so?"""
+        value = f"TRY_CAST({key} AS {duckdb_type(column)})"
+        return any_of([f"({value} {op.value} {literal.sql})" for literal in literals])
+
     def null(self, target: ComparedColumn, *, negated: bool) -> str | None:  # noqa: ARG002
         """Return SQL: may a row be NULL, or if `negated`, not NULL?"""
         return None
@@ -147,11 +172,13 @@ class PartitionRules:
         index: int,
         field: PartitionField,
         column: Column,
-        literals: Sequence[str],
+        literals: Sequence[ComparedLiteral],
     ) -> str | None:
         key = f"p{index}"
         if field.transform == "identity":
-            return self._identity(op, key, column, literals)
+            # Equal values of these types have several texts.
+            inexact = _is_floating(column) or family(column.type) == "timestamptz"
+            return None if inexact else self.identity(op, key, column, literals)
         bucket = re.fullmatch(r"bucket\((\d+)\)", field.transform)
         if bucket:
             return self._bucket(op, key, column, literals, int(bucket.group(1)))
@@ -160,34 +187,32 @@ class PartitionRules:
             family(column.type) != "timestamp" and not field.transform.startswith("epoch_")
         ):
             return None
-        value = f"TRY_CAST({key} AS BIGINT)"
+        parts = [self.transformed(part(literal.sql)) for literal in literals]
+        if any(sql is None for sql in parts):
+            return None
+        value = self.number(key)
         if op is Op.EQUAL:
-            return any_of([f"({value} = {part(literal)})" for literal in literals])
+            return any_of([f"({value} = {sql})" for sql in parts])
         if field.transform not in _ORDER_PRESERVING:
             return None
         if op in (Op.LESS, Op.LESS_OR_EQUAL):
-            return f"({value} <= {part(literals[0])})"
-        return (
-            f"({value} >= {part(literals[0])})" if op in (Op.GREATER, Op.GREATER_OR_EQUAL) else None
-        )
-
-    def _identity(
-        self, op: ComparisonOp, key: str, column: Column, literals: Sequence[str]
-    ) -> str | None:
-        if _is_floating(column) or family(column.type) == "timestamptz":
-            return None
-        value = f"TRY_CAST({key} AS {duckdb_type(column)})"
-        return any_of([f"({value} {op.value} {literal})" for literal in literals])
+            return f"({value} <= {parts[0]})"
+        return f"({value} >= {parts[0]})" if op in (Op.GREATER, Op.GREATER_OR_EQUAL) else None
 
     def _bucket(
-        self, op: ComparisonOp, key: str, column: Column, literals: Sequence[str], count: int
+        self,
+        op: ComparisonOp,
+        key: str,
+        column: Column,
+        literals: Sequence[ComparedLiteral],
+        count: int,
     ) -> str | None:
         if op is not Op.EQUAL or len(literals) > _MANY_ITEMS:
             return None
-        buckets = [bucket_of(literal, column, count) for literal in literals]
+        buckets = [bucket_of(literal.sql, column, count) for literal in literals]
         if any(bucket is None for bucket in buckets):
             return None
-        return f"(TRY_CAST({key} AS BIGINT) IN ({', '.join(str(bucket) for bucket in buckets)}))"
+        return f"({self.number(key)} IN ({', '.join(str(bucket) for bucket in buckets)}))"
 
 
 _TRANSFORMS: Final[Mapping[str, Callable[[str], str]]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,15 @@ from lakeport.ducklake.reading.alignment import (
     duckdb_target,
     find_child,
 )
-from lakeport.ducklake.reading.delete_files import INTERNAL_SNAPSHOT, Positions
+from lakeport.ducklake.reading.delete_files import Positions
+from lakeport.ducklake.reading.file_shapes import (
+    INTERNAL_ROW_ID,
+    INTERNAL_SNAPSHOT,
+    FileShape,
+    StoredColumn,
+)
 from lakeport.ducklake.reading.parquet import (
+    IsWanted,
     ParquetReader,
     UndecodableError,
     open_parquet,
@@ -33,7 +40,7 @@ from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.ducklake.storage.paths import hive_value
 from lakeport.errors import CorruptLakeError
 from lakeport.filters import Filter
-from lakeport.types import Column, Target, field_id
+from lakeport.types import Column, Target
 
 __all__ = [
     "INTERNAL_ROW_ID",
@@ -41,11 +48,11 @@ __all__ = [
     "INTERNAL_SNAPSHOT_FIELD",
     "VIRTUAL_COLUMNS",
     "FileReadRequest",
+    "Probe",
     "read_file",
     "row_count",
 ]
 
-INTERNAL_ROW_ID: Final = "_ducklake_internal_row_id"
 INTERNAL_ROW_ID_FIELD: Final = 2147483540
 INTERNAL_SNAPSHOT_FIELD: Final = 2147483539
 
@@ -56,7 +63,17 @@ VIRTUAL_COLUMNS: Final[Mapping[str, pa.DataType]] = {
     "file_row_number": pa.int64(),
 }
 
-ColumnBuilder = Callable[[pa.RecordBatch, Positions], pa.Array]
+ColumnBuilder = Callable[[pa.RecordBatch, Any], pa.Array]
+"""Makes a column of a batch and its positions: numbers, or a range if only its length matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The columns of a filter, which are read before the other columns of a row group."""
+
+    columns: tuple[Column | str, ...]
+    passes: Callable[[int, list[pa.Array]], bool]
+    """Returns whether any row of a batch of these columns passes the filter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +84,17 @@ class FileReadRequest:
     columns: tuple[Column | str, ...]
     """Columns of the table, and names of virtual columns."""
     name_mapping: Mapping[int, NameMapping] | None
-    layout: tuple[int, ...] = ()
-    """The ids of the columns that the table had when the file was committed, in their order."""
+    layout_at: Callable[[int], tuple[int, ...]] = lambda _: ()
+    """Returns the ids of the columns that the table had at a snapshot, in their order."""
+    has_documents: bool = True
+    """Whether a column is JSON or a variant, or contains one."""
     first_snapshot: int | None = None
     last_snapshot: int | None = None
     """Read only rows that were written from the first to the last snapshot, both included."""
     filter: Filter
     """Row groups whose statistics exclude the filter are skipped; rows are not filtered."""
+    probe: Probe | None = None
+    """Row groups without a row that passes are skipped."""
     deleted: Positions
     positions: Positions | None = None
     """Read only these positions, in ascending order."""
@@ -91,7 +112,9 @@ def read_file(
     file = request.file.recorded
 
     def duckdb_targets(schema: pa.Schema) -> dict[int, Target]:
-        return _duckdb_targets(schema, _named(request, schema))
+        if not request.has_documents:
+            return {}
+        return _duckdb_targets(schema, _named(request, FileShape(schema)))
 
     with closing(open_parquet(storage, file, duckdb_targets=duckdb_targets)) as source:
         try:
@@ -101,7 +124,7 @@ def read_file(
         else:
             return
     with closing(
-        open_with_duckdb(storage, file, source.schema, duckdb_targets=duckdb_targets)
+        open_with_duckdb(storage, file, source.shape.schema, duckdb_targets=duckdb_targets)
     ) as other:
         yield from _rows_of(other, unread, batch_rows)
 
@@ -117,36 +140,63 @@ def row_count(storage: Storage, file: DataFile) -> int:
 def _rows_of(
     source: ParquetReader, request: FileReadRequest, batch_rows: int
 ) -> Iterator[tuple[int, list[pa.Array]]]:
-    request = _named(request, source.schema)
-    converter = _BatchConverter(source, request)
-    where = row_group_filter(request.filter, request.columns, source.schema, request.name_mapping)
+    request = _named(request, source.shape)
+    converter = _BatchConverter(source.shape, request)
+    where = row_group_filter(
+        request.filter, request.columns, source.shape.schema, request.name_mapping
+    )
     for position, batch in source.batches(
         converter.fields,
         batch_rows=batch_rows,
         start=request.start,
         end=request.end,
         where=where,
+        is_wanted=None if request.probe is None else _probing(source, request, request.probe),
     ):
         count, arrays = converter.convert(position, batch)
         if count:
             yield count, arrays
 
 
-def _named(request: FileReadRequest, schema: pa.Schema) -> FileReadRequest:
+# A filter that keeps rows of all of the first row groups is not worth a look at the others.
+_GROUPS_WITHOUT_MISS: Final = 2
+_PROBE_ROWS: Final = 65_536
+
+
+def _probing(source: ParquetReader, request: FileReadRequest, probe: Probe) -> IsWanted:
+    """Return a function that reads the columns of the filter to find whether a row passes."""
+    converter = _BatchConverter(source.shape, replace(request, columns=probe.columns))
+    hits = misses = 0
+
+    def is_wanted(first: int, end: int) -> bool:
+        nonlocal hits, misses
+        if not misses and hits >= _GROUPS_WITHOUT_MISS:
+            return True
+        for position, batch in source.batches(
+            converter.fields, batch_rows=_PROBE_ROWS, start=first, end=end
+        ):
+            count, arrays = converter.convert(position, batch)
+            if count and probe.passes(count, arrays):
+                hits += 1
+                return True
+        misses += 1
+        return False
+
+    return is_wanted
+
+
+def _named(request: FileReadRequest, shape: FileShape) -> FileReadRequest:
     """Return the request with names for a file that has neither field ids nor a name mapping.
 
     Format 0.3 added such files. As in DuckLake their fields are the columns by position. Here these
     are the columns of the snapshot that added the file, so a dropped column does not shift others.
     """
-    if (
-        request.name_mapping is not None
-        or not len(schema)
-        or any(field_id(field) is not None for field in schema)
-    ):
+    if request.name_mapping is not None or not shape.fields or shape.has_field_ids:
         return request
+    layout = request.layout_at(request.file.begin_snapshot)
     name_mapping = {
         column: NameMapping(field.name, is_partition=False)
-        for column, field in zip(request.layout, schema, strict=False)
+        for column, field in zip(layout, shape.fields, strict=False)
     }
     for column in request.columns:
         # DuckLake reads NULL for every value inside such a column.
@@ -175,21 +225,29 @@ def _duckdb_targets(schema: pa.Schema, request: FileReadRequest) -> dict[int, Ta
 class _BatchConverter:
     """Converts the batches of one file to columns of the table; made once per file."""
 
-    def __init__(self, source: ParquetReader, request: FileReadRequest) -> None:
+    def __init__(self, shape: FileShape, request: FileReadRequest) -> None:
         self._request = request
-        self._schema = source.schema
-        self._file_fields = list(source.schema)
+        self._shape = shape
         self.fields: list[int] = []
-        self._snapshot_field = self._internal(INTERNAL_SNAPSHOT, INTERNAL_SNAPSHOT_FIELD)
-        self._row_id_field = self._internal(INTERNAL_ROW_ID, INTERNAL_ROW_ID_FIELD)
+        self._snapshot_field = shape.internal(INTERNAL_SNAPSHOT, INTERNAL_SNAPSHOT_FIELD)
+        self._row_id_field = shape.internal(INTERNAL_ROW_ID, INTERNAL_ROW_ID_FIELD)
         self._filter_column = self._snapshot_filter_column()
         self._builders = [self._column_builder(column) for column in request.columns]
+        self._needs_positions = any(isinstance(column, str) for column in request.columns)
+        self._keeps_all = (
+            self._filter_column is None
+            and request.positions is None
+            and not len(request.deleted)
+            and not request.file.partial_rows
+        )
 
     def convert(self, position: int, batch: pa.RecordBatch) -> tuple[int, list[pa.Array]]:
         """Return how many rows of a batch are kept, and their columns."""
-        keep = self._row_mask(position, batch)
+        keep = None if self._keeps_all else self._row_mask(position, batch)
+        positions: Positions | range
         if keep is None:
-            positions = np.arange(position, position + batch.num_rows)
+            end = position + batch.num_rows
+            positions = np.arange(position, end) if self._needs_positions else range(position, end)
         else:
             index = np.flatnonzero(keep)
             if not len(index):
@@ -256,13 +314,22 @@ class _BatchConverter:
     def _column_builder(self, column: Column | str) -> ColumnBuilder:
         if isinstance(column, str):
             return self._virtual(column)
-        position = find_child(self._file_fields, column, self._request.name_mapping)
-        if position is None:
+        stored = self._stored(column)
+        if stored is None:
             make = constant_column(column, self._absent_value(column))
             return lambda _, positions: make(len(positions))
+        position, align = stored
         index = self._batch_index(position)
-        align = column_converter(self._schema.field(position), column, self._request.name_mapping)
         return lambda batch, _: align(batch.column(index))
+
+    def _stored(self, column: Column) -> StoredColumn:
+        names = self._request.name_mapping
+        if names is None:
+            return self._shape.stored(column)
+        position = find_child(self._shape.fields, column, names)
+        if position is None:
+            return None
+        return position, column_converter(self._shape.fields[position], column, names)
 
     def _absent_value(self, column: Column) -> str | None:
         """Return the text of a column that the file lacks: from its path, or the default."""
@@ -301,12 +368,6 @@ class _BatchConverter:
                 owners[np.searchsorted(ends, positions, side="right")], pa.int64()
             )
         return lambda _, positions: pa.array(np.full(len(positions), file.begin_snapshot, np.int64))
-
-    def _internal(self, name: str, number: int) -> int | None:
-        for index, field in enumerate(self._schema):
-            if field_id(field) == number or field.name == name:
-                return index
-        return None
 
     def _batch_index(self, field: int) -> int:
         """Add a field to those that are read; return its index in the batches."""

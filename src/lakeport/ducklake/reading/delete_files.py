@@ -19,6 +19,7 @@ import pyarrow as pa
 from lakeport._cache import LruCache
 from lakeport._wording import counted
 from lakeport.ducklake.model import DeleteFile
+from lakeport.ducklake.reading.file_shapes import INTERNAL_SNAPSHOT
 from lakeport.ducklake.reading.parquet import (
     ParquetReader,
     UndecodableError,
@@ -36,8 +37,6 @@ _VECTOR_MAGIC: Final = b"\xd1\xd3\x39\x64"
 _NO_RUNS_COOKIE: Final = 12346
 _RUNS_COOKIE: Final = 12347
 _SNAPSHOT_PROPERTY: Final = "ducklake-snapshot-id"
-
-INTERNAL_SNAPSHOT: Final = "_ducklake_internal_snapshot_id"
 
 Positions = npt.NDArray[np.int64]
 Deletes = tuple[Positions, npt.NDArray[np.int64] | None]
@@ -201,7 +200,7 @@ def _read(storage: Storage, delete: DeleteFile) -> Deletes:
             f"the delete file {delete.path!r} has the unknown format {delete.format!r}"
         )
     source = open_parquet(storage, delete.recorded)
-    names = source.schema.names
+    names = source.shape.schema.names
     has_snapshots = len(names) == 3 and names[2] == INTERNAL_SNAPSHOT
     fields = [1, 2] if has_snapshots else [1]
     try:
@@ -211,7 +210,7 @@ def _read(storage: Storage, delete: DeleteFile) -> Deletes:
             )
         batches = _batches(source, fields)
     except UndecodableError:
-        with closing(open_with_duckdb(storage, delete.recorded, source.schema)) as other:
+        with closing(open_with_duckdb(storage, delete.recorded, source.shape.schema)) as other:
             batches = _batches(other, fields)
     finally:
         source.close()

@@ -5,16 +5,16 @@ Spark workers import this module, so it imports neither planning nor a catalog d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from lakeport.ducklake.reading.tasks import InlinedTask, ScanTask
+from lakeport.ducklake.reading.tasks import InlinedTask, ScanContext, ScanTask
 
-__all__ = ["KEYS", "ChangeTask", "CountTask", "KeyTask", "Keys", "with_columns"]
+__all__ = ["KEYS", "ChangeTask", "CountTask", "KeyTask", "Keys", "count_tasks", "with_columns"]
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Keys: TypeAlias = dict[int, Numbers]
@@ -38,16 +38,34 @@ class _DerivedTask:
         """How many of them are read from storage, at most."""
         return self.task.bytes_to_read
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the bytes come from an object store."""
+        return self.task.is_remote
+
 
 @dataclass(frozen=True, slots=True)
 class CountTask(_DerivedTask):
     """Counts the rows of a task where they are read."""
 
     def run(self) -> int:
-        """Return the number of rows; only the columns of the filter are read."""
-        # The filter needs no columns of the result, so the result has the filter's columns.
-        needed = with_columns(self.task, self.task.context.filter.columns)
-        return sum(batch.num_rows for batch in needed.read())
+        """Return the number of rows."""
+        return sum(batch.num_rows for batch in self.task.read())
+
+
+def count_tasks(tasks: Sequence[ScanTask]) -> list[CountTask]:
+    """Return tasks that count rows; they read only the columns of the filter."""
+    narrow: dict[int, ScanContext] = {}
+    counts = []
+    for task in tasks:
+        if not isinstance(task, InlinedTask):
+            # The tasks of a plan share one context, and the new ones do, too.
+            key = id(task.context)
+            if key not in narrow:
+                narrow[key] = task.context.narrowed(task.context.filter.columns)
+            task = replace(task, context=narrow[key])  # noqa: PLW2901
+        counts.append(CountTask(task))
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +106,7 @@ def with_columns(task: ScanTask, names: Collection[str]) -> ScanTask:
     """Return a task that reads only some columns; one that carries its rows stays as it is."""
     if isinstance(task, InlinedTask):
         return task
-    context = task.context
-    kept: list[tuple[Any, pa.Field]] = [
-        (column, field)
-        for column, field in zip(context.read_columns, context.read_schema, strict=True)
-        if field.name in names
-    ]
-    read = tuple(column for column, _ in kept)
-    schema = pa.schema([field for _, field in kept])
-    narrow = replace(context, schema=schema, columns=read, read_columns=read, read_schema=schema)
-    return replace(task, context=narrow)
+    return replace(task, context=task.context.narrowed(names))
 
 
 def _contains(keys: Keys, snapshots: Numbers, rowids: Numbers) -> np.ndarray[Any, Any]:

@@ -6,7 +6,7 @@ import base64
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from lakeport.arrow import give_back_cursor, take_cursor
 from lakeport.ducklake.model import NameMapping, RecordedFile
 from lakeport.ducklake.reading.alignment import find_child
+from lakeport.ducklake.reading.file_shapes import FileShape, shape_of
 from lakeport.ducklake.reading.recorded import check_footer, check_size
 from lakeport.ducklake.storage.encryption import decrypted_footer
 from lakeport.ducklake.storage.filesystems import Storage
@@ -28,6 +29,7 @@ from lakeport.types import Column, Target, _with_ids, arrow_type, duckdb_string,
 
 __all__ = [
     "DuckDBTargets",
+    "IsWanted",
     "ParquetReader",
     "UndecodableError",
     "matching_row_groups",
@@ -39,7 +41,16 @@ __all__ = [
 DuckDBTargets = Callable[[pa.Schema], Mapping[int, Target]]
 """Returns the fields of a file that DuckDB must convert because pyarrow cannot, by position."""
 
+IsWanted = Callable[[int, int], bool]
+"""Returns whether the row group from one position to another is read."""
+
+_Run = tuple[int, int, list[int]]
+
 _SMALL_BYTES: Final = 1024 * 1024
+
+# Files that are read at once: their footer and their columns are near to each other.
+_WHOLE_FILE_BYTES: Final = 128 * 1024
+_WHOLE_REMOTE_FILE_BYTES: Final = 1024 * 1024
 
 
 class UndecodableError(CorruptLakeError):
@@ -57,7 +68,7 @@ class UndecodableError(CorruptLakeError):
 class ParquetReader(Protocol):
     """An open Parquet file."""
 
-    schema: pa.Schema
+    shape: FileShape
 
     def batches(
         self,
@@ -67,10 +78,12 @@ class ParquetReader(Protocol):
         start: int = 0,
         end: int | None = None,
         where: pc.Expression | None = None,
+        is_wanted: IsWanted | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield top-level fields of the row groups that begin in [start, end), with positions.
 
-        Row groups without a row that matches `where` may be skipped.
+        Row groups without a row that matches `where`, and those that are not wanted, may be
+        skipped.
         """
 
     def close(self) -> None:
@@ -83,7 +96,11 @@ def open_parquet(
     """Open a file with the fastest reader that reads it exactly; check it against the catalog."""
     handle = storage.open(file.path)
     try:
-        check_size(file, handle.size())
+        size = handle.size()
+        check_size(file, size)
+        if size <= (_WHOLE_FILE_BYTES if is_local(file.path) else _WHOLE_REMOTE_FILE_BYTES):
+            with handle, _translate_errors(file.path):
+                handle = pa.BufferReader(handle.read_buffer())
         source = _ArrowSource(handle, file)
     except _UnopenedError:
         handle.close()
@@ -92,15 +109,15 @@ def open_parquet(
         footer, footer_bytes = decrypted_footer(storage, file.path, file.encryption_key)
         check_footer(file, rows=footer.num_rows, footer_bytes=footer_bytes)
         schema = footer.schema.to_arrow_schema()
-        return _DuckDBSource(storage, file, schema, duckdb_targets(schema), _shape(footer))
+        return _DuckDBSource(storage, file, schema, duckdb_targets(schema), _fingerprint(footer))
     except BaseException:
         handle.close()
         raise
-    targets = duckdb_targets(source.schema)
+    targets = duckdb_targets(source.shape.schema)
     if not targets:
         return source
     source.close()
-    return _DuckDBSource(storage, file, source.schema, targets, source.shape)
+    return _DuckDBSource(storage, file, source.shape.schema, targets, source.fingerprint)
 
 
 def open_with_duckdb(
@@ -154,7 +171,7 @@ class _ArrowSource:
         footer = self._file.metadata
         length = _footer_length(handle) if self._is_encrypted else footer.serialized_size
         check_footer(file, rows=footer.num_rows, footer_bytes=length)
-        self.schema: pa.Schema = self._file.schema_arrow
+        self.shape = shape_of(self._file)
         self._footer = footer
 
     def batches(
@@ -165,11 +182,14 @@ class _ArrowSource:
         start: int = 0,
         end: int | None = None,
         where: pc.Expression | None = None,
+        is_wanted: IsWanted | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        names = [self.schema.field(i).name for i in fields]
-        columns = self._leaves(set(names)) if fields else []
+        names = [self.shape.fields[i].name for i in fields]
+        columns = self.shape.leaves(tuple(fields), self._paths) if fields else []
         runs = self._runs(start, end, where)
-        for first, _, groups in runs:
+        # pyarrow returns columns in the order of the file, and with "a" also one called "a.b".
+        is_ordered = all(before < after for before, after in pairwise(fields))
+        for first, _, groups in runs if is_wanted is None else self._wanted(runs, is_wanted):
             position = first
             batches = self._file.iter_batches(
                 batch_size=batch_rows,
@@ -180,30 +200,44 @@ class _ArrowSource:
             try:
                 with _translate_errors(self._path):
                     for batch in batches:
-                        # pyarrow returns columns in the order of the file
-                        yield position, batch.select(names) if fields else batch
+                        is_exact = is_ordered and batch.num_columns == len(fields)
+                        yield position, batch if is_exact else batch.select(names)
                         position += batch.num_rows
             except CorruptLakeError as error:
                 raise UndecodableError(str(error), resume=position, end=runs[-1][1]) from None
 
+    def _wanted(self, runs: Sequence[_Run], is_wanted: IsWanted) -> Iterator[_Run]:
+        """Yield the row groups of the runs that are wanted, one by one."""
+        for first, _, groups in runs:
+            for group in groups:
+                end = first + self._footer.row_group(group).num_rows
+                try:
+                    if is_wanted(first, end):
+                        yield first, end, [group]
+                except UndecodableError as error:
+                    raise UndecodableError(str(error), resume=first, end=runs[-1][1]) from None
+                first = end  # noqa: PLW2901
+
     def _is_worth_threads(self, groups: Sequence[int]) -> bool:
         """Return whether threads help: not on one core, as in Spark, nor for little data."""
-        footer = self._file.metadata
+        if isinstance(self._handle, pa.BufferReader) or pa.cpu_count() == 1:
+            return False
+        footer = self._footer
         size = sum(footer.row_group(group).total_byte_size for group in groups)
-        return bool(pa.cpu_count() > 1 and size > _SMALL_BYTES)
+        return bool(size > _SMALL_BYTES)
 
-    def _runs(
-        self, start: int, end: int | None, where: pc.Expression | None
-    ) -> list[tuple[int, int, list[int]]]:
+    def _runs(self, start: int, end: int | None, where: pc.Expression | None) -> list[_Run]:
         """Return runs of adjacent row groups, with the positions where their rows begin and end."""
-        metadata = self._file.metadata
+        metadata = self._footer
+        if metadata.num_row_groups == 1:
+            return [] if start > 0 else [(0, metadata.num_rows, [0])]
         rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         bounds = list(accumulate(rows, initial=0))
         starts = bounds[:-1]
         inside = [g for g, at in enumerate(starts) if at >= start and (end is None or at < end)]
         # Arrow reads the footer again for this, without a key for an encrypted footer.
         if where is not None and len(inside) > 1 and not self._is_encrypted:
-            matching = matching_row_groups(self._handle, self.schema, where)
+            matching = matching_row_groups(self._handle, self.shape.schema, where)
             inside = [group for group in inside if group in matching]
         runs = []
         for _, run in groupby(enumerate(inside), key=lambda item: item[1] - item[0]):
@@ -212,25 +246,19 @@ class _ArrowSource:
         return runs
 
     @property
-    def shape(self) -> str:
+    def fingerprint(self) -> str:
         """The text of the file's schema, which determines the types that DuckDB reads."""
-        return _shape(self._footer)
+        return _fingerprint(self._footer)
 
-    def _leaves(self, names: set[str]) -> list[str]:
-        """Return the leaf columns below some top-level fields, by their dotted paths."""
+    def _paths(self) -> list[str]:
         schema = self._file.schema
-        paths = [schema.column(i).path for i in range(len(schema.names))]
-        return [
-            path
-            for path in paths
-            if path in names or any(path.startswith(f"{name}.") for name in names)
-        ]
+        return [schema.column(i).path for i in range(len(schema.names))]
 
     def close(self) -> None:
         self._handle.close()
 
 
-def _shape(footer: pq.FileMetaData) -> str:
+def _fingerprint(footer: pq.FileMetaData) -> str:
     """Return the fields of a file as text, without the first line: the object's address."""
     return str(footer.schema).partition("\n")[2]
 
@@ -242,8 +270,8 @@ def _footer_length(handle: pa.NativeFile) -> int:
 
 
 # Selected expressions and their schema by file schema: most files of a table have the same one.
-_SHAPES: dict[tuple[str, str], tuple[list[str], pa.Schema]] = {}
-_MAX_SHAPES: Final = 256
+_DESCRIBED: dict[tuple[str, str], tuple[list[str], FileShape]] = {}
+_MAX_DESCRIBED: Final = 256
 
 
 class _DuckDBSource:
@@ -255,7 +283,7 @@ class _DuckDBSource:
         file: RecordedFile,
         schema: pa.Schema,
         targets: Mapping[int, Target],
-        shape: str | None = None,
+        fingerprint: str | None = None,
     ) -> None:
         import duckdb
 
@@ -267,28 +295,30 @@ class _DuckDBSource:
             if not is_local(file.path):
                 self._download(storage)
             with _translate_errors(file.path, duckdb.Error):
-                self._expressions, self.schema = self._cached_expressions(schema, targets, shape)
+                self._expressions, self.shape = self._cached_expressions(
+                    schema, targets, fingerprint
+                )
         except BaseException:
             self.close()
             raise
 
     def _cached_expressions(
-        self, schema: pa.Schema, targets: Mapping[int, Target], shape: str | None
-    ) -> tuple[list[str], pa.Schema]:
+        self, schema: pa.Schema, targets: Mapping[int, Target], fingerprint: str | None
+    ) -> tuple[list[str], FileShape]:
         """Return the selected expressions of the file and their schema, cached by file schema."""
-        key = None if shape is None else (shape, repr(targets))
-        described = None if key is None else _SHAPES.get(key)
+        key = None if fingerprint is None else (fingerprint, repr(targets))
+        described = None if key is None else _DESCRIBED.get(key)
         if described is None:
             described = self._described(schema, targets)
             if key is not None:
-                if len(_SHAPES) >= _MAX_SHAPES:
-                    _SHAPES.clear()
-                _SHAPES[key] = described
+                if len(_DESCRIBED) >= _MAX_DESCRIBED:
+                    _DESCRIBED.clear()
+                _DESCRIBED[key] = described
         return described
 
     def _described(
         self, schema: pa.Schema, targets: Mapping[int, Target]
-    ) -> tuple[list[str], pa.Schema]:
+    ) -> tuple[list[str], FileShape]:
         types = self._select(["*"]).types
         expressions = [
             select_expression(field.name, type, targets.get(position))
@@ -296,7 +326,7 @@ class _DuckDBSource:
         ]
         delivered = self._select(expressions, "LIMIT 0").to_arrow_table().schema
         fields = [_with_ids(f, read.type) for f, read in zip(schema, delivered, strict=True)]
-        return expressions, pa.schema(fields)
+        return expressions, FileShape(pa.schema(fields))
 
     def _download(self, storage: Storage) -> None:
         with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as copy:
@@ -312,6 +342,7 @@ class _DuckDBSource:
         start: int = 0,
         end: int | None = None,
         where: pc.Expression | None = None,  # noqa: ARG002 (DuckDB does not skip row groups)
+        is_wanted: IsWanted | None = None,  # noqa: ARG002
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         import duckdb
 

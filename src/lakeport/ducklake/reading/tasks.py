@@ -6,17 +6,20 @@ contains inlined rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from lakeport._cache import LruCache
 from lakeport.ducklake.model import ColumnLife, DataFile, NameMapping
-from lakeport.ducklake.reading.data_files import FileReadRequest, read_file, row_count
+from lakeport.ducklake.reading.data_files import FileReadRequest, Probe, read_file, row_count
 from lakeport.ducklake.reading.delete_files import Positions, deletes_at, read_delete_file
 from lakeport.ducklake.reading.row_filter import row_filter
 from lakeport.ducklake.storage.filesystems import Storage
+from lakeport.ducklake.storage.paths import is_local
 from lakeport.filters import Filter
 from lakeport.types import Column
 
@@ -30,7 +33,13 @@ __all__ = [
     "column_key",
 ]
 
+BatchFilter: TypeAlias = Callable[[int, Sequence[pa.Array]], pa.RecordBatch | None]
+
 BATCH_ROWS = 65_536
+_COUNTED_BATCH_ROWS = 1 << 20
+
+# In smaller files, reading the columns of the filter first takes longer than reading all columns.
+_PROBED_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +59,21 @@ class ScanContext:
     read_schema: pa.Schema
     lives: tuple[ColumnLife, ...] = field(default=(), repr=False)
     """The table's top-level columns of all snapshots."""
+    read_share: float = field(init=False, repr=False, compare=False, default=1.0)
+    """About which part of the bytes of a file the columns have that are read."""
+    has_documents: bool = field(init=False, repr=False, compare=False, default=True)
+    """Whether a column is JSON or a variant, or contains one."""
+
+    def __post_init__(self) -> None:
+        kinds = {node.type for column in self._stored for node in column.walk()}
+        object.__setattr__(self, "has_documents", not kinds.isdisjoint(("json", "variant")))
+        columns = len(self.layout_at(self.snapshot))
+        if columns:
+            object.__setattr__(self, "read_share", min(1.0, len(self._stored) / columns))
+
+    @property
+    def _stored(self) -> list[Column]:
+        return [column for column in self.read_columns if isinstance(column, Column)]
 
     def layout_at(self, snapshot: int) -> tuple[int, ...]:
         """Return the ids of the columns that the table had at a snapshot, in their order."""
@@ -64,24 +88,66 @@ class ScanContext:
     @property
     def has_variants(self) -> bool:
         """Whether a column is a variant or contains one."""
-        stored = (column for column in self.read_columns if isinstance(column, Column))
-        return any(node.type == "variant" for column in stored for node in column.walk())
+        return any(node.type == "variant" for column in self._stored for node in column.walk())
 
-    def batch_filter(self) -> Callable[[int, Sequence[pa.Array]], pa.RecordBatch | None]:
+    def batch_filter(self) -> BatchFilter:
         """Return a function that filters a batch of `read_columns` and selects the plan's columns.
 
-        The filter is translated once for all batches. The function returns None if no row passes.
+        The filter is translated once for all tasks of a plan. The function returns None if no row
+        passes.
         """
+        # By identity: the tasks of a plan share their context.
+        found = _FILTERS.get(id(self))
+        if found is None or found[0] is not self:
+            found = self, self._batch_filter()
+            _FILTERS.put(id(self), found)
+        apply: BatchFilter = found[1]
+        return apply
+
+    def probe(self) -> Probe | None:
+        """Return what finds row groups without a matching row; None if it would read everything."""
+        found = _PROBES.get(id(self))
+        if found is None or found[0] is not self:
+            found = self, self._probe()
+            _PROBES.put(id(self), found)
+        probe: Probe | None = found[1]
+        return probe
+
+    def _probe(self) -> Probe | None:
+        narrow = self.narrowed(self.filter.columns)
+        if not narrow.read_columns or len(narrow._stored) == len(self._stored):  # noqa: SLF001
+            return None
+        passing = narrow.batch_filter()
+        return Probe(narrow.read_columns, lambda count, rows: passing(count, rows) is not None)
+
+    def narrowed(self, names: Collection[str]) -> ScanContext:
+        """Return the context of the same scan with some of the columns that are read."""
+        kept = [
+            (column, field)
+            for column, field in zip(self.read_columns, self.read_schema, strict=True)
+            if field.name in names
+        ]
+        read = tuple(column for column, _ in kept)
+        schema = pa.schema([field for _, field in kept])
+        return replace(self, schema=schema, columns=read, read_columns=read, read_schema=schema)
+
+    def _batch_filter(self) -> BatchFilter:
         # Rows without columns get a column, so that a filter of constants has rows to filter.
         schema = self.read_schema if self.read_columns else _PLACEHOLDER
         passing = row_filter(self.filter, schema, exact=self.exact)
         positions = {column_key(column): i for i, column in enumerate(self.read_columns)}
         selected = [positions[column_key(column)] for column in self.columns]
+        is_all = bool(selected) and selected == list(range(len(schema)))
+        is_filtered = bool(self.filter)
 
         def apply(count: int, arrays: Sequence[pa.Array]) -> pa.RecordBatch | None:
             values = list(arrays) if self.read_columns else [pa.nulls(count)]
-            batch = passing(pa.RecordBatch.from_arrays(values, schema=schema))
-            return batch.select(selected) if batch.num_rows else None
+            batch = pa.RecordBatch.from_arrays(values, schema=schema)
+            if is_filtered:
+                batch = passing(batch)
+            if not batch.num_rows:
+                return None
+            return batch if is_all else batch.select(selected)
 
         return apply
 
@@ -92,6 +158,15 @@ def column_key(column: Column | str) -> int | str:
 
 
 _PLACEHOLDER = pa.schema([("row", pa.null())])
+_FILTERS = LruCache(64)
+_PROBES = LruCache(64)
+_NO_POSITIONS = np.empty(0, np.int64)
+
+
+def _rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, count, _COUNTED_BATCH_ROWS):
+        nothing = [pa.nulls(min(_COUNTED_BATCH_ROWS, count - start))]
+        yield pa.RecordBatch.from_arrays(nothing, schema=_PLACEHOLDER).select([])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +185,15 @@ class ScanTask:
     @property
     def bytes_to_read(self) -> int:
         """About how many bytes are read from storage; at least one if anything is."""
-        return max(self.estimated_bytes, 1)
+        return max(int(self.estimated_bytes * self.context.read_share), 1)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the bytes come from an object store, where readers wait more than they work."""
+        return False
 
     def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in batches of at most `batch_rows`."""
+        """Yield the rows in batches of at most `batch_rows`, or of more if they have no columns."""
         raise NotImplementedError
 
     def to_table(self) -> pa.Table:
@@ -135,14 +215,39 @@ class FileTask(ScanTask):
     first_snapshot: int | None = None
     """For a change feed: read only rows written at this snapshot or later."""
 
+    @property
+    def bytes_to_read(self) -> int:
+        """About how many bytes are read from storage; none if the catalog has the number of rows.
+
+        Only the delete files are read where the rows are counted but not the deletes.
+        """
+        if not self._is_counted:
+            return max(int(self.estimated_bytes * self.context.read_share), 1)
+        if self.start or not self._reads_deletes:
+            return 0
+        return max(sum(delete.file_size_bytes or 0 for delete in self.file.deletes), 1)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the bytes come from an object store, where readers wait more than they work."""
+        return not is_local(self.file.path)
+
     def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the file in the table's columns, as of the plan's snapshot."""
+        """Yield the rows of the file in the table's columns, as of the plan's snapshot.
+
+        Rows without columns and without a filter are counted by the catalog: the file is not read.
+        """
+        if self._is_counted:
+            yield from _rows_without_columns(self._counted_rows())
+            return
         request = FileReadRequest(
             file=self.file,
             columns=self.context.read_columns,
             name_mapping=self.name_mapping,
-            layout=self.context.layout_at(self.file.begin_snapshot),
+            layout_at=self.context.layout_at,
+            has_documents=self.context.has_documents,
             filter=self.context.filter,
+            probe=self.context.probe() if self.bytes_to_read >= _PROBED_BYTES else None,
             first_snapshot=self.first_snapshot,
             last_snapshot=self.context.snapshot,
             deleted=self.deleted(),
@@ -155,10 +260,49 @@ class FileTask(ScanTask):
             if batch is not None:
                 yield batch
 
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the catalog has the number of rows, deleted or not, and nothing else is read."""
+        file, context = self.file, self.context
+        if context.read_columns or context.filter or file.record_count is None or file.partial_rows:
+            return False
+        first = self.first_snapshot
+        return file.partial_max is None or (
+            file.partial_max <= context.snapshot and (first is None or file.begin_snapshot >= first)
+        )
+
+    @property
+    def _reads_deletes(self) -> bool:
+        """Whether the deleted rows can be counted only by reading the delete files."""
+        if not self.apply_deletes or not self.file.deletes:
+            return False
+        delete, *others = self.file.deletes
+        last = delete.partial_max
+        # A flush leaves delete files that mix snapshots without a record of the last one.
+        is_mixed = last is None and self.file.partial_max is not None
+        is_partial = last is not None and last > self.context.snapshot
+        return bool(
+            others or self.inlined_deletes or is_mixed or is_partial or not delete.delete_count
+        )
+
+    def _counted_rows(self) -> int:
+        """Return the rows of the file that are not deleted, by the catalog's numbers.
+
+        Where row groups begin is in the file. So the first task of a file counts all of its rows,
+        and the others none.
+        """
+        rows = self.file.record_count or 0
+        if self.start:
+            return 0
+        if self.apply_deletes and self.file.deletes and not self._reads_deletes:
+            return max(0, rows - (self.file.deletes[0].delete_count or 0))
+        deleted = self.deleted()
+        return rows - int(np.searchsorted(deleted, rows))
+
     def deleted(self) -> Positions:
         """Return the positions of the file that are deleted at the plan's snapshot, ascending."""
-        if not self.apply_deletes:
-            return np.empty(0, np.int64)
+        if not self.apply_deletes or not (self.file.deletes or self.inlined_deletes):
+            return _NO_POSITIONS
         inlined = np.frombuffer(self.inlined_deletes, np.int64)
         positions = deletes_at(self.context.storage, self.file.deletes, self.context.snapshot)
         if not len(inlined):
@@ -172,6 +316,8 @@ class InlinedTask(ScanTask):
 
     data: bytes = field(repr=False)
     rows: int
+    table: str = ""
+    """The name of the inlined table."""
 
     @property
     def bytes_to_read(self) -> int:
@@ -212,7 +358,8 @@ class DeletedRowsTask(ScanTask):
             file=self.file,
             columns=self.context.read_columns,
             name_mapping=self.name_mapping,
-            layout=self.context.layout_at(self.file.begin_snapshot),
+            layout_at=self.context.layout_at,
+            has_documents=self.context.has_documents,
             filter=self.context.filter,
             deleted=np.empty(0, np.int64),
             positions=positions,

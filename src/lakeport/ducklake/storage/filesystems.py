@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from lakeport.ducklake.storage.paths import check_regular, is_local, local_path
+from lakeport.ducklake.storage.paths import check_regular, glob_pattern, is_local, local_path
 from lakeport.errors import (
     InvalidArgumentError,
     MissingFileError,
@@ -115,6 +115,29 @@ class Storage:
         """Return the whole content of a small file."""
         with self.open(path) as file:
             return bytes(file.read())
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that does not exist is no error."""
+        filesystem, name = self.filesystem(path)
+        if filesystem.get_file_info(name).type != fs.FileType.NotFound:
+            filesystem.delete_file(name)
+
+    def glob(self, path: str) -> list[str]:
+        """Return the files that a path with wildcards stands for, sorted; else the path itself."""
+        found = glob_pattern(path)
+        if found is None:
+            return [path]
+        directory, pattern = found
+        filesystem, name = self.filesystem(directory)
+        selector = fs.FileSelector(name, recursive=True, allow_not_found=True)
+        # Names of the file system have no scheme.
+        scheme = directory[: len(directory) - len(name)] if directory.endswith(name) else ""
+        paths = [
+            scheme + info.path
+            for info in filesystem.get_file_info(selector)
+            if info.type == fs.FileType.File
+        ]
+        return sorted(each for each in paths if pattern.fullmatch(each))
 
     def filesystem(self, path: str) -> tuple[fs.FileSystem, str]:
         """Return the file system of a resolved path, and the path's name there."""

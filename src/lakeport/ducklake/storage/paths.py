@@ -13,7 +13,15 @@ from urllib.parse import unquote
 
 from lakeport.errors import CorruptLakeError
 
-__all__ = ["as_directory", "check_regular", "hive_value", "is_local", "local_path", "resolve"]
+__all__ = [
+    "as_directory",
+    "check_regular",
+    "hive_value",
+    "hive_values",
+    "is_local",
+    "local_path",
+    "resolve",
+]
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -77,14 +85,14 @@ def check_regular(path: str, *, subject: str = "the lake's file") -> None:
 
 def hive_value(path: str, name: str, *, is_text: bool) -> str | None:
     """Return a column's value from the folders of a path; an empty value is NULL unless text."""
-    values = _hive_values(path)
+    values = hive_values(path)
     if name.lower() not in values:
         raise CorruptLakeError(f"the path {path!r} has no folder {name}=")
     value = values[name.lower()]
     return None if value == "" and not is_text else value
 
 
-def _hive_values(path: str) -> dict[str, str | None]:
+def hive_values(path: str) -> dict[str, str | None]:
     """Return the `key=value` folders of a path: keys in lower case, values decoded, first wins."""
     values: dict[str, str | None] = {}
     for part in re.split(r"[/\\]", path)[:-1]:
@@ -93,3 +101,21 @@ def _hive_values(path: str) -> dict[str, str | None]:
             is_null = value == _HIVE_NULL or value.lower() == "null"
             values.setdefault(unquote(key).lower(), None if is_null else unquote(value))
     return values
+
+
+def glob_pattern(path: str) -> tuple[str, re.Pattern[str]] | None:
+    """Return the directory and the pattern of a path with wildcards; None without any.
+
+    `*` and `?` stand for characters of one name, `**` for any folders.
+    """
+    wildcard = re.search(r"[*?\[]", path)
+    if wildcard is None:
+        return None
+    directory = path[: path.rfind("/", 0, wildcard.start()) + 1]
+    parts = re.split(r"(\*\*/?|\*|\?|\[[^]/]+\])", path)
+    translated = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    pattern = "".join(
+        translated.get(part) or (part if part.startswith("[") else re.escape(part))
+        for part in parts
+    )
+    return directory, re.compile(pattern)

@@ -1,0 +1,6 @@
+"""How single kinds of databases are opened, where that needs more than a driver."""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

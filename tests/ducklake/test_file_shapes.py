@@ -1,0 +1,87 @@
+"""Files with the same schema share what is derived from it; small files are read with one request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeport.ducklake.model import RecordedFile
+from lakeport.ducklake.reading import file_shapes
+from lakeport.ducklake.reading.alignment import column_converter
+from lakeport.ducklake.reading.file_shapes import FileShape
+from lakeport.ducklake.reading.parquet import open_parquet
+from lakeport.ducklake.storage.filesystems import Storage
+from tests.fixtures_lakes import LakeMaker
+
+
+def with_id(name: str, type: pa.DataType, number: int) -> pa.Field:
+    return pa.field(name, type, metadata={b"PARQUET:field_id": str(number).encode()})
+
+
+def shape(folder: Path, schema: pa.Schema, **options: Any) -> FileShape:
+    path = folder / f"{len(list(folder.iterdir()))}.parquet"
+    pq.write_table(schema.empty_table(), path, **options)
+    source = open_parquet(Storage(), RecordedFile(path=str(path)))
+    source.close()
+    return source.shape
+
+
+def test_files_with_the_same_fields_have_the_same_shape(tmp_path: Path) -> None:
+    schema = pa.schema([with_id("a", pa.int64(), 1), with_id("b", pa.string(), 2)])
+
+    assert shape(tmp_path, schema) is shape(tmp_path, schema)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (with_id("a", pa.int64(), 1), with_id("a", pa.int64(), 2)),
+        (with_id("a", pa.int64(), 1), with_id("b", pa.int64(), 1)),
+        (with_id("a", pa.int64(), 1), with_id("a", pa.int32(), 1)),
+        # In Parquet both are 64-bit integers: only Arrow's own description differs.
+        (with_id("a", pa.int64(), 1), with_id("a", pa.duration("us"), 1)),
+    ],
+    ids=["field id", "name", "type", "Arrow's type"],
+)
+def test_files_with_other_fields_have_another_shape(
+    tmp_path: Path, one: pa.Field, other: pa.Field
+) -> None:
+    first, second = shape(tmp_path, pa.schema([one])), shape(tmp_path, pa.schema([other]))
+
+    assert first is not second
+    assert first.schema.field(0).equals(one, check_metadata=True)
+    assert second.schema.field(0).equals(other, check_metadata=True)
+
+
+def test_few_shapes_are_kept(tmp_path: Path) -> None:
+    for number in range(40):
+        shape(tmp_path, pa.schema([with_id(f"c{number}", pa.int64(), 1)]))
+
+    assert len(file_shapes._recent) <= 32
+
+
+def test_columns_of_many_files_are_described_once(
+    make_lake: LakeMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute("CREATE TABLE t(id BIGINT, s VARCHAR)")
+    lake.execute(*[f"INSERT INTO t VALUES ({n}, 'v{n}')" for n in range(20)])
+    made: list[str] = []
+    original = column_converter
+
+    def record(field: pa.Field, *arguments: Any) -> Any:
+        made.append(field.name)
+        return original(field, *arguments)
+
+    monkeypatch.setattr(file_shapes, "column_converter", record)
+    monkeypatch.setattr(file_shapes, "_recent", [])
+    with lake.open(engine="local") as ours:
+        rows = ours.table("t").scan().to_arrow()
+
+    assert sorted(rows["id"].to_pylist()) == list(range(20))
+    # Two threads may describe the first file at the same time.
+    assert len(made) <= 4
