@@ -353,3 +353,12 @@ def test_the_descriptor_of_a_changing_table_fixes_its_columns(start_server: Serv
     catalog.calls.append(("altered",))
 
     assert flight_client.items("s")["t"].descriptor != before
+
+
+def test_cached_replies_are_bounded_by_their_bytes() -> None:
+    listings, catalog = ListingCache(max_bytes=1), Counted()
+
+    listings.list_schemas(CatalogRoute("", catalog))
+    listings.list_schemas(CatalogRoute("", catalog))
+
+    assert catalog.listed == 2

@@ -36,6 +36,8 @@ CODES: dict[type[errors.LakeportError], type[BaseException]] = {
     errors.UnauthenticatedError: flight.FlightUnauthenticatedError,
     errors.PermissionDeniedError: flight.FlightUnauthorizedError,
     errors.UnavailableError: flight.FlightUnavailableError,
+    errors.ConflictError: flight.FlightUnavailableError,
+    errors.UnknownOutcomeError: flight.FlightUnavailableError,
     errors.CancelledError: flight.FlightCancelledError,
     errors.InternalError: flight.FlightInternalError,
     errors.CorruptLakeError: flight.FlightInternalError,

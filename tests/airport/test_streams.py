@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import flight
 
 from lakeport.airport import Server
+from lakeport.airport.server.connections import is_loopback
 from lakeport.arrow.batches import split
 from lakeport.catalog import ArrowTable, CatalogBuilder, ScanOptions, TableSize
 from lakeport.errors import DefinitionError
@@ -26,6 +27,20 @@ INT = pa.schema([("x", pa.int64())])
 def chunks_of(flight_client: RawFlightClient, name: str = "t") -> list[Any]:
     (endpoint,) = flight_client.endpoints(path("s", name))
     return list(flight_client.get(endpoint.ticket))
+
+
+def test_the_first_batches_of_a_stream_are_small(start_server: Serving) -> None:
+    rows = pa.table({"x": pa.array(range(200_000), pa.int64())})
+    catalog = CatalogBuilder().schema("s").table("t", rows).build()
+    client = start_server(catalog)
+    (endpoint,) = client.endpoints(path("s", "t"))
+
+    batches = [chunk.data for chunk in client.get(endpoint.ticket)]
+
+    # A client that needs few rows cancels the stream, and most rows are not sent.
+    assert [batch.num_rows for batch in batches][:5] == [2048, 2048, 4096, 8192, 16_384]
+    assert max(batch.num_rows for batch in batches) == 65_536
+    assert pa.Table.from_batches(batches).equals(rows)
 
 
 def test_no_batch_has_more_rows_than_configured(start_server: Serving) -> None:
@@ -146,8 +161,38 @@ def test_batches_can_be_compressed(start_server: Serving, compression: str | Non
     assert flight_client.scan(path("s", "u")).to_pydict() == data.select(["x"]).to_pydict()
 
 
+def test_batches_for_clients_on_this_machine_are_not_compressed_by_auto(
+    start_server: Serving,
+) -> None:
+    data = pa.table({"x": ["the same text"] * 10_000})
+    catalog = CatalogBuilder().schema("s").table("t", data).build()
+    flight_client = start_server(catalog, compression="auto")
+
+    (chunk,) = chunks_of(flight_client)
+
+    # A buffer that was decompressed is no part of its message.
+    assert all(buffer.parent is not None for buffer in chunk.data.column(0).buffers() if buffer)
+
+
+@pytest.mark.parametrize(
+    ("peer", "expected"),
+    [
+        ("ipv4:127.0.0.1:5555", True),
+        ("ipv4:127.8.9.1:5555", True),
+        ("ipv6:%5B::1%5D:5555", True),
+        ("ipv6:%5B::ffff:127.0.0.1%5D:5555", True),
+        ("unix:/run/lakeport.sock", True),
+        ("ipv4:10.0.0.1:5555", False),
+        ("ipv6:%5B2001:db8::1%5D:5555", False),
+        ("", False),
+    ],
+)
+def test_a_client_on_this_machine_is_recognised_by_its_address(peer: str, expected: bool) -> None:
+    assert is_loopback(peer) is expected
+
+
 def test_an_unknown_compression_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="compression must be 'lz4' or 'zstd', not 'gzip'"):
+    with pytest.raises(DefinitionError, match="must be 'lz4', 'zstd' or 'auto', not 'gzip'"):
         Server(CatalogBuilder().build(), compression="gzip")  # type: ignore[arg-type]
 
 

@@ -79,6 +79,16 @@ def test_a_value_that_lies_elsewhere_is_found(make: Callable[[], pa.Array]) -> N
         ContentCheck(batch.schema)(batch)
 
 
+@pytest.mark.parametrize("make", BAD.values(), ids=BAD)
+def test_a_damaged_batch_among_many_is_found(make: Callable[[], pa.Array]) -> None:
+    bad = pa.RecordBatch.from_arrays([make()], names=["x"])
+    good = pa.RecordBatch.from_arrays([pa.nulls(3, bad.column(0).type)], names=["x"])
+
+    ContentCheck(bad.schema).check_all([good, good])
+    with pytest.raises(InvalidArgumentError, match="column 'x' of a batch is damaged"):
+        ContentCheck(bad.schema).check_all([good, bad, good])
+
+
 def test_midnight_at_the_end_of_a_day_is_a_time_wherever_it_is() -> None:
     late = pa.array([86_400 * 10**6], pa.int64()).view(pa.time64("us"))
     zero, one = pa.array([0], pa.int32()), pa.array([1], pa.int32())
@@ -97,6 +107,7 @@ def test_midnight_at_the_end_of_a_day_is_a_time_wherever_it_is() -> None:
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     ContentCheck(batch.schema)(batch)
+    ContentCheck(batch.schema).check_all([batch, batch])
     assert read_one_row(ipc(batch), "arguments").equals(batch)
 
 

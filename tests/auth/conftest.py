@@ -10,6 +10,7 @@ import pytest
 from lakeport.catalog import CatalogBuilder, StaticCatalog
 from tests.airport.flight_client import Serving, started
 from tests.auth.certificates import Authority
+from tests.auth.shop import Shop, make_shop
 
 
 @pytest.fixture
@@ -23,6 +24,12 @@ def start_server() -> Iterator[Serving]:
 def catalog() -> StaticCatalog:
     """A catalog with one table `s.t`."""
     return CatalogBuilder().schema("s").table("t", pa.table({"x": [1, 2, 3]})).build()
+
+
+@pytest.fixture
+def shop() -> Shop:
+    """Two schemas, each with a table `open` and one `closed`, and functions of each kind."""
+    return make_shop()
 
 
 @pytest.fixture(scope="session")

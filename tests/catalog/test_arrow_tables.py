@@ -87,6 +87,26 @@ def test_the_parts_of_a_table_are_its_rows_exactly_once(numbers: pa.Table) -> No
     assert [row["n"] for part in read for row in part] == list(range(100_000))
 
 
+def test_a_large_table_has_several_parts_by_default() -> None:
+    large = pa.table({"n": pa.arange(0, 1_000_000)})
+    table = ArrowTable("t", large)
+    parts = table.endpoints(ScanOptions())
+
+    read = [table.scan(ScanOptions(partition=part.token)).read_all() for part in parts]  # type: ignore[union-attr]
+
+    assert len(parts) == 7
+    assert pa.concat_tables(read).column("n").equals(large.column("n"))
+    assert len(ArrowTable("t", large.slice(0, 262_143)).endpoints(ScanOptions())) == 1
+    assert len(ArrowTable("t", large, endpoints=1).endpoints(ScanOptions())) == 1
+
+
+def test_the_size_of_a_part_is_that_of_its_rows(numbers: pa.Table) -> None:
+    table = ArrowTable("t", numbers, endpoints=4)
+    part = table.endpoints(ScanOptions())[1]
+
+    assert table.size(ScanOptions(partition=part.token)).rows == 25_000  # type: ignore[union-attr]
+
+
 def test_a_small_table_is_not_split(numbers: pa.Table) -> None:
     small = ArrowTable("t", numbers.slice(0, 1000), endpoints=8)
 

@@ -318,3 +318,26 @@ def test_the_size_is_told(memory_catalog: Workbench) -> None:
 def test_columns_can_be_asked_for_by_name(memory_catalog: Workbench) -> None:
     assert memory_catalog.create().arrow_schema(["name"]).names == ["name"]
     assert memory_catalog.table().arrow_schema().names == [*PEOPLE.names, "rowid"]
+
+
+def test_an_opened_scan_has_the_size_and_the_rows_of_one_version(memory_catalog: Workbench) -> None:
+    table = memory_catalog.people()
+    size, reader = table.open_scan(ScanOptions())
+    insert(table, [{"id": 4}])
+
+    assert size.rows == 3
+    assert reader.read_all().column("id").to_pylist() == [1, 2, 3]
+
+
+def test_row_ids_stay_with_their_rows_through_deletes_merges_and_updates(
+    memory_catalog: Workbench,
+) -> None:
+    table = memory_catalog.create()
+    insert(table, [{"id": number} for number in range(10_000)])
+    delete(table, *range(1, 10_000, 3))
+    insert(table, [{"id": 10_000}])
+    insert(table, [{"id": 10_001}])
+    update(table, [3, 10_001], id=[-3, -10_001])
+
+    kept = {number: number for number in range(10_002) if number % 3 != 1 or number >= 10_000}
+    assert {row: id for id, row in rowids(table).items()} == {**kept, 3: -3, 10_001: -10_001}

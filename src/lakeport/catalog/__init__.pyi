@@ -19,6 +19,7 @@ from .capabilities import (
     UpdatableBatchTable,
     UpdatableTable,
     VersionedCatalog,
+    has_statistics,
 )
 from .context import (
     RequestContext,
@@ -183,6 +184,7 @@ __all__ = [
     "find_rowid_column",
     "geometry_column",
     "geometry_crs",
+    "has_statistics",
     "is_geometry",
     "note_snapshot",
     "once_per_request",

@@ -85,7 +85,7 @@ class DataTable:
     source: Any
     schema: pa.Schema | None
     comment: str
-    endpoints: int
+    endpoints: int | None
     statistics: bool
 
     def make(self, schema_name: str, objects: SchemaObjects) -> None:

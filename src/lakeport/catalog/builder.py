@@ -115,7 +115,7 @@ class SchemaBuilder:
         *,
         schema: pa.Schema | None = None,
         comment: str = "",
-        endpoints: int = 1,
+        endpoints: int | None = None,
         statistics: bool = False,
     ) -> Self: ...
 
@@ -131,7 +131,7 @@ class SchemaBuilder:
         *,
         schema: pa.Schema | None = None,
         comment: str = "",
-        endpoints: int = 1,
+        endpoints: int | None = None,
         statistics: bool = False,
     ) -> Self | Callable[[F], F]:
         """Add a table.
@@ -145,7 +145,8 @@ class SchemaBuilder:
             source: The data, or a callable that returns it.
             schema: The columns; required for scan callables, a cast for data.
             comment: A description.
-            endpoints: The number of parts that DuckDB reads in parallel.
+            endpoints: The number of parts that DuckDB reads in parallel; by default up to eight
+                for data of 262,144 rows or more. With 1, the rows keep their order.
             statistics: Whether to send the exact bounds of each column of the data to DuckDB.
 
         """

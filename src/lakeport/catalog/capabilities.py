@@ -7,7 +7,7 @@ missing, the client receives an error that names it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import pyarrow as pa
 
@@ -60,6 +60,7 @@ __all__ = [
     "UpdatableBatchTable",
     "UpdatableTable",
     "VersionedCatalog",
+    "has_statistics",
 ]
 
 
@@ -142,6 +143,15 @@ class StatisticsTable(Table, Protocol):
     def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:
         """Return statistics of a column; `duckdb_type` is its type as DuckDB spells it."""
         ...
+
+
+def has_statistics(table: Table) -> TypeGuard[StatisticsTable]:
+    """Return whether a table is a `StatisticsTable`.
+
+    DuckDB requests statistics more often than anything else, and `isinstance` with a protocol looks
+    at every member of the table, which takes a tenth of the time of such a request.
+    """
+    return hasattr(table, "column_statistics")
 
 
 @runtime_checkable

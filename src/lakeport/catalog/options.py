@@ -85,6 +85,8 @@ class ScanOptions:
     """The state to read; None means the current one."""
     partition: bytes | None = None
     """The token of the part to read, from the table's `endpoints`; None means all rows."""
+    rows_only: bool = False
+    """Whether the client reads no value, as for `count(*)`. Batches may then have no columns."""
 
 
 def _ignore(rows: pa.RecordBatch) -> None:

@@ -10,6 +10,7 @@ import msgpack
 import pyarrow as pa
 
 from lakeport.errors import InvalidArgumentError, NotFoundError
+from lakeport.types import GEOARROW_WKB
 
 __all__ = [
     "CHECK_CONSTRAINTS",
@@ -103,7 +104,6 @@ def check_constraints(schema: pa.Schema) -> tuple[str, ...]:
 
 _NAME = b"ARROW:extension:name"
 _METADATA = b"ARROW:extension:metadata"
-_WKB = b"geoarrow.wkb"
 
 
 def geometry_column(
@@ -118,7 +118,7 @@ def geometry_column(
     `crs` is a coordinate reference system by name (`"EPSG:4326"`) or as PROJJSON.
     """
     extension = {} if crs is None else {"crs": crs}
-    metadata = {_NAME: _WKB, _METADATA: json.dumps(extension).encode()}
+    metadata = {**GEOARROW_WKB, _METADATA: json.dumps(extension).encode()}
     if comment:
         metadata[b"comment"] = comment.encode()
     return pa.field(name, pa.binary(), nullable=nullable, metadata=metadata)
@@ -126,7 +126,7 @@ def geometry_column(
 
 def is_geometry(field: pa.Field) -> bool:
     """Return whether a field holds GeoArrow WKB geometries."""
-    return bool((field.metadata or {}).get(_NAME) == _WKB)
+    return bool((field.metadata or {}).get(_NAME) == GEOARROW_WKB[_NAME])
 
 
 def geometry_crs(field: pa.Field) -> str | dict[str, Any] | None:

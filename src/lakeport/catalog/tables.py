@@ -29,7 +29,10 @@ __all__ = [
     "table_from",
 ]
 
+# Parts that were asked for by number, and parts by default: a thread should be worth its call.
 _MIN_PARTITION_ROWS = 1 << 14
+_DEFAULT_PARTITION_ROWS = 1 << 17
+_DEFAULT_PARTITIONS = 8
 
 
 @runtime_checkable
@@ -47,19 +50,19 @@ def table_from(
     *,
     schema: pa.Schema | None = None,
     comment: str = "",
-    endpoints: int = 1,
+    endpoints: int | None = None,
     statistics: bool = False,
 ) -> Table:
     """Return a table of data or of a callable."""
     if isinstance(source, TableSource):
-        if schema is not None or endpoints != 1 or statistics:
+        if schema is not None or endpoints not in (None, 1) or statistics:
             raise DefinitionError(
                 f"table {name!r}: schema, endpoints and statistics do not apply to a "
                 f"{type(source).__name__}"
             )
         return source.named(name, comment)
     if callable(source):
-        if endpoints != 1 or statistics:
+        if endpoints not in (None, 1) or statistics:
             raise DefinitionError(
                 f"table {name!r}: endpoints and statistics do not apply to a callable"
             )
@@ -72,10 +75,16 @@ def table_from(
 
 
 class ArrowTable:
-    """A table whose rows are in memory. A scan returns slices of them without a copy."""
+    """A table whose rows are in memory. A scan returns slices of them without a copy.
 
-    def __init__(self, name: str, data: pa.Table, *, comment: str = "", endpoints: int = 1) -> None:
-        if endpoints < 1:
+    By default, a table of 262,144 rows or more is read in up to eight parts at once, so its rows
+    arrive in no order. With `endpoints=1` they arrive in the order of the data.
+    """
+
+    def __init__(
+        self, name: str, data: pa.Table, *, comment: str = "", endpoints: int | None = None
+    ) -> None:
+        if endpoints is not None and endpoints < 1:
             raise DefinitionError(f"table {name!r}: endpoints must be at least 1, not {endpoints}")
         self.name = name
         self.comment = comment
@@ -86,14 +95,18 @@ class ArrowTable:
         """Return the columns of the table."""
         return project_schema(self._data.schema, columns)
 
-    def size(self, options: ScanOptions) -> TableSize:  # noqa: ARG002
-        """Return the exact size in memory."""
-        return TableSize(rows=self._data.num_rows, bytes=self._data.nbytes)
+    def size(self, options: ScanOptions) -> TableSize:
+        """Return the exact size in memory, of the table or of a part of it."""
+        data = self._partition(options.partition)
+        return TableSize(rows=data.num_rows, bytes=data.nbytes)
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:  # noqa: ARG002
         """Return row ranges of about equal length, at most as many as declared."""
         rows = self._data.num_rows
-        parts = max(1, min(self._endpoints, rows // _MIN_PARTITION_ROWS))
+        if self._endpoints is None:
+            parts = max(1, min(_DEFAULT_PARTITIONS, rows // _DEFAULT_PARTITION_ROWS))
+        else:
+            parts = max(1, min(self._endpoints, rows // _MIN_PARTITION_ROWS))
         bounds = [rows * part // parts for part in range(parts + 1)]
         return [Partition(f"{start}:{stop}".encode()) for start, stop in pairwise(bounds)]
 
@@ -128,7 +141,9 @@ class ArrowTable:
 class StatisticsArrowTable(ArrowTable):
     """A table in memory that also sends the bounds of its columns to DuckDB."""
 
-    def __init__(self, name: str, data: pa.Table, *, comment: str = "", endpoints: int = 1) -> None:
+    def __init__(
+        self, name: str, data: pa.Table, *, comment: str = "", endpoints: int | None = None
+    ) -> None:
         super().__init__(name, data, comment=comment, endpoints=endpoints)
         # Not locked: in a race two threads compute the same value.
         self._statistics: dict[str, ColumnStats] = {}

@@ -140,15 +140,14 @@ class Rows:
 
 
 def split_into_chunks(
-    columns: Sequence[pa.Array], rowids: pa.Array, statement_ids: pa.Array
+    columns: Sequence[pa.Array], first: int, rows: int, statement_ids: pa.Array
 ) -> Iterator[Chunk]:
-    """Yield new rows as chunks of at most `len(statement_ids)` rows."""
-    size = len(rowids)
-    for start in range(0, size, len(statement_ids)):
-        length = min(len(statement_ids), size - start)
-        yield Chunk.of(
+    """Yield new rows, with row ids from `first` on, in chunks of `len(statement_ids)` rows."""
+    for start in range(0, rows, len(statement_ids)):
+        length = min(len(statement_ids), rows - start)
+        yield Chunk.numbered(
             [column.slice(start, length) for column in columns],
-            rowids.slice(start, length),
+            first + start,
             statement_ids.slice(0, length),
         )
 
@@ -179,8 +178,8 @@ class Chunk:
 
     columns: tuple[pa.Array, ...]
     """The values, one array for each column of the table."""
-    rowids: pa.Array
-    """The identifiers of the rows: int64, ascending, without nulls."""
+    listed_rowids: pa.Array | None
+    """The row ids; None if they are all numbers from the first to the last."""
     statement_ids: pa.Array
     """For each row, the id of the statement that wrote it last."""
     alive: pa.Array | None = None
@@ -195,17 +194,38 @@ class Chunk:
     @classmethod
     def of(cls, columns: Sequence[pa.Array], rowids: pa.Array, statement_ids: pa.Array) -> Chunk:
         """Return a chunk of at least one row, none of them deleted."""
+        first, last = rowids[0].as_py(), rowids[-1].as_py()
         return cls(
             columns=tuple(columns),
-            rowids=rowids,
+            listed_rowids=None if last - first + 1 == len(rowids) else rowids,
             statement_ids=statement_ids,
             count=len(rowids),
-            first=rowids[0].as_py(),
-            last=rowids[-1].as_py(),
+            first=first,
+            last=last,
         )
 
+    @classmethod
+    def numbered(cls, columns: Sequence[pa.Array], first: int, statement_ids: pa.Array) -> Chunk:
+        """Return a chunk of rows whose ids are the numbers from `first` on."""
+        count = len(statement_ids)
+        return cls(
+            columns=tuple(columns),
+            listed_rowids=None,
+            statement_ids=statement_ids,
+            count=count,
+            first=first,
+            last=first + count - 1,
+        )
+
+    @property
+    def rowids(self) -> pa.Array:
+        """The identifiers of the rows: int64, ascending, without nulls."""
+        if self.listed_rowids is None:
+            return pa.arange(self.first, self.last + 1)
+        return self.listed_rowids
+
     def __len__(self) -> int:
-        return len(self.rowids)
+        return len(self.statement_ids)
 
     def slice(self, offset: int, length: int) -> Chunk | None:
         """Return some of the rows without a copy; None if all of them are deleted."""
@@ -217,7 +237,7 @@ class Chunk:
         return replace(
             self,
             columns=tuple(column.slice(offset, length) for column in self.columns),
-            rowids=rowids,
+            listed_rowids=None if self.listed_rowids is None else rowids,
             statement_ids=self.statement_ids.slice(offset, length),
             alive=None if count == length else alive,
             count=count,

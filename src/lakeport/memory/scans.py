@@ -20,6 +20,7 @@ _BATCH_ROWS = 1 << 14
 _PART_ROWS = 1 << 17
 _MAX_PARTS = 8
 _SAMPLED_CHUNKS = 16
+_ROWID_BYTES = 8
 
 Part = tuple[int, int]
 """A range of chunks."""
@@ -69,7 +70,8 @@ def parse_partition(token: bytes, table: str) -> tuple[int, Part]:
 def _estimated_bytes(rows: Rows) -> int:
     """Return an estimate of the bytes of the rows, from a sample of the chunks."""
     sample = rows.chunks[:: max(1, len(rows.chunks) // _SAMPLED_CHUNKS)]
-    bytes_ = sum(array.nbytes for chunk in sample for array in (*chunk.columns, chunk.rowids))
+    bytes_ = sum(array.nbytes for chunk in sample for array in chunk.columns)
+    bytes_ += sum(_ROWID_BYTES * len(chunk) for chunk in sample)
     return int(bytes_ * rows.count // max(1, sum(len(chunk) for chunk in sample)))
 
 

@@ -95,6 +95,12 @@ class MemoryTable:
         _note(version)
         return scan(version, options, part)
 
+    def open_scan(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
+        """Return the size and the rows of one version, also while others write."""
+        version, part = self._resolve(options)
+        _note(version)
+        return size(version, part), scan(version, options, part)
+
     def endpoints(self, options: ScanOptions) -> Sequence[Partition]:
         """Return the parts of one version. They can be read as long as the version is kept."""
         version, _ = self._resolve(options)

@@ -17,9 +17,6 @@ from lakeport.memory.state import Definition, TableState
 
 __all__ = ["prepare_delete", "prepare_insert", "prepare_update"]
 
-# Row ids live as long as their rows. Arrow's default pool is slow for that.
-_SYSTEM_POOL = pa.system_memory_pool()
-
 _CHECK_ROWS = 16 * CHUNK_ROWS
 # New values are sorted whenever so many rows or bytes have been received.
 _FLUSH_ROWS = 1 << 18
@@ -43,13 +40,7 @@ def prepare_insert(
         columns = _full_columns(definition, sources, batch, str(table))
         check_not_null(definition, enumerate(columns), str(table))
         first = table.rowids.allocate(batch.num_rows)
-        chunks.extend(
-            split_into_chunks(
-                columns,
-                pa.arange(first, first + batch.num_rows, memory_pool=_SYSTEM_POOL),
-                statement_ids,
-            )
-        )
+        chunks.extend(split_into_chunks(columns, first, batch.num_rows, statement_ids))
         count += batch.num_rows
         unchecked += batch.num_rows
         if unchecked >= _CHECK_ROWS:

@@ -19,6 +19,7 @@ from pyarrow import flight, ipc
 
 from lakeport._version import __version__
 from lakeport.airport.client.replies import REPLY_LIMITS
+from lakeport.airport.protocol.constants import NULL_COLUMNS_HEADER
 from lakeport.airport.protocol.errors import translating_errors
 from lakeport.errors import (
     InternalError,
@@ -191,6 +192,7 @@ class Connection:
         all_headers = [
             ("airport-user-agent", USER_AGENT),
             ("authority", location or self.location),
+            (NULL_COLUMNS_HEADER, "1"),
             ("airport-client-session-id", _SESSION_ID),
             *headers,
         ]

@@ -11,11 +11,12 @@ import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import reduce
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.arrow import sandbox
 from lakeport.catalog import field_is_rowid
 from lakeport.errors import (
     InvalidArgumentError,
@@ -31,7 +32,6 @@ from lakeport.types import Column, LogicalType, arrow_type, fold_name, from_arro
 
 __all__ = [
     "ROWID",
-    "SANDBOX",
     "FilterLike",
     "Predicate",
     "as_condition",
@@ -45,9 +45,6 @@ FilterLike: TypeAlias = Filter | Expression | Term | str
 
 ROWID = "rowid"
 """The name of the row identifier in queries. The field itself may have another name."""
-
-SANDBOX: Final = {"threads": "1", "enable_external_access": "false"}
-"""Settings of a DuckDB without access to files or the network: a server may send expressions."""
 
 _ROW_NUMBER = "__row_number"
 
@@ -174,11 +171,11 @@ def _duckdb_evaluator(filter: Filter) -> Evaluator:
     condition = " AND ".join(part for part in parts if part is not None)
     if None in parts:
         raise UnsupportedError("a part of the filter cannot be applied to the received rows")
-    connection = duckdb.connect(config=SANDBOX)
+    connection = sandbox()
 
     def evaluate(tested: pa.RecordBatch) -> pa.Array:
         connection.register("tested", pa.Table.from_batches([tested]))
-        # DuckDB keeps the order of the rows because SANDBOX has one thread.
+        # DuckDB keeps the order of the rows because a sandbox has one thread.
         query = f"SELECT coalesce(({condition}), false) AS matches FROM tested"  # noqa: S608
         try:
             mask = connection.sql(query).to_arrow_table().column(0).combine_chunks()

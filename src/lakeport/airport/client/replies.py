@@ -87,7 +87,7 @@ class Reply(Struct):
         """Return a field that must be a non-negative integer."""
         value = self._get(name, int, None)
         if isinstance(value, bool) or value < 0:
-            raise InvalidArgumentError(f"{self._what}: field {name!r} has the wrong type")
+            raise InvalidArgumentError(f"{self._subject}: field {name!r} has the wrong type")
         return int(value)
 
     def optional_text(self, name: str) -> str | None:
@@ -100,12 +100,12 @@ class Reply(Struct):
 
     def reply(self, name: str) -> Reply:
         """Return a field that is itself a map."""
-        return _reply(self._get(name, dict, None), f"{self._what}.{name}")
+        return _reply(self._get(name, dict, None), f"{self._subject}.{name}")
 
     def replies(self, name: str) -> list[Reply]:
         """Return a field that is an array of maps."""
         items = self._get(name, list, None)
-        return [_reply(item, f"{self._what}.{name}[{i}]") for i, item in enumerate(items)]
+        return [_reply(item, f"{self._subject}.{name}[{i}]") for i, item in enumerate(items)]
 
     def text_pairs(self, name: str) -> dict[str, str]:
         """Return a map from text to text; empty for nil."""

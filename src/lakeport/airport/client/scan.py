@@ -21,7 +21,7 @@ from lakeport.airport.client.predicates import (
 )
 from lakeport.airport.client.replies import read_endpoints as decode_endpoints
 from lakeport.airport.client.streams import ScanSource, read_endpoints
-from lakeport.airport.protocol.constants import LIMIT_HEADER
+from lakeport.airport.protocol.constants import LIMIT_HEADER, ROWS_ONLY_HEADER
 from lakeport.catalog import field_is_rowid
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from lakeport.filters import Filter
@@ -145,6 +145,8 @@ class Scan:
         headers = bound.headers
         if self.row_limit is not None:
             headers = [*headers, (LIMIT_HEADER, str(self.row_limit))]
+        if projection.reads_rows_only:
+            headers = [*headers, (ROWS_ONLY_HEADER, "1")]
         reply = self._connection.request("endpoints", request, headers)
         source = ScanSource(self._connection, bound.headers, bound.schema, projection.positions)
         batches = read_endpoints(source, decode_endpoints(reply))
@@ -194,6 +196,11 @@ class _Projection:
             # Counting rows needs one column; the row identifier is the cheapest.
             positions = dict.fromkeys([column_positions(self._schema).get(ROWID, 0)])
         return tuple(positions)
+
+    @property
+    def reads_rows_only(self) -> bool:
+        """Return whether no value is read: nothing is returned, and there is no filter."""
+        return not self._outputs and not self.predicate.filter
 
     def column_ids(self) -> list[int]:
         """Return the positions as DuckDB counts them: without the row identifier."""

@@ -165,14 +165,15 @@ class _EndpointReaders:
             if is_stopped:
                 stream.cancel()
                 return
-            yield from _read(stream, self._source.schema)
+            yield from _read(stream, self._source)
         finally:
             with self._changed:
                 del self._streams[thread]
 
 
-def _read(stream: flight.FlightStreamReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    _check_types(stream.schema, schema)
+def _read(stream: flight.FlightStreamReader, source: ScanSource) -> Iterator[pa.RecordBatch]:
+    schema = source.schema
+    _check_types(stream.schema, schema, source.positions)
     while True:
         try:
             with translating_errors("the scan"):
@@ -193,13 +194,15 @@ def _with_names(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(batch.columns, names=schema.names)
 
 
-def _check_types(received: pa.Schema, bound: pa.Schema) -> None:
+def _check_types(received: pa.Schema, bound: pa.Schema, positions: Collection[int]) -> None:
     if len(received) != len(bound):
         raise InternalError(
             f"the server announced {counted(len(bound), 'column')} and sends {len(received)}; "
             "try refresh()"
         )
-    for field, expected in zip(received, bound, strict=True):
+    for position, (field, expected) in enumerate(zip(received, bound, strict=True)):
+        if position not in positions and pa.types.is_null(field.type):
+            continue
         if field.type != expected.type:
             raise InternalError(
                 f"the server announced {expected.type} for column {expected.name!r} and sends "

@@ -131,7 +131,8 @@ def json_text(request: dict[str, Any], name: str, *, default: str | None = None)
 
 def table_tag(schema: pa.Schema) -> str:
     """Return a digest of the columns that a client has bound."""
-    return _digest(*(f"{field.name}\0{field.type}" for field in schema))
+    pairs = zip(schema.names, schema.types, strict=True)
+    return _digest(*(f"{name}\0{type}" for name, type in pairs))
 
 
 def function_tag(kind: str, input_schema: pa.Schema) -> str:

@@ -11,7 +11,7 @@ batch of the call is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -47,8 +47,7 @@ class BatchBounds:
         self._limits.check(batch.num_rows, self._limits.batch_rows, "the number of rows of a batch")
         size = int(batch.get_total_buffer_size())
         self._check(size)
-        # Buffers are slices of their message, whose memory is released after all of them.
-        message = max((_message_size(b) for b in _received_buffers(batch)), default=0)
+        message = _largest_message(batch)
         self._check(message)
         unfolded = sum(_unfolded_size(batch.column(i)) for i in self._folded)
         self._check(unfolded)
@@ -96,13 +95,23 @@ def _has_width(type: pa.DataType) -> bool:
     return bool(pt.is_primitive(type) or pt.is_decimal(type) or pt.is_fixed_size_binary(type))
 
 
-def _received_buffers(batch: pa.RecordBatch) -> Iterator[pa.Buffer]:
-    """Yield the buffers of a batch that are not empty; raise if its message was compressed."""
+def _largest_message(batch: pa.RecordBatch) -> int:
+    """Return the bytes of the largest message that a batch keeps; raise if one was compressed.
+
+    Buffers are slices of their message, whose memory is released after all of them.
+    """
+    start = end = largest = 0
     for column in batch.columns:
         for buffer in column.buffers():
-            if buffer is not None and buffer.size:
-                _check_received(buffer)
-                yield buffer
+            if buffer is None or not buffer.size:
+                continue
+            _check_received(buffer)
+            # Nearly always, all buffers are inside the message of the first.
+            if not (start <= buffer.address and buffer.address + buffer.size <= end):
+                message = _message(buffer)
+                start, end = message.address, message.address + message.size
+                largest = max(largest, message.size)
+    return largest
 
 
 def _check_received(buffer: pa.Buffer) -> None:
@@ -113,10 +122,10 @@ def _check_received(buffer: pa.Buffer) -> None:
         )
 
 
-def _message_size(buffer: pa.Buffer) -> int:
+def _message(buffer: pa.Buffer) -> pa.Buffer:
     while (parent := buffer.parent) is not None:
         buffer = parent
-    return int(buffer.size)
+    return buffer
 
 
 def _is_folded(type: pa.DataType) -> bool:

@@ -45,11 +45,11 @@ def encode(value: Any) -> bytes:
 class Struct:
     """A decoded msgpack map. Typed access raises `InvalidArgumentError` with the field's name."""
 
-    __slots__ = ("_fields", "_what")
+    __slots__ = ("_fields", "_subject")
 
     def __init__(self, fields: Mapping[str, Any], subject: str) -> None:
         self._fields = fields
-        self._what = subject
+        self._subject = subject
 
     def __contains__(self, name: str) -> bool:
         return self._fields.get(name) is not None
@@ -62,7 +62,9 @@ class Struct:
         try:
             return value.decode()
         except UnicodeDecodeError:
-            raise InvalidArgumentError(f"{self._what}: field {name!r} is not UTF-8 text") from None
+            raise InvalidArgumentError(
+                f"{self._subject}: field {name!r} is not UTF-8 text"
+            ) from None
 
     def blob(self, name: str, default: bytes | None = None) -> bytes:
         """Return a field of raw bytes."""
@@ -80,32 +82,36 @@ class Struct:
         try:
             return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
         except UnicodeDecodeError:
-            raise InvalidArgumentError(f"{self._what}: field {name!r} is not UTF-8 text") from None
+            raise InvalidArgumentError(
+                f"{self._subject}: field {name!r} is not UTF-8 text"
+            ) from None
 
     def integers(self, name: str, default: list[int] | None = None) -> list[int]:
         """Return a field that is an array of integers."""
         values: list[int] = self._get(name, list, default)
         if not all(type(value) is int for value in values):
-            raise InvalidArgumentError(f"{self._what}: field {name!r} must contain integers")
+            raise InvalidArgumentError(f"{self._subject}: field {name!r} must contain integers")
         return values
 
     def text_map(self, name: str) -> dict[str, str]:
         """Return a field that maps texts to texts; an empty map if it is missing."""
-        fields = _text_keys(self._get(name, dict, {}), self._what)
-        return {key: Struct(fields, self._what).text(key) for key in fields}
+        fields = _text_keys(self._get(name, dict, {}), self._subject)
+        return {key: Struct(fields, self._subject).text(key) for key in fields}
 
     def struct(self, name: str) -> Struct:
         """Return a field that is a map."""
-        return Struct(_text_keys(self._get(name, dict, None), self._what), f"{self._what}.{name}")
+        return Struct(
+            _text_keys(self._get(name, dict, None), self._subject), f"{self._subject}.{name}"
+        )
 
     def _get(self, name: str, kind: type, default: Any) -> Any:
         value = self._fields.get(name)
         if value is None:
             if default is None:
-                raise InvalidArgumentError(f"{self._what}: field {name!r} is missing")
+                raise InvalidArgumentError(f"{self._subject}: field {name!r} is missing")
             return default
         if not isinstance(value, kind):
-            raise InvalidArgumentError(f"{self._what}: field {name!r} has the wrong type")
+            raise InvalidArgumentError(f"{self._subject}: field {name!r} has the wrong type")
         return value
 
 

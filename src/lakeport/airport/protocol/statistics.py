@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from lakeport._cache import LruCache
+from lakeport.airport.protocol.limits import MIB
 from lakeport.arrow import write_batch
 from lakeport.catalog import ColumnStats
 
@@ -17,8 +19,27 @@ _GREATEST_TEXT = "\U0010ffff\U0010ffff"
 _GREATEST_BLOB = b"\xff" * 8
 
 
+_MAX_ENCODED_BYTES: Final = 8 * MIB
+_encoded = LruCache(_MAX_ENCODED_BYTES, weigh=len)
+
+
 def encode_statistics(stats: ColumnStats, type: pa.DataType) -> bytes:
-    """Return the reply to `column_statistics`; unknown values become the widest valid ones."""
+    """Return the reply to `column_statistics`; unknown values become the widest valid ones.
+
+    DuckDB requests the same twice for each column of a statement, so replies are cached.
+    """
+    key = (stats, type)
+    try:
+        reply: bytes | None = _encoded.get(key)
+    except TypeError:  # a bound that cannot be hashed
+        return _encode(stats, type)
+    if reply is None:
+        reply = _encode(stats, type)
+        _encoded.put(key, reply)
+    return reply
+
+
+def _encode(stats: ColumnStats, type: pa.DataType) -> bytes:
     columns: dict[str, pa.Array] = {
         "min": _bound(stats.min, type, unknown=_least(type)),
         "max": _bound(stats.max, type, unknown=_greatest(type)),

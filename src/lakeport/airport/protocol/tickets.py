@@ -40,6 +40,8 @@ class ScanTicket:
     """The part of the table."""
     limit: int | None = None
     """The most rows that the client will read; None means all."""
+    rows_only: bool = False
+    """Whether the client reads no value of the requested columns, only the number of rows."""
 
     @property
     def time_point(self) -> TimePoint | None:
@@ -73,6 +75,7 @@ class ScanTicket:
                 "arguments": self.arguments,
                 "partition": self.partition,
                 "limit": None if self.limit is None else [self.limit],
+                **({"rows_only": True} if self.rows_only else {}),
             }
         )
 
@@ -105,6 +108,7 @@ class ScanTicket:
             arguments=fields.blob("arguments") if "arguments" in fields else None,
             partition=fields.blob("partition") if "partition" in fields else None,
             limit=_limit(fields.integers("limit")) if "limit" in fields else None,
+            rows_only=fields.flag("rows_only", default=False),
         )
 
 

@@ -7,6 +7,7 @@ outside of the batch, or crash the process.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -32,6 +33,20 @@ class ContentCheck:
             (field.name, None if (view := _bare(field.type)) == field.type else view)
             for field in schema
         ]
+        self._has_views = any(view is not None for _, view in self._columns)
+
+    def check_all(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Check every value of several batches, with one call of Arrow where that is possible."""
+        if not self._has_views:
+            try:
+                pa.Table.from_batches(batches).validate(full=True)
+            except pa.ArrowException:
+                # The loop names the column.
+                pass
+            else:
+                return
+        for batch in batches:
+            self(batch)
 
     def __call__(self, batch: pa.RecordBatch) -> None:
         """Check every value of a batch that has passed `check_layout`."""

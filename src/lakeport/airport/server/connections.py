@@ -17,13 +17,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from lakeport.ducklake.storage import reserve, usage
 
-__all__ = ["MAX_CONNECTIONS", "Connections"]
+__all__ = ["MAX_CONNECTIONS", "Connections", "is_loopback"]
 
 _log = logging.getLogger("lakeport")
 
@@ -172,6 +173,17 @@ def _duplicate(descriptor: int) -> socket.socket | None:
     return None
 
 
+def is_loopback(peer: str) -> bool:
+    """Return whether a peer, as gRPC writes it, is on this machine."""
+    if peer.startswith("unix"):
+        return True
+    try:
+        return ipaddress.ip_address(_parse(peer)[0]).is_loopback
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=4096)
 def _parse(peer: str) -> Peer:
     """Return the address and port of gRPC's `ipv4:10.0.0.1:5555` or `ipv6:%5B::1%5D:5555`."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")

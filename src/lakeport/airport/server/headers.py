@@ -14,7 +14,11 @@ from typing import Any
 
 from pyarrow import flight
 
-from lakeport.airport.protocol.constants import LIMIT_HEADER
+from lakeport.airport.protocol.constants import (
+    LIMIT_HEADER,
+    NULL_COLUMNS_HEADER,
+    ROWS_ONLY_HEADER,
+)
 from lakeport.airport.protocol.errors import translate_errors
 from lakeport.airport.server.calls import Calls, RunningCall
 from lakeport.airport.server.transactions import Transactions
@@ -28,6 +32,8 @@ MIDDLEWARE = "lakeport"
 
 _MAX_HEADER = 16 * 1024
 _LIMIT = re.compile(r"[0-9]{1,18}")
+
+_NO_FILTERS_AND_NO_COLUMNS = '{"filters":[],"column_binding_names_by_index":[]}'
 
 # https://www.w3.org/TR/trace-context/: version, trace, span, flags. A trace of zeros is invalid.
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
@@ -78,6 +84,30 @@ class Call:
         if not _LIMIT.fullmatch(text):
             raise InvalidArgumentError(f"header {LIMIT_HEADER} is not a number of rows")
         return int(text)
+
+    @property
+    def accepts_null_columns(self) -> bool:
+        """Whether columns that were not requested may have Arrow's null type, which has no bytes.
+
+        DuckDB's client reads the columns that it requested by their positions, and looks neither at
+        the others nor at the schema of the stream.
+        """
+        return self._is_duckdb or self.header(NULL_COLUMNS_HEADER) is not None
+
+    def reads_rows_only(self, column_ids: Sequence[int], filters: str) -> bool:
+        """Return whether the client reads no value of the one column that it requests.
+
+        DuckDB names the columns of a statement beside its filters. For `count(*)` there are none,
+        and it requests a column only because every scan must have one.
+        """
+        if len(column_ids) != 1:
+            return False
+        names_no_column = self._is_duckdb and filters == _NO_FILTERS_AND_NO_COLUMNS
+        return names_no_column or self.header(ROWS_ONLY_HEADER) is not None
+
+    @property
+    def _is_duckdb(self) -> bool:
+        return (self.header("airport-user-agent") or "").startswith("airport/")
 
     @property
     def owner(self) -> str | None:

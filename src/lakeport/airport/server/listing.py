@@ -1,7 +1,7 @@
 """Catalogs as the client reads them: FlightInfos of tables and functions, and whole listings.
 
 A listing of a catalog with a version is built once per version, caller and name of the catalog.
-The cache has a bounded number of entries.
+The cache has a bounded number of entries and of bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyarrow import flight
 
 from lakeport.airport.protocol.addresses import Address, table_tag
 from lakeport.airport.protocol.codec import compress_container, encode, write_schema
+from lakeport.airport.protocol.limits import MIB
 from lakeport.airport.protocol.signatures import input_schema, output_schema, tag_of
 from lakeport.airport.server.routing import CatalogRoute
 from lakeport.auth import Operation
@@ -26,13 +28,13 @@ from lakeport.catalog import (
     DynamicCatalog,
     ScalarFunction,
     Schema,
-    StatisticsTable,
     Table,
     TableFunction,
     TableFunctionInOut,
     VersionedCatalog,
     current_request,
     field_is_rowid,
+    has_statistics,
     is_geometry,
 )
 
@@ -72,6 +74,15 @@ _KINDS_WITH_STATISTICS: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
     pt.is_map,
     pt.is_struct,
 )
+# The numbers of the most frequent of these types.
+_IDS_WITH_STATISTICS: Final = frozenset(
+    type.id
+    for type in (
+        *(pa.bool_(), pa.string(), pa.date32(), pa.float32(), pa.float64(), pa.timestamp("us")),
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.decimal128(1)),
+    )
+)
 _EXTENSIONS_WITH_STATISTICS: Final = frozenset(
     {"arrow.uuid", "arrow.json", "arrow.bool8", "hugeint", "uhugeint", "time_tz"}
 )
@@ -80,8 +91,9 @@ _EXTENSIONS_WITH_STATISTICS: Final = frozenset(
 class ListingCache:
     """A least-recently-used cache of replies to `list_schemas`, each for one version."""
 
-    def __init__(self, *, max_entries: int = 64) -> None:
+    def __init__(self, *, max_entries: int = 64, max_bytes: int = 64 * MIB) -> None:
         self._max_entries = max_entries
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._replies: OrderedDict[tuple[Any, ...], tuple[object, bytes]] = OrderedDict()
 
@@ -107,9 +119,12 @@ class ListingCache:
         with self._lock:
             # The reference to the catalog prevents that another object gets the same id.
             self._replies[key] = (route.catalog, reply)
-            while len(self._replies) > self._max_entries:
+            while len(self._replies) > self._max_entries or self._bytes() > self._max_bytes:
                 self._replies.popitem(last=False)
         return reply
+
+    def _bytes(self) -> int:
+        return sum(len(reply) for _, reply in self._replies.values())
 
     def remove(self, catalog: object) -> None:
         """Remove the replies of a catalog that is no longer served."""
@@ -148,6 +163,29 @@ def table_info(
             is_fixed = catalog_version(route).is_fixed
         tag = "" if is_fixed else table_tag(columns)
         descriptor = Address(schema_name, table.name, catalog=route.name, tag=tag).descriptor()
+    return _table_info(
+        route,
+        schema_name,
+        table,
+        wire_schema(table, columns),
+        descriptor,
+        endpoints=endpoints,
+        total_records=total_records,
+        total_bytes=total_bytes,
+    )
+
+
+def _table_info(
+    route: CatalogRoute,
+    schema_name: str,
+    table: Table,
+    published: pa.Schema,
+    descriptor: flight.FlightDescriptor,
+    *,
+    endpoints: Sequence[flight.FlightEndpoint] = (),
+    total_records: int = -1,
+    total_bytes: int = -1,
+) -> flight.FlightInfo:
     metadata = {
         "type": "table",
         "schema": schema_name,
@@ -160,7 +198,7 @@ def table_info(
         "extra_data": None,
     }
     return flight.FlightInfo(
-        wire_schema(table, columns),
+        published,
         descriptor,
         list(endpoints),
         total_records,
@@ -173,7 +211,7 @@ def table_info(
 def wire_schema(table: Table, columns: pa.Schema) -> pa.Schema:
     """Return the schema to publish for a table: its columns, and whether it has statistics."""
     metadata = {k: v for k, v in (columns.metadata or {}).items() if k != _CAN_PRODUCE_STATISTICS}
-    if isinstance(table, StatisticsTable) and _can_produce_statistics(columns):
+    if has_statistics(table) and _can_produce_statistics(columns):
         metadata[_CAN_PRODUCE_STATISTICS] = b"1"
     return columns.with_metadata(metadata or None)
 
@@ -182,9 +220,19 @@ def schema_infos(
     route: CatalogRoute, schema: Schema, *, is_fixed: bool
 ) -> Iterator[flight.FlightInfo]:
     """Yield the FlightInfos of a schema that the caller may list; `is_fixed` as in `table_info`."""
+    # Many tables of a catalog may share one schema object.
+    known: dict[tuple[int, bool], tuple[pa.Schema, pa.Schema, str]] = {}
+    allows = route.permissions(current_request().identity)
     for table in schema.tables():
-        if route.allows(Operation.LIST, schema.name, table.name):
-            yield table_info(route, schema.name, table, is_fixed=is_fixed)
+        if allows(Operation.LIST, schema.name, table.name):
+            columns = table.arrow_schema()
+            key = (id(columns), has_statistics(table))
+            if key not in known:
+                tag = "" if is_fixed else table_tag(columns)
+                known[key] = (columns, wire_schema(table, columns), tag)
+            _, published, tag = known[key]
+            address = Address(schema.name, table.name, catalog=route.name, tag=tag)
+            yield _table_info(route, schema.name, table, published, address.descriptor())
     yield from function_infos(route, schema)
 
 
@@ -264,17 +312,26 @@ def _list_schemas(route: CatalogRoute, version: CatalogVersion) -> bytes:
 def _can_produce_statistics(schema: pa.Schema) -> bool:
     # The client fails a query over types without statistics, and requests those of the wrong
     # column if the rowid is not the last one.
-    rowids = [index for index, field in enumerate(schema) if field_is_rowid(field)]
-    if rowids and rowids != [len(schema) - 1]:
-        return False
-    return all(_has_statistics(field) for field in schema if not field_is_rowid(field))
+    last = len(schema) - 1
+    for position, field in enumerate(schema):
+        # Most fields have no metadata, and are neither row identifiers nor geometries.
+        if field.metadata is None and field.type.id in _IDS_WITH_STATISTICS:
+            continue
+        if field_is_rowid(field):
+            if position != last:
+                return False
+        elif not _has_statistics(field):
+            return False
+    return True
 
 
 def _has_statistics(field: pa.Field) -> bool:
     """Return whether the client accepts statistics of this type; it fails queries over others."""
-    type = field.type
-    if is_geometry(field):
-        return False
+    return _type_has_statistics(field.type) and not is_geometry(field)
+
+
+@lru_cache(maxsize=4096)
+def _type_has_statistics(type: pa.DataType) -> bool:
     if isinstance(type, pa.BaseExtensionType):
         name = getattr(type, "type_name", "") or type.extension_name
         return name in _EXTENSIONS_WITH_STATISTICS

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from pyarrow import ipc
 
 from lakeport.airport.protocol.limits import DEFAULT_LIMITS, Limits
 from lakeport.airport.server.calls import Calls, Observer
@@ -65,6 +64,7 @@ class Server:
         batch_rows: The most rows in a batch of a scan.
         max_message_size: The most bytes in a batch that is sent or received.
         compression: Compress batches with `"lz4"` or `"zstd"`; faster on slow networks only.
+            `"auto"` is LZ4, except to clients on this machine.
         limits: Limits on requests.
         transaction_timeout: After how many seconds without a call a transaction is rolled back.
         stream_timeout: After how many seconds a stream ends whose client neither reads nor writes.
@@ -86,7 +86,7 @@ class Server:
         actions: Iterable[Action] = (),
         batch_rows: int = 64 * 1024,
         max_message_size: int = 64 * 1024 * 1024,
-        compression: Literal["lz4", "zstd"] | None = None,
+        compression: Literal["lz4", "zstd", "auto"] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         transaction_timeout: float = 600.0,
         stream_timeout: float = STREAM_TIMEOUT,
@@ -98,8 +98,10 @@ class Server:
             raise DefinitionError("batch_rows and max_message_size must be positive")
         if stream_timeout <= 0 or max_connections < 1:
             raise DefinitionError("stream_timeout and max_connections must be positive")
-        if compression not in {None, "lz4", "zstd"}:
-            raise DefinitionError(f"compression must be 'lz4' or 'zstd', not {compression!r}")
+        if compression not in {None, "lz4", "zstd", "auto"}:
+            raise DefinitionError(
+                f"compression must be 'lz4', 'zstd' or 'auto', not {compression!r}"
+            )
         self._requested = check_location(location, tls)
         self._tls = tls.load() if tls is not None else None
         self._advertise = advertise
@@ -108,7 +110,7 @@ class Server:
         self._actions = {action.name: action for action in actions}
         self._batch_rows = batch_rows
         self._max_message_size = max_message_size
-        self._write_options = ipc.IpcWriteOptions(compression=compression)
+        self._compression: Literal["lz4", "zstd", "auto"] | None = compression
         self._limits = limits
         self._transaction_timeout = transaction_timeout
         self._stream_timeout = stream_timeout
@@ -240,7 +242,7 @@ class Server:
             limits=self._limits,
             batch_rows=self._batch_rows,
             max_message_size=self._max_message_size,
-            write_options=self._write_options,
+            compression=self._compression,
             public_location=self._public_location,
             actions=self._actions,
             transactions=Transactions(idle_seconds=self._transaction_timeout),

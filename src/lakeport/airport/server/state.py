@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from pyarrow import ipc
 
 from lakeport.airport.protocol.errors import SHUTTING_DOWN
 from lakeport.airport.protocol.limits import Limits
 from lakeport.airport.server.calls import Calls
-from lakeport.airport.server.connections import Connections
+from lakeport.airport.server.connections import Connections, is_loopback
 from lakeport.airport.server.headers import Call
 from lakeport.airport.server.idle import IdleStreams
 from lakeport.airport.server.listing import ListingCache
@@ -36,8 +37,8 @@ class ServerState:
     """The most rows in a batch of a scan."""
     max_message_size: int
     """The most bytes in a batch that is sent or received."""
-    write_options: ipc.IpcWriteOptions
-    """How batches are encoded: uncompressed or compressed."""
+    compression: Literal["lz4", "zstd", "auto"] | None
+    """How batches are compressed; `auto` is LZ4, except to clients on this machine."""
     public_location: Callable[[], str]
     """Returns the location for plain Flight clients. The port is known once the server listens."""
     actions: Mapping[str, Action] = field(default_factory=dict)
@@ -51,6 +52,13 @@ class ServerState:
     """Streams that wait for their clients."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the server stops: streams end with a retriable error."""
+
+    def write_options(self, call: Call) -> ipc.IpcWriteOptions:
+        """Return how the batches for the client of a call are encoded."""
+        codec = self.compression
+        if codec == "auto":
+            codec = None if is_loopback(call.notes.peer) else "lz4"
+        return ipc.IpcWriteOptions(compression=codec)
 
     def route(self, call: Call, *names: str) -> CatalogRoute:
         """Return the catalog of a call, and bind the call to its transaction there."""

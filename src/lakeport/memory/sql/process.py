@@ -25,22 +25,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from lakeport.arrow import sandbox
 from lakeport.catalog import current_request
 from lakeport.errors import CancelledError, InvalidInputError, UnavailableError, first_line
 
 __all__ = ["evaluate_apart", "open_database"]
-
-_CONFIG: Final = {
-    "enable_external_access": "false",
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "python_enable_replacements": "false",
-    "temp_directory": "",
-    "threads": "1",
-    "memory_limit": "512MB",
-}
-"""Settings of a DuckDB without access to files and the network."""
 
 _DEADLINE_SECONDS: Final = 30.0
 """The time for one query in a child that is ready."""
@@ -108,14 +97,13 @@ def open_database() -> Any:
     """Return a DuckDB that has no access to anything but its own memory."""
     import duckdb
 
-    database = duckdb.connect(":memory:", config=dict(_CONFIG))
-    database.execute("SET arrow_lossless_conversion = true")
-    database.execute("SET TimeZone = 'UTC'")
-    # Clients of DuckDB 1.5 send lambdas with an arrow, which DuckDB 2.0 rejects by default.
-    with suppress(duckdb.CatalogException):
-        database.execute("SET GLOBAL lambda_syntax = 'ENABLE_SINGLE_ARROW'")
-    database.execute("SET lock_configuration = true")
-    return database
+    def prepare(database: Any) -> None:
+        database.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
+        # Clients of DuckDB 1.5 send lambdas with an arrow, which DuckDB 2.0 rejects by default.
+        with suppress(duckdb.CatalogException):
+            database.execute("SET GLOBAL lambda_syntax = 'ENABLE_SINGLE_ARROW'")
+
+    return sandbox(prepare, memory_limit="512MB")
 
 
 class _Child:

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from lakeport.airport.client.catalog import AttachedCatalog
 from lakeport.airport.client.entries import TableEntry
-from lakeport.airport.client.predicates import ROWID, SANDBOX
+from lakeport.airport.client.predicates import ROWID
 from lakeport.airport.client.replies import decoding_reply, read_map
 from lakeport.airport.client.statements.exchange import Exchange
 from lakeport.airport.client.statements.statement import Statement
-from lakeport.arrow import RowSource, convert, reader_of
+from lakeport.arrow import RowSource, convert, reader_of, sandbox
 from lakeport.catalog import find_rowid_column, without_rowid
 from lakeport.errors import (
     InternalError,
@@ -256,7 +256,7 @@ def default_values(omitted: Sequence[pa.Field]) -> Values:
 def _computed() -> Values:
     import duckdb
 
-    connection = duckdb.connect(config=SANDBOX)
+    connection = sandbox()
 
     def values(field: pa.Field, rows: int) -> pa.Array:
         expression = _expression(field)

@@ -27,7 +27,7 @@ from lakeport.airport.server.verbs.scans import (
     scan_options,
 )
 from lakeport.auth import Operation
-from lakeport.catalog import ColumnStats, StatisticsTable, TableFunction
+from lakeport.catalog import ColumnStats, TableFunction, has_statistics
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 __all__ = ["METADATA_ACTIONS"]
@@ -93,6 +93,7 @@ def endpoints(host: ServerState, call: Call, request: Struct) -> bytes:
     ticket = replace(
         ticket.pinned(scan.route.name),
         columns=column_names(scan.schema, ids) if ids else None,
+        rows_only=call.reads_rows_only(ids, ticket.filters),
     )
     parts = [] if scan.is_empty else scan_endpoints(host, scan, ticket)
     return encode([endpoint.serialize() for endpoint in parts])
@@ -124,7 +125,7 @@ def column_statistics(host: ServerState, call: Call, request: Struct) -> bytes:
         decode_descriptor(request.blob("flight_descriptor")), limits=host.limits
     )
     table = host.route(call, address.catalog).table(address, Operation.READ)
-    if not isinstance(table, StatisticsTable):
+    if not has_statistics(table):
         raise UnsupportedError(f"table {address} has no statistics")
     name, requested_type = request.text("column_name"), request.text("type", "")
     # Types are cached by name, so the name must be short.

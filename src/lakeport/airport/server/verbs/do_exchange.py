@@ -144,7 +144,7 @@ class Exchange:
 
     def send_schema(self, schema: pa.Schema) -> None:
         """Send the columns of the reply; the client waits for them before it sends rows."""
-        self._writer.begin(schema, options=self.host.write_options)
+        self._writer.begin(schema, options=self.host.write_options(self.call))
 
     def write(self, batch: pa.RecordBatch, metadata: bytes | None = None) -> None:
         """Send rows."""
@@ -209,8 +209,7 @@ class Exchange:
 
 
 def _concat(batches: list[pa.RecordBatch], check: ContentCheck) -> pa.RecordBatch:
-    for batch in batches:
-        check(batch)
+    check.check_all(batches)
     return pa.concat_batches(batches, memory_pool=_SYSTEM_POOL)
 
 

@@ -2,17 +2,20 @@
 
 Every batch has exactly the columns that the client has bound, in their order and physical layout.
 It has no more rows and bytes than the server allows. Columns that the client did not request are
-null.
+null. Where they would be many bytes, they have Arrow's null type, which has none, if the client
+accepts it.
 """
 
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.types as pt
-from pyarrow import flight
+from pyarrow import flight, ipc
 
 from lakeport.airport.protocol.codec import encode
 from lakeport.airport.protocol.errors import translate_errors
@@ -25,22 +28,63 @@ from lakeport.catalog import current_request
 
 __all__ = ["open_stream"]
 
+# More nulls than this, in columns that the client did not request, are left out if it accepts it.
+_MANY_NULL_BYTES: Final = 16 * 1024 * 1024
+
+# Six million nulls of a row id are 49 MB, or 250 kB and less work for client and server.
+_FEW_BYTES: Final = ipc.IpcWriteOptions(compression="lz4")
+_COUNTED_BATCH_ROWS: Final = 1 << 20
+
+# Larger batches are sliced at first: the first slice, and how many rows in slices that double.
+_SMALL_BATCH_BYTES: Final = 1024 * 1024
+_FIRST_BATCH_ROWS: Final = 2048
+_FIRST_ROWS: Final = 32_768
+
 
 def open_stream(host: ServerState, call: Call, raw_ticket: bytes) -> flight.FlightDataStream:
     """Return the stream of the rows that a ticket describes."""
     ticket = ScanTicket.from_bytes(raw_ticket, limits=host.limits)
     scan = resolve_scan(host, call, ticket)
-    options = scan_options(host, ticket)
-    size, reader = scan.open(options)
-    align = Alignment(scan.schema, reader.schema, ticket.columns, scan.subject)
-    batches = _batches(host, scan, reader, align, size.rows)
+    scan_request = scan_options(host, ticket)
+    size, reader = scan.open(scan_request)
+    schema, columns, batch_rows = scan.schema, ticket.columns, None
+    options = host.write_options(call)
+    if columns is not None and call.accepts_null_columns and size.rows:
+        unread = [field.type for field in schema if field.name not in columns]
+        if size.rows * sum(map(_null_bytes, unread)) > _MANY_NULL_BYTES:
+            schema = _with_null_columns(schema, columns)
+    if ticket.rows_only and not reader.schema.names:
+        # The client converts a column of its type, and reads no value of it.
+        columns, batch_rows = (), _COUNTED_BATCH_ROWS
+        if (size.rows or 0) > _COUNTED_BATCH_ROWS:
+            options = _FEW_BYTES
+    align = Alignment(schema, reader.schema, columns, scan.subject)
+    total_rows = None if scan_request.filter else size.rows
+    batches = _batches(
+        host, scan, reader, align, total_rows, batch_rows=batch_rows or host.batch_rows
+    )
     # pyarrow calls Python for every batch without the context of the request.
     context = contextvars.copy_context()
-    if _has_dictionaries(scan.schema):
+    if _has_dictionaries(schema):
         batches = _as_tables(batches)
-    return flight.GeneratorStream(
-        scan.schema, _in_context(batches, context), options=host.write_options
-    )
+    return flight.GeneratorStream(schema, _in_context(batches, context), options=options)
+
+
+@lru_cache(maxsize=1024)
+def _null_bytes(type: pa.DataType) -> float:
+    """Return the bytes of a null of a type."""
+    return float(pa.nulls(1024, type).nbytes / 1024)
+
+
+def _with_null_columns(schema: pa.Schema, requested: Collection[str]) -> pa.Schema:
+    """Return the schema with the null type for all columns that were not requested."""
+    fields = [
+        field
+        if field.name in requested
+        else pa.field(field.name, pa.null(), metadata=field.metadata)
+        for field in schema
+    ]
+    return pa.schema(fields, metadata=schema.metadata)
 
 
 def _batches(
@@ -49,6 +93,8 @@ def _batches(
     reader: pa.RecordBatchReader,
     align: Callable[[pa.RecordBatch], pa.RecordBatch],
     total_rows: int | None,
+    *,
+    batch_rows: int,
 ) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
     sent = 0
     complete = False
@@ -60,7 +106,7 @@ def _batches(
     with translate_errors(f"the scan of {scan.subject}", typed=True, stopping=host.stopping.is_set):
         try:
             for batch in reader:
-                for piece in split(align(batch), rows=host.batch_rows, size=host.max_message_size):
+                for piece in _split(align(batch), sent, batch_rows, host.max_message_size):
                     host.check_running()
                     sent += piece.num_rows
                     with waiting:
@@ -74,6 +120,21 @@ def _batches(
             observer.scan_ended(complete=complete)
             waiting.close()
             reader.close()
+
+
+def _split(batch: pa.RecordBatch, sent: int, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """Yield slices of a batch of at most `rows` rows and `size` bytes; small ones at first.
+
+    DuckDB does not send its LIMIT, but cancels the stream when it has enough rows.
+    """
+    start = 0
+    last = min(_FIRST_ROWS, rows) if batch.get_total_buffer_size() > _SMALL_BATCH_BYTES else 0
+    while sent + start < last and batch.num_rows - start > min(_FIRST_BATCH_ROWS, rows):
+        length = min(rows, max(_FIRST_BATCH_ROWS, sent + start))
+        yield from split(batch.slice(start, length), rows=rows, size=size)
+        start += length
+    if start < batch.num_rows or not start:
+        yield from split(batch.slice(start) if start else batch, rows=rows, size=size)
 
 
 def _progress(sent: int, total_rows: int | None) -> bytes | None:

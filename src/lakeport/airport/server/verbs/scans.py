@@ -80,7 +80,7 @@ class CatalogScan(ABC):
 
     @abstractmethod
     def open(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
-        """Return the size of a scan, empty if it is not known exactly, and a reader of its rows."""
+        """Return the size of a scan before its filter, empty if it is unknown, and its rows."""
 
     def size(self, options: ScanOptions) -> TableSize:  # noqa: ARG002
         """Return the estimated size of a scan; an empty one if it is unknown."""
@@ -98,11 +98,10 @@ class TableScan(CatalogScan):
     table: Table
 
     def open(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
-        """Return the size of a scan, empty if it is not known exactly, and a reader of its rows."""
+        """Return the size of a scan before its filter, empty if it is unknown, and its rows."""
         if isinstance(self.table, OpenScanTable):
-            size, reader = self.table.open_scan(options)
-            return (TableSize() if options.filter else size), reader
-        # With a filter, the size is an upper bound, and computing it may be expensive.
+            return self.table.open_scan(options)
+        # With a filter, computing the size may be expensive.
         size = TableSize() if options.filter else self.size(options)
         return size, self.table.scan(options)
 
@@ -164,6 +163,7 @@ def scan_options(host: ServerState, ticket: ScanTicket) -> ScanOptions:
         batch_size=host.batch_rows,
         time_point=ticket.time_point,
         partition=ticket.partition,
+        rows_only=ticket.rows_only,
     )
 
 
