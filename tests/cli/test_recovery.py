@@ -49,7 +49,7 @@ def lake(make_lake: LakeMaker) -> RealLake:
 
 def test_a_killed_java_process_is_reported_and_replaced(lake: RealLake) -> None:
     arguments = [f"lake={lake.uri}", "--master", "local[2]", "--metrics-listen", "127.0.0.1:0"]
-    with serving(*arguments) as server:
+    with serving(*arguments, "--small-scan-bytes", "0") as server:
         health = health_of(server)
         with lakeport.connect(server.location, catalog="lake") as client:
             assert client.table("public.short").scan().count() == 10
@@ -74,6 +74,26 @@ def test_a_killed_java_process_is_reported_and_replaced(lake: RealLake) -> None:
     assert report["reasons"] == ["Spark has ended and is being started again"]
     assert "Spark runs again" in log
     assert not re.search("Py4J|Traceback|Exception occurred", log), log
+
+
+def test_what_needs_no_spark_is_answered_while_spark_does_not_start(
+    lake: RealLake, tmp_path: Path
+) -> None:
+    config = tmp_path / "lakeport.toml"
+    # Java refuses to start with so little memory.
+    config.write_text(
+        f'[[lake]]\nname = "lake"\nuri = "{lake.uri}"\n'
+        '[spark]\nmaster = "local[1]"\nconf = { "spark.driver.memory" = "1k" }\n'
+    )
+    with serving("--config", str(config), "--metrics-listen", "127.0.0.1:0") as server:
+        with lakeport.connect(server.location, catalog="lake") as client:
+            trips = client.table("public.trips")
+            assert trips.scan().count() == 3_000_000
+            assert trips.scan(filter="id = 70").to_arrow()["id"].to_pylist() == [70]
+        health = health_of(server)
+        assert wait_until(lambda: health()[0] == 503)
+        assert health()[1] == {"state": "degraded", "reasons": ["Spark does not start"]}
+        server.log.wait_for("Spark does not start, next attempt in 1 s")
 
 
 def test_a_catalog_database_that_cannot_be_read_is_reported(lake: RealLake, tmp_path: Path) -> None:

@@ -25,17 +25,17 @@ def uri(make_lake: LakeMaker) -> str:
     return lake.uri
 
 
-def test_a_view_that_spark_cannot_run_is_told_with_its_reason(
+def test_a_view_that_cannot_be_run_is_refused_with_its_reason(
     spark: Any, make_lake: LakeMaker, lakeport_command: Command
 ) -> None:
     lake = make_lake()
     lake.execute("CREATE VIEW odd AS SELECT name FROM duckdb_settings()")
     lake.detach()
 
-    result = lakeport_command("sql", lake.uri, "SELECT 1 AS one")
+    result = lakeport_command("sql", lake.uri, "SELECT * FROM odd")
 
-    assert result.exit_code == 0, result.stderr
-    assert "main.odd cannot be queried: " in result.stderr
+    assert result.exit_code == 1
+    assert "duckdb_settings cannot be used in FROM of a view" in result.stderr
 
 
 def test_a_query_is_printed(spark: Any, uri: str, lakeport_command: Command) -> None:
@@ -86,13 +86,13 @@ def test_columns_of_the_same_name_are_numbered(
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("SELECT * FROM no_such_table", "TABLE_OR_VIEW_NOT_FOUND"),
-        ("SELEC 1", "PARSE_SYNTAX_ERROR"),
+        ("SELECT * FROM no_such_table", "there is no table 'no_such_table' at snapshot"),
+        ("SELEC 1", "the query cannot be parsed"),
         ("DROP TABLE trips", "only queries are allowed here, and DROP is not one"),
         ("/* a\nnote */ -- more\ninsert INTO trips VALUES (1)", "only queries are allowed"),
         (
             "WITH a AS (SELECT 1) INSERT INTO trips SELECT * FROM a",
-            "cannot parse the text as one query",
+            "the text is not one query",
         ),
         ("SELECT assert_true(id < 5) FROM trips", "is not true"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from lakeport import FunctionReference, Partition, ScanOptions, col
 from lakeport.catalog import Endpoint, EndpointTable
 from lakeport.filters import Filter
-from tests.lake_scenarios import NO_INLINING, SCALAR_ROWS, SCALARS
+from tests.differential.scenarios import NO_INLINING, SCALAR_ROWS, SCALARS
 from tests.lakehouse.conftest import Serve
 
 MakeLake = Callable[..., Any]

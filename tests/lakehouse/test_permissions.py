@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyarrow import flight
 
-from lakeport import AccessRequest, Operation, ScanOptions
+from lakeport import AccessRequest, Operation, ScanOptions, connect
 from lakeport.catalog import TableFunction
 from lakeport.errors import PermissionDeniedError
 from tests.airport.flight_client import RawFlightClient, one_row, path
@@ -247,8 +247,47 @@ def test_a_transaction_of_an_earlier_snapshot_is_no_way_around(renamed: Any, ser
 
     with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not read public\.shown"):
         wire.scan(path("public", "shown"))
+    with pytest.raises(flight.FlightUnauthorizedError, match=r"you may not read public\.shown"):
+        statistics_of(wire, "shown")
     assert wire.scan(path("lakeport", "files")).num_rows == 0
     assert wire.scan(path("lakeport", "tables")).num_rows == 0
+
+
+def test_nothing_that_is_cached_is_returned_after_a_permission_was_withdrawn(
+    renamed: Any, serve: Serve
+) -> None:
+    allowed = [True]
+    served = serve(renamed, authorize=lambda access: allowed[0] or access.name != "secret")
+    wire = wire_of(served)
+    secret = path("public", "secret")
+    # Everything about the table is in the caches: its listing, statistics, plan and schema.
+    assert "secret" in [table.name for table in served.client.tables("public")]
+    assert statistics_of(wire, "secret")
+    assert wire.scan(secret).num_rows == 2
+    ticket = wire.endpoints(secret)[0].ticket
+
+    allowed[0] = False
+
+    with connect(served.server.location) as newcomer:
+        assert [table.name for table in newcomer.tables("public")] == ["shown"]
+    for read in (
+        lambda: statistics_of(wire, "secret"),
+        lambda: wire.endpoints(secret),
+        lambda: served.flight.do_get(ticket).read_all(),
+    ):
+        with pytest.raises(
+            flight.FlightUnauthorizedError, match=r"you may not read public\.secret"
+        ):
+            read()
+
+
+def statistics_of(wire: Any, table: str) -> Any:
+    return wire.call(
+        "column_statistics",
+        flight_descriptor=path("public", table).serialize(),
+        column_name="v",
+        type="VARCHAR",
+    )
 
 
 def test_the_schema_main_is_not_explained_to_those_who_may_not_see_it(

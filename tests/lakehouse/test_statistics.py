@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
 from lakeport import ColumnStats
 from lakeport.catalog import ScanOptions, SizedTable
+from lakeport.lakehouse.statistics import _cast_bounds, _parsed_bounds
+from lakeport.types import Column
 from tests.lakehouse.conftest import Serve
 
 MakeLake = Callable[..., Any]
@@ -154,3 +159,40 @@ def test_the_statistics_of_many_columns_fit_into_the_joins_of_a_database(
     table = serve(lake).client.table("public.t")
 
     assert [table.statistics(f"c{n}").max for n in (0, 70, 149)] == [99, 169, 248]
+
+
+TEXTS: dict[str, list[str | None]] = {
+    "int64": ["-5", "7", "9223372036854775807", None, " 8", "1e3", "12.0", "x", ""],
+    "int8": ["127", "-128", "128"],
+    "uint8": ["0", "255", "256", "-1"],
+    "varchar": ["a", "Z", "é", "", None, "x" * 249, "x" * 250, "é" * 125],
+    "date": ["2024-01-01", "0001-01-01", "infinity", "2024-1-1", "10000-01-01", None],
+    "boolean": ["true", "false", "0", "1", "t", None],
+    "decimal(9,2)": ["1.25", "-3", "1.255", "99999999.99", None, "1e2"],
+}
+
+
+@pytest.mark.parametrize("type", TEXTS)
+def test_bounds_that_arrow_parses_are_those_that_duckdb_casts(type: str) -> None:
+    column = Column(id=1, name="c", type=type)
+    draw = random.Random(type)
+    parsed = 0
+    for _ in range(200):
+        files = range(draw.randrange(4))
+        rows = pa.table(
+            {
+                "low": pa.array([draw.choice(TEXTS[type]) for _ in files], pa.string()),
+                "high": pa.array([draw.choice(TEXTS[type]) for _ in files], pa.string()),
+                "values": pa.array([draw.choice([0, 1, None]) for _ in files], pa.int64()),
+                "nan": pa.nulls(len(files), pa.int64()),
+            }
+        )
+        ours, expected = _parsed_bounds(rows, column), _cast_bounds(rows, column)
+        if ours is None:
+            continue
+        parsed += len(ours)
+        assert len(ours) == len(expected), rows
+        for mine, other in zip(chain(*ours), chain(*expected), strict=True):
+            assert mine is other is None or mine.equals(other), rows
+
+    assert parsed > 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from scan_tasks import SCHEMA, Endless, HangsAtFirst, RecordedRows, Rows, SmallRows
@@ -31,12 +31,15 @@ def stalled(spark: Any, tasks: list[Any]) -> tuple[pa.RecordBatchReader, list[pa
     return reader, [reader.read_next_batch()]
 
 
-def read_on(reader: pa.RecordBatchReader, taken: list[pa.RecordBatch]) -> Counter[Any]:
+def read_on(reader: pa.RecordBatchReader, taken: list[pa.RecordBatch]) -> dict[int, int]:
     """Read the rest; gives how many rows of each task there are, and checks that none is twice."""
-    table = pa.Table.from_batches([*taken, *reader])
-    pairs = table.group_by(["task", "row"]).aggregate([([], "count_all")])
-    assert pairs.num_rows == table.num_rows
-    return Counter(table["task"].to_pylist())
+    rows: dict[int, list[np.ndarray]] = {}
+    for batch in (*taken, *reader):
+        (task,) = batch["task"].unique().to_pylist()
+        rows.setdefault(task, []).append(batch["row"].to_numpy())
+    counts = {task: np.bincount(np.concatenate(found)) for task, found in rows.items()}
+    assert all(count.max() == 1 for count in counts.values())
+    return {task: int(count.sum()) for task, count in counts.items()}
 
 
 def active_jobs(spark: Any) -> list[int]:

@@ -36,13 +36,19 @@ def test_deleted_rows_stay_deleted_whatever_the_path_looks_like(
     assert frame.count() == 240
 
 
-@pytest.mark.parametrize(
-    "room", [parquet_frames.MAX_BITMAP_BYTES, -1], ids=["bitmaps", "anti join"]
-)
+DELETE_ROUTES: dict[str, dict[str, int]] = {
+    "filter": {},
+    "join of bitmaps": {"MAX_SLOTS": 0},
+    "anti join": {"MAX_BITMAP_BYTES": -1},
+}
+
+
+@pytest.mark.parametrize("limits", DELETE_ROUTES.values(), ids=DELETE_ROUTES)
 def test_files_of_one_size_keep_their_own_deletes(
-    spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, room: int
+    spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
 ) -> None:
-    monkeypatch.setattr(parquet_frames, "MAX_BITMAP_BYTES", room)
+    for name, limit in limits.items():
+        monkeypatch.setattr(parquet_frames, name, limit)
     lake = make_lake(options=IN_FILES)
     lake.execute("CREATE TABLE t(id INTEGER)")
     for start in (100, 200, 300):
@@ -52,6 +58,53 @@ def test_files_of_one_size_keep_their_own_deletes(
         table = ours.table("t")
         assert len({file.file_size_bytes for file in table.files()}) == 1
         check(table.scan(["id", *VIRTUAL]), spark, native=True)
+
+
+@pytest.mark.parametrize("limits", DELETE_ROUTES.values(), ids=DELETE_ROUTES)
+def test_many_files_keep_their_own_deletes(
+    spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+) -> None:
+    for name, limit in limits.items():
+        monkeypatch.setattr(parquet_frames, name, limit)
+    lake = make_lake(options=IN_FILES)
+    lake.execute("CREATE TABLE t(id INTEGER, name VARCHAR)")
+    for count in (1, 64, 65, 700, 1000):
+        lake.execute(f"INSERT INTO t SELECT i, 'n' || (i * {count}) FROM range({count}) r(i)")
+    lake.execute("DELETE FROM t WHERE (id * 7919) % 3 = 0")
+    with lake.open() as ours:
+        check(ours.table("t").scan(), spark, native=True)
+        check(ours.table("t").scan(["id", *VIRTUAL]), spark, native=True)
+
+
+def test_only_files_with_deletes_number_their_rows(spark: Any, make_lake: MakeLake) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id FROM range(100) r(i)",
+        "INSERT INTO t SELECT i FROM range(100, 300) r(i)",
+        "DELETE FROM t WHERE id = 5",
+    )
+    with lake.open() as ours:
+        frame = check(ours.table("t").scan(), spark, native=True)
+
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    scans = [line for line in plan.splitlines() if "FileScan parquet" in line]
+    assert sorted("row_index" in line for line in scans) == [False, True]
+
+
+def test_the_deletes_of_a_small_table_do_not_make_spark_shuffle_a_join_with_it(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id FROM range(1000) r(i)",
+        "DELETE FROM t WHERE id % 10 = 3",
+    )
+    with lake.open() as ours:
+        frame = ours.table("t").scan().to_spark(spark)
+        joined = spark.range(1000).join(frame, "id")
+
+        assert joined.count() == 900
+        assert "BroadcastHashJoin" in joined._jdf.queryExecution().executedPlan().toString()
 
 
 def test_deleted_rows_stay_deleted_whatever_the_catalog_counts(

@@ -51,6 +51,17 @@ def test_no_java_at_all_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None
         java_home({"PATH": ""})
 
 
+def test_a_java_with_a_release_file_is_not_run(tmp_path: Path) -> None:
+    home = pretend_java(tmp_path / "jdk", "8 if it is run")
+    (home / "lib").mkdir()
+    (home / "lib" / "modules").touch()
+    (home / "release").write_text(
+        'JAVA_VERSION="21.0.1"\nMODULES="java.base jdk.incubator.vector"\n'
+    )
+
+    assert java_home({"JAVA_HOME": str(home), "PATH": ""}) == home
+
+
 @pytest.mark.process
 def test_a_runtime_without_the_vector_module_is_started_without_it(tmp_path: Path) -> None:
     home = pretend_java(tmp_path / "jdk", "25.0.2", modules="java.base")

@@ -92,16 +92,21 @@ def test_one_bad_view_stops_no_other(spark: Any, make_lake: LakeMaker) -> None:
     with lake.open() as ours:
         registration = ours.register(spark, "mixed")
 
-    assert set(registration.names.values()) == {"mixed_t", "mixed_good", "mixed_after_good"}
+    assert {name for _, name in registration.names} == {
+        "t", "good", "after_good", "odd", "after_odd",
+    }  # fmt: skip
+    in_duckdb = {name: reason for (_, name), reason in registration.in_duckdb.items()}
+    assert "has no translation" in in_duckdb["odd"]
+    assert in_duckdb["after_odd"] == "the view reads main.odd, which DuckDB runs"
     skipped = {name: reason for (_, name), reason in registration.skipped.items()}
     assert "gone" in skipped["stale"]
-    assert "has no translation" in skipped["odd"]
-    assert skipped["after_odd"] == "the view reads main.odd, which is skipped"
     assert skipped["first"] == skipped["second"] == "views that read each other have no translation"
     assert rows(spark, "SELECT * FROM mixed_after_good") == [(2,)]
+    assert rows(spark, "SELECT * FROM mixed_after_odd") == [([1],)]
     shown = repr(registration)
     assert "main.good as mixed_good" in shown
-    assert "main.after_odd skipped: the view reads main.odd" in shown
+    assert "main.after_odd runs in DuckDB: the view reads main.odd" in shown
+    assert "main.stale skipped: " in shown
     registration.unregister()
 
 
@@ -202,8 +207,13 @@ def test_a_lake_cannot_read_the_environment_of_its_reader(spark: Any, make_lake:
     for name in ("secret_t", "secret_all_of_it"):
         assert spark.table(name).toArrow().to_pylist() == [row]
     skipped = {name: reason for (_, name), reason in registration.skipped.items()}
-    assert skipped.keys() == {"${env:PATH}", "text", "alias"}
-    assert all("'${', a part that Spark would replace" in reason for reason in skipped.values())
+    assert skipped.keys() == {"${env:PATH}"}
+    in_duckdb = {name: reason for (_, name), reason in registration.in_duckdb.items()}
+    assert in_duckdb.keys() == {"text", "alias"}
+    for reason in (*skipped.values(), *in_duckdb.values()):
+        assert "'${', a part that Spark would replace" in reason
+    assert spark.table("secret_text").collect() == [("${env:PATH}",)]
+    assert spark.table("secret_alias").columns == ["${env:PATH}"]
     assert not complete.skipped
     assert safe.sql("SELECT v FROM text").collect() == [("${env:PATH}",)]
     assert safe.table("alias").columns == ["${env:PATH}"]

@@ -138,6 +138,7 @@ class ServedCatalogs:
             database_timeout=lake.database_timeout,
             direct_reads=lake.direct_reads,
             spark_sql=lake.spark_sql,
+            small_scan_bytes=lake.small_scan_bytes,
             storage=storage,
         )
 

@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from lakeport.auth import MIN_TOKEN_LENGTH
+from lakeport.ducklake import SMALL_SCAN_BYTES
 from lakeport.errors import DefinitionError, first_line
 
 __all__ = [
@@ -126,6 +127,12 @@ class LakeSettings(BaseModel):
         description="Add the function `spark_sql(query)`, which runs queries of Spark SQL over the "
         "tables and views that the caller may read.",
     )
+    small_scan_bytes: int = Field(
+        default=SMALL_SCAN_BYTES,
+        ge=0,
+        description="Scans that read less are read by the server itself, the others by Spark. With "
+        "0, the server reads only rows of the catalog database.",
+    )
     storage: list[StorageSettings] = Field(
         default=[],
         description="The object stores of the lake's files, each a section `[[lake.storage]]`.",
@@ -172,9 +179,10 @@ class ServerSettings(BaseModel):
     max_message_size: int = Field(
         default=64 * 1024 * 1024, gt=0, description="The most bytes in a batch, either way."
     )
-    compression: Literal["lz4", "zstd"] | None = Field(
+    compression: Literal["lz4", "zstd", "auto"] | None = Field(
         default=None,
-        description="Compress batches: `lz4` or `zstd`; worth it on slow networks only.",
+        description="Compress batches: `lz4` or `zstd`; worth it on slow networks only. `auto` is "
+        "`lz4`, except to clients on this machine.",
     )
     transaction_timeout: float = Field(
         default=600.0,
@@ -239,6 +247,11 @@ class SparkSettings(BaseModel):
     )
     conf: dict[str, str | int | float | bool] = Field(
         default={}, description='Settings of Spark, such as `"spark.executor.memory" = "4g"`.'
+    )
+    warm_up: bool = Field(
+        default=True,
+        description="Run a few small queries when Spark has started, so that the first ones of "
+        "clients are quick.",
     )
 
 

@@ -59,7 +59,10 @@ class Health:
         answers = [probe.answer(deadline) for probe in probes]
         # The supervisor notices the end of Spark at once; a check may be some seconds old.
         if self._catalogs.spark.trouble() is not None:
-            answers[0] = "Spark has ended and is being started again"
+            started = self._catalogs.spark.has_run
+            answers[0] = (
+                "Spark has ended and is being started again" if started else "Spark does not start"
+            )
         reasons = tuple(reason for reason in answers if reason)
         return Report("degraded" if reasons else "ready", reasons)
 

@@ -10,7 +10,8 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
@@ -57,11 +58,19 @@ def silence_pyspark_loggers() -> Iterator[None]:
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True
+    # py4j 0.10.9.9 logs a command that a lost connection ends with the root logger.
+    root = logging.getLogger()
+    root.addFilter(_is_not_of_py4j)
     try:
         yield
     finally:
+        root.removeFilter(_is_not_of_py4j)
         for logger, was_disabled in zip(loggers, before, strict=True):
             logger.disabled = was_disabled
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def is_active() -> bool:
@@ -73,11 +82,13 @@ def is_active() -> bool:
     return SparkSession.getActiveSession() is not None
 
 
-def start_session(master: str | None, conf: Mapping[str, Any]) -> SparkSession:
-    """Start a session; log the output of its JVM at DEBUG."""
+def start_session(
+    master: str | None, conf: Mapping[str, Any], *, is_shown: bool = True
+) -> SparkSession:
+    """Start a session; log the output of its JVM at DEBUG. On a terminal, show that it starts."""
     interrupt = signal.getsignal(signal.SIGINT)
     jvm_log = _JvmLog()
-    with _capture_stderr(jvm_log) as console, console.status("Starting Spark …"):
+    with _capture_stderr(jvm_log) as console, _status(console, is_shown=is_shown):
         try:
             return session(master, **conf)
         except LakeportError:
@@ -89,6 +100,10 @@ def start_session(master: str | None, conf: Mapping[str, Any]) -> SparkSession:
             # PySpark replaces the handler of Ctrl-C.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, interrupt)
+
+
+def _status(console: Console, *, is_shown: bool) -> AbstractContextManager[object]:
+    return console.status("Starting Spark …") if is_shown else nullcontext()
 
 
 class _JvmLog:

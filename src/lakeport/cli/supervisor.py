@@ -1,8 +1,9 @@
-"""The Spark session of a server: started once, and replaced when it has ended."""
+"""The Spark session of a server: started beside it, and replaced when it has ended."""
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from lakeport.cli.config import SparkSettings
 from lakeport.cli.spark import is_active, silence_pyspark_loggers, start_session
 from lakeport.errors import UnavailableError, first_line
 from lakeport.observability import Metrics
-from lakeport.spark import is_connect, is_running, session
+from lakeport.spark import is_connect, is_running, session, warm_up
 from lakeport.spark.transport import stream_metrics
 
 if TYPE_CHECKING:
@@ -32,16 +33,21 @@ _CALL_SECONDS: Final = 5.0
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 
-# Seconds that a call waits for a session that is being started.
+# Seconds that a call waits for a session that is being started: the first one, and a later one.
+_FIRST_WAIT_SECONDS: Final = 60.0
 _WAIT_SECONDS: Final = 10.0
 _POLL: Final = 0.5
+
+# Seconds to wait at the end for a session that is being started.
+_CLOSE_SECONDS: Final = 2.0
 
 
 class SparkSupervisor:
     """Returns the session to read with, and starts another one when it has ended.
 
-    A session ends when its Java process is killed, runs out of memory, or loses its cluster. Calls
-    get UNAVAILABLE until another session runs.
+    The first one is started in a thread, so that a server can answer everything that needs no Spark
+    at once. A session ends when its Java process is killed, runs out of memory, or loses its
+    cluster. Calls that need Spark get UNAVAILABLE until another session runs.
     """
 
     def __init__(self, settings: SparkSettings) -> None:
@@ -50,6 +56,7 @@ class SparkSupervisor:
         self._changed = threading.Condition()
         self._spark: SparkSession | None = None
         self._reason = ""
+        self._has_run = False
         self._restarts = 0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -62,19 +69,26 @@ class SparkSupervisor:
         return self._restarts
 
     @property
+    def has_run(self) -> bool:
+        """Whether there was a session."""
+        return self._has_run
+
+    @property
     def current(self) -> SparkSession | None:
         """The session that runs; None before the first, and while one is being started."""
         return self._spark
 
     def start(self) -> None:
-        """Start the first session, or use the one of this process, and monitor it."""
+        """Begin to start the first session, or use the one of this process, and monitor it."""
         if self._thread is not None:
             return
         settings = self._settings
-        self._is_own = not is_active()
-        begin = start_session if self._is_own else _reuse
-        self._spark = begin(settings.master, settings.conf)
-        self._quiet.enter_context(silence_pyspark_loggers())
+        # Importing PySpark to find out would delay the start of the server.
+        self._is_own = "pyspark" not in sys.modules or not is_active()
+        if not self._is_own:
+            self._spark = session(settings.master, **settings.conf)
+            self._has_run = True
+            self._quiet.enter_context(silence_pyspark_loggers())
         self._thread = threading.Thread(target=self._watch, name="lakeport-spark", daemon=True)
         self._thread.start()
 
@@ -84,7 +98,7 @@ class SparkSupervisor:
         if spark is not None and is_running(spark):
             return spark
         request = current_request()
-        deadline = time.monotonic() + _WAIT_SECONDS
+        deadline = time.monotonic() + (_WAIT_SECONDS if self._has_run else _FIRST_WAIT_SECONDS)
         with self._changed:
             while not self._is_ready():
                 if request.is_cancelled() or time.monotonic() > deadline or self._closing.is_set():
@@ -102,17 +116,20 @@ class SparkSupervisor:
             raise UnavailableError("the Spark session has ended")
 
     def trouble(self) -> str | None:
-        """Return why there is no session; None if one runs, or if none was needed yet."""
+        """Return why there is no session; None if one runs, or if the first one is starting."""
         if self._thread is None or self._is_ready():
             return None
         reason = f": {self._reason}" if self._reason else ""
-        return f"Spark has ended and is being started again{reason}; try again"
+        if self._has_run:
+            return f"Spark has ended and is being started again{reason}; try again"
+        return f"Spark does not start{reason}; try again" if reason else None
 
     def close(self) -> None:
         """Stop the session, unless this process had it before."""
         self._closing.set()
         if self._thread is not None:
-            self._thread.join()
+            # Java ends with this process; a start cannot be interrupted.
+            self._thread.join(_CLOSE_SECONDS if self._spark is None else None)
         if self._spark is not None and self._is_own:
             # Its Java process may have ended.
             with suppress(Exception):
@@ -123,6 +140,11 @@ class SparkSupervisor:
         return self._spark is not None and is_running(self._spark)
 
     def _watch(self) -> None:
+        if self._spark is None:
+            began = time.monotonic()
+            if self._begin():
+                self._quiet.enter_context(silence_pyspark_loggers())
+                _log.info("Spark runs after %.1f s", time.monotonic() - began)
         called = time.monotonic()
         while not self._closing.wait(_CHECK_SECONDS):
             lost = not self._is_ready()
@@ -141,33 +163,42 @@ class SparkSupervisor:
             return False
 
     def _replace(self) -> None:
-        """Start another session; repeat until one runs or the server ends."""
+        """Start another session in place of one that has ended."""
         began = time.monotonic()
         _log.error("Spark has ended: starting it again")
         lost, self._spark = self._spark, None
         if lost is not None and is_running(lost):
             with suppress(Exception):
                 lost.stop()
+        if self._begin():
+            self._restarts += 1
+            _log.info("Spark runs again after %.1f s", time.monotonic() - began)
+
+    def _begin(self) -> bool:
+        """Start a session; repeat until one runs. Return False if the server ends before."""
         pause = _FIRST_PAUSE
         while not self._closing.is_set():
             try:
-                spark = start_session(self._settings.master, self._settings.conf)
+                spark = start_session(self._settings.master, self._settings.conf, is_shown=False)
             except Exception as error:  # noqa: BLE001
                 self._reason = first_line(error)
                 _log.error("Spark does not start, next attempt in %g s: %s", pause, self._reason)
                 self._closing.wait(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
+            if self._closing.is_set():
+                spark.stop()
+                return False
             with self._changed:
                 self._spark, self._reason, self._is_own = spark, "", True
-                self._restarts += 1
+                self._has_run = True
                 self._changed.notify_all()
-            _log.info("Spark runs again after %.1f s", time.monotonic() - began)
-            return
-
-
-def _reuse(master: str | None, conf: Any) -> SparkSession:
-    return session(master, **conf)
+            if self._settings.warm_up:
+                threading.Thread(
+                    target=warm_up, args=[spark], name="lakeport-warm-up", daemon=True
+                ).start()
+            return True
+        return False
 
 
 def _is_stopped(spark: SparkSession) -> bool:

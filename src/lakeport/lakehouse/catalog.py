@@ -17,6 +17,7 @@ from lakeport.lakehouse.functions.table_functions import functions_schema
 from lakeport.lakehouse.missing import MissingTables
 from lakeport.lakehouse.names import MAIN, check_main_as
 from lakeport.lakehouse.resources import (
+    SPARK_VIEW_BYTES,
     LakeResources,
     begin_transaction,
     current_snapshot,
@@ -43,10 +44,12 @@ class LakeCatalog:
         comment: A description for people.
         engine: What runs scans: an engine, or `auto`, `local` or `spark`. By default that of the
             lake; for a lake that is opened here `auto`, by which small scans need no Spark job.
-            Views and `spark_sql` always run on Spark.
+            `spark_sql` always runs on Spark.
         spark: The Spark session to read with, or a callable that returns the one to use now;
             without it, a session is started by the first scan that needs one.
         small_scan_bytes: What the engine `auto` takes for a small scan, as for `Lake.open`.
+        spark_view_bytes: Views over files of more than this run on Spark, if their SQL has an exact
+            translation; DuckDB runs the others in this process.
         main_as: The published name of the schema `main`, which DuckDB's client cannot address.
             By default `public`; `main_schema` where the lake has a schema of that name.
         direct_reads: Let clients read the Parquet files by themselves wherever nothing has to be
@@ -70,6 +73,7 @@ class LakeCatalog:
         engine: Engine | str | None = None,
         spark: SparkSource | None = None,
         small_scan_bytes: int = SMALL_SCAN_BYTES,
+        spark_view_bytes: int = SPARK_VIEW_BYTES,
         main_as: str | None = None,
         direct_reads: bool = False,
         spark_sql: bool = False,
@@ -98,7 +102,9 @@ class LakeCatalog:
         )
         self.name = name
         self.comment = comment
-        self._access = LakeResources(opened, engine=chosen, endpoints=endpoints)
+        self._access = LakeResources(
+            opened, engine=chosen, endpoints=endpoints, spark_view_bytes=spark_view_bytes
+        )
         self._main_as = main_as
         self._direct_reads = direct_reads
         self._directories = LruCache(8)
@@ -115,7 +121,7 @@ class LakeCatalog:
     @property
     def main_schema(self) -> str:
         """The name under which the lake's schema `main` is published now."""
-        return self._directory(self._access.newest()).names.main
+        return self._directory(self._access.newest_snapshot()).names.main
 
     def close(self) -> None:
         """Close the lake. The Spark session keeps running, because other code may use it."""
@@ -160,7 +166,8 @@ class LakeCatalog:
 
     def catalog_version(self) -> CatalogVersion:
         """Return the schema version of the lake, which changes of rows do not increase."""
-        return CatalogVersion(version=self._access.newest().schema_version, is_fixed=False)
+        version = self._access.statement_snapshot().schema_version
+        return CatalogVersion(version=version, is_fixed=False)
 
     def begin_transaction(self) -> str:
         """Start a transaction that reads the newest snapshot, on every replica."""
@@ -178,7 +185,7 @@ class LakeCatalog:
         return TransactionState.ACTIVE if known else None
 
     def _check_main_as(self) -> None:
-        for schema in self._access.contents(self._access.newest()).schemas:
+        for schema in self._access.contents(self._access.newest_snapshot()).schemas:
             if self._main_as is not None and fold_name(schema.name) == fold_name(self._main_as):
                 self.close()
                 raise DefinitionError(

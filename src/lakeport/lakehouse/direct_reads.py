@@ -89,4 +89,4 @@ def last_schema_change(access: LakeResources, table: LakeTable) -> int:
             if snapshot is not None and snapshot <= table.snapshot.id
         )
 
-    return access.details.get_or_load(("last change", table.id, table.snapshot.id), load)
+    return access.facts.get_or_load(("last change", table.id, table.snapshot.id), load)

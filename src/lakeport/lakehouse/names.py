@@ -130,6 +130,8 @@ def default_sql(column: Column) -> str | None:
 
 def _field(column: Column) -> pa.Field:
     field = arrow_field(column)
+    if column.default is None and not column.comment:
+        return field
     metadata: dict[bytes | str, bytes | str] = dict(field.metadata or {})
     if column.comment:
         metadata["comment"] = column.comment

@@ -13,9 +13,10 @@ from typing import Protocol
 
 from lakeport.auth import MayDo, Operation, allow_everything
 from lakeport.catalog import current_request
+from lakeport.ducklake.metadata import LakeContents
 from lakeport.errors import PermissionDeniedError
 from lakeport.lakehouse.names import PublishedNames
-from lakeport.lakehouse.resources import LakeResources
+from lakeport.lakehouse.resources import PRESENT_NAME_SECONDS, LakeResources
 
 __all__ = ["LakeObject", "Permissions"]
 
@@ -58,9 +59,10 @@ class Permissions:
         may = current_request().may
         if may is allow_everything:
             return cls(names, may, {})
-        contents = access.contents(access.newest())
-        objects: list[LakeObject] = [*contents.tables, *contents.views]
-        return cls(names, may, {found.id: found for found in objects})
+        recent = access.recent_snapshot(PRESENT_NAME_SECONDS)
+        key = ("present objects", recent.schema_version)
+        present = access.facts.get_or_load(key, lambda: _objects(access.contents(recent)))
+        return cls(names, may, present)
 
     @property
     def are_all_given(self) -> bool:
@@ -96,3 +98,8 @@ class Permissions:
     def _names_of(self, found: LakeObject) -> set[tuple[str, str]]:
         now = self.present.get(found.id, found)
         return {(found.schema, found.name), (now.schema, now.name)}
+
+
+def _objects(contents: LakeContents) -> Mapping[int, LakeObject]:
+    objects: list[LakeObject] = [*contents.tables, *contents.views]
+    return {found.id: found for found in objects}

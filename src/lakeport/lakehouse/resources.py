@@ -1,29 +1,41 @@
 """The resources that all objects of a lake catalog share: the lake, caches, the engine.
 
-A snapshot never changes, so caches are keyed by snapshot. Every request queries the newest snapshot
-again, with one small statement.
+A snapshot never changes, so caches are keyed by snapshot. A statement asks once which snapshot is
+the newest, when its transaction begins, and all its other requests use that snapshot.
 """
 
 from __future__ import annotations
 
 import re
 import threading
+import time
 import uuid
+from collections.abc import Sized
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from lakeport._cache import LruCache
 from lakeport.catalog import TimePoint, TimeUnit, current_request, once_per_request
 from lakeport.ducklake import AutoEngine, Engine, Lake, LakeTable, Scan, ScanPlan, Snapshot
 from lakeport.ducklake.metadata import LakeContents, why_missing
 from lakeport.ducklake.reading import InlinedTask
-from lakeport.errors import DefinitionError, InvalidArgumentError, NotFoundError
+from lakeport.ducklake.views import ViewDatabase
+from lakeport.errors import (
+    DefinitionError,
+    InvalidArgumentError,
+    NotFoundError,
+    SnapshotNotFoundError,
+)
+from lakeport.lakehouse.names import published_schema
 from lakeport.spark import SparkEngine, retried_when_lost
-from lakeport.types import fold_name
+from lakeport.types import Column, fold_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "SPARK_VIEW_BYTES",
     "LakeResources",
     "begin_transaction",
     "current_snapshot",
@@ -33,32 +45,89 @@ __all__ = [
 
 
 _MAX_PLAN_BYTES = 64 * 1024 * 1024
+_MAX_SCHEMA_BYTES = 64 * 1024 * 1024
+_MAX_TABLE_BYTES = 64 * 1024 * 1024
+_MAX_FACT_BYTES = 64 * 1024 * 1024
+STATEMENT_SECONDS = 1.0
+"""How long after its beginning a transaction answers for calls that do not name it."""
+PLAN_SECONDS = 5.0
+"""How long a database server is not asked whether a plan of the newest snapshot may be used again.
+
+A ticket may be read just as long after its plan was made.
+"""
+PRESENT_NAME_SECONDS = 1.0
+"""How long a database server is not asked for the present names of tables."""
+
+SPARK_VIEW_BYTES = 64 * 1024 * 1024
+"""Views over files of more than this run on Spark, by default, where Spark can run them."""
 
 
 class LakeResources:
     """A lake, the caches of its metadata, and the engine that reads it."""
 
-    def __init__(self, lake: Lake, *, engine: Engine, endpoints: int | None) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        *,
+        engine: Engine,
+        endpoints: int | None,
+        spark_view_bytes: int = SPARK_VIEW_BYTES,
+    ) -> None:
         if endpoints is not None and endpoints < 1:
             raise DefinitionError("a scan needs at least one endpoint")
         self.lake = lake
         self.engine = engine
+        self.view_database = ViewDatabase()
+        self.spark_view_bytes = spark_view_bytes
         self.plans = LruCache(_MAX_PLAN_BYTES, weigh=_weight)
-        self.details = LruCache(10_000)
+        self.facts = LruCache(_MAX_FACT_BYTES, weigh=_fact_bytes)
         """Small facts about a snapshot, which never change: sizes, statistics."""
+        self._schemas = LruCache(_MAX_SCHEMA_BYTES, weigh=_schema_bytes)
         self._snapshots = LruCache(10_000)
+        # By session: when it began its last transaction, and at which snapshot.
+        self._begun = LruCache(10_000)
         self._contents = LruCache(8)
-        self._tables = LruCache(1000)
+        self._tables = LruCache(_MAX_TABLE_BYTES, weigh=_table_bytes)
         # Guards the engine of what only Spark can run, made when it is first needed.
         self._lock = threading.Lock()
         self._spark: SparkEngine | None = None
         self._endpoints = endpoints
         self._parallelism: dict[str, int] = {}
 
-    def newest(self) -> Snapshot:
+    def newest_snapshot(self) -> Snapshot:
         """Return the newest snapshot; a request reads it once, so all its answers agree."""
-        newest = once_per_request(("newest snapshot", self), self.lake.snapshot)
+        newest = once_per_request(("newest snapshot", self), self.lake.newest)
         return self._snapshots.get_or_load(newest.id, lambda: newest)
+
+    def recent_snapshot(self, max_age: float) -> Snapshot:
+        """Return a snapshot that is the newest one, or was some seconds ago.
+
+        For what does not decide which rows a statement reads: whether a plan of its snapshot may be
+        used again, and by which names its tables are known now.
+        """
+        recent = once_per_request(
+            ("recent snapshot", self, max_age), lambda: self.lake.newest(max_age=max_age)
+        )
+        return self._snapshots.get_or_load(recent.id, lambda: recent)
+
+    def statement_snapshot(self) -> Snapshot:
+        """Return the snapshot of the transaction that the caller's session has just begun.
+
+        For `catalog_version`, which DuckDB sends without a transaction, right after it has begun
+        one. Without such a transaction, the newest snapshot.
+        """
+        begun: tuple[float, Snapshot] | None = self._begun.get(current_request().session_id)
+        if begun is not None and time.monotonic() - begun[0] < STATEMENT_SECONDS:
+            return begun[1]
+        return self.newest_snapshot()
+
+    def begin(self) -> Snapshot:
+        """Return the newest snapshot, for a transaction that begins."""
+        newest = self.newest_snapshot()
+        session = current_request().session_id
+        if session is not None:
+            self._begun.put(session, (time.monotonic(), newest))
+        return newest
 
     def snapshot(self, id: int) -> Snapshot:
         """Return a snapshot by its id."""
@@ -77,6 +146,15 @@ class LakeResources:
             lambda: self.lake.table(name, schema, version=snapshot),
         )
 
+    def published_schema(self, columns: tuple[Column, ...], *, with_rowid: bool) -> pa.Schema:
+        """Return the schema that clients see; tables that share their columns share it."""
+        # The entry refers to the columns, so no other object can have their id.
+        key = (id(columns), with_rowid)
+        known: tuple[object, pa.Schema] = self._schemas.get_or_load(
+            key, lambda: (columns, published_schema(columns, with_rowid=with_rowid))
+        )
+        return known[1]
+
     def missing_table(self, schema: str, name: str, snapshot: int, *, shown: str) -> NotFoundError:
         """Return the error for a table that a snapshot lacks; `shown` is its name in the message.
 
@@ -87,15 +165,24 @@ class LakeResources:
             return NotFoundError(f"there is no table {shown}")
         return NotFoundError(f"there is no table {shown} at snapshot {snapshot}: {reason}")
 
+    @property
+    def runs_on_spark(self) -> bool:
+        """Whether large scans of the lake run on Spark."""
+        return isinstance(self._large_engine, SparkEngine)
+
+    @property
+    def _large_engine(self) -> Engine | None:
+        return self.engine.spark if isinstance(self.engine, AutoEngine) else self.engine
+
     def session(self) -> SparkSession:
         """Return the Spark session: the engine's, or one that is started now if none is running."""
         with self._lock:
             if self._spark is None:
-                engine = self.engine.spark if isinstance(self.engine, AutoEngine) else self.engine
+                engine = self._large_engine
                 self._spark = engine if isinstance(engine, SparkEngine) else SparkEngine()
         return self._spark.session()
 
-    def endpoints(self, plan: ScanPlan) -> int:
+    def max_endpoints(self, plan: ScanPlan) -> int:
         """Return the largest number of parts of a scan: as configured, or one for each core."""
         if self._endpoints is not None:
             return self._endpoints
@@ -116,7 +203,7 @@ def current_snapshot(access: LakeResources) -> Snapshot:
     """Return the snapshot of the request's transaction, or the newest one."""
     identifier = current_request().transaction_id
     if not identifier:
-        return access.newest()
+        return access.newest_snapshot()
     id = transaction_snapshot(identifier)
     if id is None:
         raise InvalidArgumentError("the transaction is not one of this lake")
@@ -125,7 +212,7 @@ def current_snapshot(access: LakeResources) -> Snapshot:
 
 def begin_transaction(access: LakeResources) -> str:
     """Return the identifier of a new transaction that reads the newest snapshot."""
-    return f"{access.newest().id}-{uuid.uuid4().hex}"
+    return f"{access.begin().id}-{uuid.uuid4().hex}"
 
 
 def transaction_snapshot(identifier: str) -> int | None:
@@ -135,18 +222,55 @@ def transaction_snapshot(identifier: str) -> int | None:
 
 
 def snapshot_at(access: LakeResources, time_point: TimePoint) -> Snapshot:
-    """Return the snapshot of `AT (VERSION => …)` or `AT (TIMESTAMP => …)`."""
+    """Return the snapshot of `AT (VERSION => …)` or `AT (TIMESTAMP => …)`.
+
+    A transaction has no snapshots that were committed after it began: DuckDB relies on statistics
+    that cover the snapshots up to its own.
+    """
+    last = current_snapshot(access) if current_request().transaction_id else None
     if time_point.unit is TimeUnit.TIMESTAMP:
-        return access.lake.snapshot(timestamp=time_point.value)
+        found = access.lake.snapshot(timestamp=time_point.value)
+        return found if last is None or found.id <= last.id else last
     if not _VERSION.fullmatch(time_point.value):
         raise InvalidArgumentError(f"{time_point.value[:80]!r} is not the number of a snapshot")
-    return access.snapshot(int(time_point.value))
+    found = access.snapshot(int(time_point.value))
+    if last is not None and found.id > last.id:
+        raise SnapshotNotFoundError(
+            f"there is no snapshot {found.id} in this transaction: it began at snapshot {last.id}"
+        )
+    return found
 
 
 # The approximate bytes of a task in memory, without its inlined rows.
 _TASK_BYTES = 2000
 
 
-def _weight(plan: ScanPlan) -> int:
+def _weight(plan: ScanPlan | bytes) -> int:
+    if isinstance(plan, bytes):
+        return _TASK_BYTES
     carried = sum(len(task.data) for task in plan.tasks if isinstance(task, InlinedTask))
     return carried + _TASK_BYTES * (len(plan.tasks) + 1)
+
+
+# The approximate bytes of a field in memory; nested fields are counted by their children.
+_FIELD_BYTES = 500
+
+
+def _schema_bytes(entry: tuple[object, pa.Schema]) -> int:
+    schema = entry[1]
+    fields = 1 + len(schema) + sum(int(type.num_fields) for type in schema.types)
+    return _FIELD_BYTES * fields
+
+
+def _table_bytes(table: LakeTable) -> int:
+    return _FIELD_BYTES * (sum(1 for column in table.columns for _ in column.walk()) + 10)
+
+
+# The approximate bytes of an entry of a mapping, and of a fact that is none.
+_ENTRY_BYTES = 200
+_FACT_BYTES = 500
+
+
+def _fact_bytes(fact: object) -> int:
+    """Return the approximate bytes of a number, of a mapping, or of the statistics of a table."""
+    return _FACT_BYTES + _ENTRY_BYTES * (len(fact) if isinstance(fact, Sized) else 0)

@@ -1,8 +1,9 @@
-"""Column statistics of a lake's table that hold for every snapshot.
+"""Column statistics of a lake's table that hold for every snapshot that a statement may read.
 
-DuckDB requests statistics without a snapshot and relies on them. So the bounds cover all files and
-all inlined rows that the lake still has, deleted or not. A name that has meant several columns has
-no statistics. The lake's own totals are not used, because some writers leave values out of them.
+DuckDB requests statistics without the time of an AT clause, and relies on them. So the bounds cover
+all files and all inlined rows that the lake still has up to the snapshot of the transaction,
+deleted or not. A name that has meant several columns has no statistics. The lake's own totals are
+not used, because some writers leave values out of them.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 import sqlalchemy as sa
 
 from lakeport.arrow import combine, relabel, thread_connection
 from lakeport.catalog import ColumnStats, statistics_of
-from lakeport.ducklake.metadata import Row, TableSummary
+from lakeport.ducklake import LakeTable
 from lakeport.ducklake.planning import InlinedRows, Planner
-from lakeport.errors import NotFoundError
 from lakeport.filters import Filter
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.types import Column, arrow_type, find_type, fold_name, sql_type
@@ -31,69 +33,99 @@ __all__ = ["column_statistics"]
 # Writers truncate longer texts. Some truncated maxima are smaller than the real one.
 _MAX_TEXT = 250
 _UNKNOWN = ColumnStats()
-# Each column needs a join; MySQL allows 61 of them in a statement, SQLite 64.
 _MOST_COLUMNS: Final = 32
 # The approximate number of file bounds that are in memory at once.
 _MOST_BOUNDS: Final = 200_000
 
 
-def column_statistics(access: LakeResources, summary: TableSummary, name: str) -> ColumnStats:
+def column_statistics(access: LakeResources, table: LakeTable, name: str) -> ColumnStats:
     """Return the bounds of a column over all files and inlined rows of its table.
 
     The client requests them twice for each column of a statement, so they are computed once for
     each table and snapshot.
     """
-    newest = access.newest().id
-    key = ("statistics", newest, summary.schema, summary.name)
-    found: _TableStatistics = access.details.get_or_load(
-        key, lambda: _TableStatistics(access, summary, newest)
+    found: _TableStatistics = access.facts.get_or_load(
+        ("statistics", table.id, table.snapshot.id), lambda: _TableStatistics(table.planner)
     )
     return found.of_column(name)
 
 
 class _TableStatistics:
-    """The statistics of one table at one snapshot, a group of columns at a time."""
+    """The statistics of one table up to one snapshot, a group of columns at a time."""
 
-    def __init__(self, access: LakeResources, summary: TableSummary, snapshot: int) -> None:
+    def __init__(self, planner: Planner) -> None:
         # Guards the results: concurrent callers wait instead of computing the same.
         self._lock = threading.Lock()
         self._known: dict[int, ColumnStats] = {}
-        self._planner: Planner | None = None
-        self._groups: list[list[Column]] = []
-        try:
-            planner = access.table(summary.schema, summary.name, snapshot).planner
-        except NotFoundError:  # dropped or renamed since; earlier snapshots still have it
-            return
+        self._groups: list[list[Column]] | None = None
         self._planner = planner
-        files = access.details.get_or_load(
-            ("files", snapshot), lambda: access.lake.file_totals(version=snapshot)
-        )
-        count = files[planner.state.id].files if planner.state.id in files else 0
-        columns = _unambiguous_columns(planner)
-        step = max(1, min(_MOST_COLUMNS, _MOST_BOUNDS // max(count, 1)))
-        self._groups = [columns[i : i + step] for i in range(0, len(columns), step)]
+        self._ids = {fold_name(column.name): column.id for column in planner.state.columns}
+
+    def __len__(self) -> int:
+        """Return the number of columns, by which the entry is weighed in its cache."""
+        return len(self._ids)
 
     def of_column(self, name: str) -> ColumnStats:
         """Return the statistics of a column; unknown if its name has meant several columns."""
-        if self._planner is None:
-            return _UNKNOWN
-        try:
-            id = self._planner.column(name).id
-        except NotFoundError:
+        id = self._ids.get(fold_name(name))
+        if id is None:
             return _UNKNOWN
         with self._lock:
+            if id not in self._known:
+                self._known |= {id: _UNKNOWN} | self._of_group(id)
+            return self._known[id]
+
+    def _of_group(self, id: int) -> dict[int, ColumnStats]:
+        """Return the statistics of the columns that are read together with a column."""
+        planner = self._planner
+
+        def work(connection: sa.Connection) -> tuple[list[Column], _Rows]:
+            if self._groups is None:
+                self._groups = _groups(planner, connection)
             for group in self._groups:
-                if id not in self._known and any(column.id == id for column in group):
-                    self._known |= _statistics(self._planner, group)
-            return self._known.get(id, _UNKNOWN)
+                if any(column.id == id for column in group):
+                    return group, _read(planner, connection, group)
+            return [], _Rows(pa.table({}), [])
+
+        columns, rows = planner.catalog.database.read(work)
+        return {
+            column.id: _column_statistics(planner, column, rows.files, rows.inlined_column(i))
+            for i, column in enumerate(columns)
+        }
 
 
-def _unambiguous_columns(planner: Planner) -> list[Column]:
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The catalog's rows about files, and the inlined rows in a group of columns."""
+
+    files: pa.Table
+    inlined: Sequence[InlinedRows]
+
+    def inlined_column(self, index: int) -> list[pa.Array]:
+        """Return the values of one column of the group."""
+        return [part.columns[index] for part in self.inlined]
+
+
+def _groups(planner: Planner, connection: sa.Connection) -> list[list[Column]]:
+    """Divide the columns so that the bounds of all files for one group fit into memory."""
+    columns = _unambiguous_columns(planner, connection)
+    files = planner.catalog.file_count(connection, planner.state.id)
+    step = max(1, min(_MOST_COLUMNS, _MOST_BOUNDS // max(files, 1)))
+    return [columns[i : i + step] for i in range(0, len(columns), step)]
+
+
+def _read(planner: Planner, connection: sa.Connection, columns: Sequence[Column]) -> _Rows:
+    context = planner.context([column.name for column in columns], Filter.always())
+    ids = [column.id for column in columns]
+    files = planner.files(connection, ids, from_snapshot=0)
+    inlined = planner.inlined(connection, files, context, from_snapshot=0)
+    return _Rows(files.with_statistics(ids, 0), inlined)
+
+
+def _unambiguous_columns(planner: Planner, connection: sa.Connection) -> list[Column]:
     """Return the columns with statistics whose names, and that of the table, are unambiguous."""
     state = planner.state
-    rows = planner.catalog.database.read(
-        lambda connection: planner.catalog.columns_ever_named(connection, state.schema, state.name)
-    )
+    rows = planner.catalog.columns_ever_named(connection, state.schema, state.name)
     meanings: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
     for row in rows:
         if row.parent_column is None:
@@ -112,33 +144,12 @@ def _is_counted(column: Column) -> bool:
     return row is None or row.counted
 
 
-def _statistics(planner: Planner, columns: Sequence[Column]) -> dict[int, ColumnStats]:
-    """Return the statistics of columns by their ids, from one query of the catalog database."""
-    context = planner.context([column.name for column in columns], Filter.always())
-    ids = [column.id for column in columns]
-
-    def work(connection: sa.Connection) -> tuple[list[Row], list[InlinedRows]]:
-        rows = planner.file_rows(connection, ids, from_snapshot=0)
-        return rows["data_file"], planner.inlined(connection, rows, context, from_snapshot=0)
-
-    files, inlined = planner.catalog.database.read(work)
-    return {
-        column.id: _column_statistics(
-            planner,
-            column,
-            files,
-            pa.chunked_array([part.columns[i] for part in inlined], arrow_type(column)),
-        )
-        for i, column in enumerate(columns)
-    }
-
-
 def _column_statistics(
-    planner: Planner, column: Column, files: Sequence[Row], inlined: pa.ChunkedArray
+    planner: Planner, column: Column, files: pa.Table, inlined: Sequence[pa.Array]
 ) -> ColumnStats:
-    of_rows = statistics_of(inlined)
-    counts = [file[f"s{column.id}_null_count"] for file in files]
-    is_mapped = any(file["mapping_id"] is not None for file in files)
+    of_rows = statistics_of(pa.chunked_array(inlined, arrow_type(column)))
+    counts = pc.unique(files[f"s{column.id}_null_count"]).to_pylist()
+    is_mapped = files["mapping_id"].null_count < files.num_rows
     has_null = False if not is_mapped and set(counts) <= {0} and not of_rows.has_null else None
     if is_mapped or not _has_bounds(planner, column):
         return ColumnStats(has_null=has_null)
@@ -160,16 +171,22 @@ def _has_bounds(planner: Planner, column: Column) -> bool:
     return row.bounds == "exact" or column.id not in planner.state.columns_with_older_types
 
 
-def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
+def _file_bounds(files: pa.Table, column: Column) -> list[tuple[Any, Any]]:
     """Return one pair of minimum and maximum, each None if unknown; no pair without values."""
     rows = pa.table(
         {
-            "low": pa.array([file[f"s{column.id}_min_value"] for file in files], pa.string()),
-            "high": pa.array([file[f"s{column.id}_max_value"] for file in files], pa.string()),
-            "values": pa.array([file[f"s{column.id}_value_count"] for file in files], pa.int64()),
-            "nan": pa.array([file[f"s{column.id}_contains_nan"] for file in files], pa.int64()),
+            "low": files[f"s{column.id}_min_value"],
+            "high": files[f"s{column.id}_max_value"],
+            "values": files[f"s{column.id}_value_count"],
+            "nan": files[f"s{column.id}_contains_nan"],
         }
     )
+    parsed = _parsed_bounds(rows, column)
+    return _cast_bounds(rows, column) if parsed is None else parsed
+
+
+def _cast_bounds(rows: pa.Table, column: Column) -> list[tuple[Any, Any]]:
+    """Return the bounds of texts, as DuckDB casts them."""
     type = sql_type(column)
     low, high = f"TRY_CAST(low AS {type})", f"TRY_CAST(high AS {type})"
     high_is_known = "true"
@@ -202,6 +219,28 @@ def _file_bounds(files: Sequence[Row], column: Column) -> list[tuple[Any, Any]]:
         for name, known in (("low", "lows"), ("high", "highs"))
     )
     return [(least, greatest)]
+
+
+def _parsed_bounds(rows: pa.Table, column: Column) -> list[tuple[Any, Any]] | None:
+    """Return the same by Arrow, which takes microseconds; None for texts that it does not parse."""
+    target = arrow_type(column)
+    if column.type not in ("varchar", "date", "boolean") and not (
+        pt.is_integer(target) or pt.is_decimal128(target)
+    ):
+        return None
+    filled = rows.filter(pc.fill_null(pc.not_equal(rows["values"], 0), fill_value=True))
+    if not filled.num_rows:
+        return []
+    try:
+        low, high = filled["low"].cast(target), filled["high"].cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    high_is_known = not high.null_count
+    if column.type == "varchar" and high_is_known:
+        high_is_known = pc.max(pc.binary_length(high)).as_py() < _MAX_TEXT
+    return [
+        (None if low.null_count else pc.min(low), pc.max(high) if high_is_known else None),
+    ]
 
 
 def _widest(choose: Any, bounds: Sequence[pa.Scalar | None]) -> pa.Scalar | None:

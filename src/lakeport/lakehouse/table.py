@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 
 import pyarrow as pa
 
@@ -22,8 +21,9 @@ from lakeport.ducklake import LakeTable, Scan, ScanPlan, Snapshot
 from lakeport.ducklake.metadata import TableSummary
 from lakeport.ducklake.reading import FileTask, ScanTask
 from lakeport.errors import NotFoundError, SnapshotNotFoundError, UnavailableError
+from lakeport.lakehouse import resources
 from lakeport.lakehouse.direct_reads import direct_reads
-from lakeport.lakehouse.names import ROWID, PublishedNames, published_schema
+from lakeport.lakehouse.names import ROWID, PublishedNames
 from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.resources import LakeResources, snapshot_at
 from lakeport.lakehouse.statistics import column_statistics
@@ -65,15 +65,14 @@ class LakeCatalogTable:
         """Return the columns, then the row id, which tables with direct reads do not have."""
         return project_schema(self._schema, columns)
 
-    @cached_property
+    @property
     def _schema(self) -> pa.Schema:
-        # A listing builds the schema to see whether the table can be listed, then publishes it.
-        return published_schema(self._summary.columns, with_rowid=not self._direct)
+        return self._access.published_schema(self._summary.columns, with_rowid=not self._direct)
 
     def schema_at(self, time_point: TimePoint) -> pa.Schema:
         """Return the columns of the table that had this name at the time point."""
         table = self._table(snapshot_at(self._access, time_point).id)
-        return published_schema(table.columns, with_rowid=not self._direct)
+        return self._access.published_schema(table.columns, with_rowid=not self._direct)
 
     def size(self, options: ScanOptions) -> TableSize:
         """Return the number of live rows and the bytes of files; upper bounds with a filter."""
@@ -82,25 +81,23 @@ class LakeCatalogTable:
         table = self._at(options.time_point)
         if options.filter:
             return _size(self._plan(table, options))
-        return self._access.details.get_or_load(
+        return self._access.facts.get_or_load(
             ("size", table.id, table.snapshot.id), lambda: _size(self._plan(table, options))
         )
 
     def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:  # noqa: ARG002
         """Return bounds that hold for every snapshot that a query may read."""
-        return column_statistics(self._access, self._summary, column)
+        return column_statistics(self._access, self._table(self._snapshot.id), column)
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
         """Plan a scan at one snapshot and return its parts."""
         table = self._at(options.time_point)
-        plan = self._plan(table, options)
+        plan, digest = self._current_plan(table, options)
         if self._direct:
             references = direct_reads(self._access, table, plan)
             if references is not None:
                 return references
-        digest = plan_digest(plan)
-        self._access.plans.put(_key(table, digest, options), plan)
-        parts = len(split_tasks(plan.tasks, self._access.endpoints(plan)))
+        parts = len(split_tasks(plan.tasks, self._access.max_endpoints(plan)))
         return [
             Partition(
                 ScanPartToken(
@@ -136,13 +133,13 @@ class LakeCatalogTable:
             if options.time_point is None
             else self.schema_at(options.time_point)
         )
-        columns = published_schema(table.columns, with_rowid=not self._direct)
+        columns = self._access.published_schema(table.columns, with_rowid=not self._direct)
         if table.id != token.table or not columns.equals(bound):
             raise UnavailableError(
                 f"the table {self.name!r} was replaced or altered while the query was starting; "
                 "run the query again"
             )
-        key = _key(table, token.digest, options)
+        key = (*_key(table, options), token.digest)
         plan: ScanPlan | None = self._access.plans.get(key)
         if plan is None:
             plan = self._plan(table, options)
@@ -158,13 +155,33 @@ class LakeCatalogTable:
         scan = Scan(plan, self._access.engine)
         return scan.with_tasks(parts[token.part] if token.part < len(parts) else ())
 
+    def _current_plan(self, table: LakeTable, options: ScanOptions) -> tuple[ScanPlan, bytes]:
+        """Return a plan and its digest; that of an identical scan if no commit was made since.
+
+        Compaction and expiry change the files of earlier snapshots, so those are planned again.
+        """
+        plans = self._access.plans
+        latest = _key(table, options)
+        if table.snapshot.id == self._access.recent_snapshot(resources.PLAN_SECONDS).id:
+            known: bytes | None = plans.get(latest)
+            found: ScanPlan | None = plans.get((*latest, known))
+            if known is not None and found is not None:
+                return found, known
+        plan = self._plan(table, options)
+        digest = plan_digest(plan)
+        plans.put((*latest, digest), plan)
+        plans.put(latest, digest)
+        return plan, digest
+
     def _plan(self, table: LakeTable, options: ScanOptions) -> ScanPlan:
         columns = [field.name for field in self._wanted(table, options)]
         return table.scan(columns, options.filter, exact=False).plan
 
     def _wanted(self, table: LakeTable, options: ScanOptions) -> pa.Schema:
-        """Return the columns to read; at least one, because rows are counted by a column."""
-        schema = published_schema(table.columns, with_rowid=not self._direct)
+        """Return the columns to read; at least one, unless only the number of rows is read."""
+        schema = self._access.published_schema(table.columns, with_rowid=not self._direct)
+        if options.rows_only:
+            return pa.schema([])
         wanted = project_schema(schema, options.columns)
         if len(wanted) or not len(schema):
             return wanted
@@ -194,8 +211,9 @@ class LakeCatalogTable:
         return table
 
 
-def _key(table: LakeTable, digest: bytes, options: ScanOptions) -> Hashable:
-    return (table.id, table.snapshot.id, digest, options.columns, repr(options.filter))
+def _key(table: LakeTable, options: ScanOptions) -> tuple[Hashable, ...]:
+    columns = () if options.rows_only else options.columns
+    return (table.id, table.snapshot.id, columns, repr(options.filter))
 
 
 def _size(plan: ScanPlan) -> TableSize:

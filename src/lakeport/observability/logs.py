@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,7 +25,12 @@ _PATTERNS: Final = (
     re.compile(r"(://[^/\s:@]*:)[^@\s/]+(?=@)"),
 )
 
+# Each pattern matches only texts with one of these words, in lower case.
+_PATTERN_WORDS: Final = ("bearer", "passw", "secret", "token", "://")
+
 _OWN_FIELDS: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+
+_CALL_FIELDS: Final = tuple(field.name for field in fields(CallEnded))
 
 _ROW_VERBS: Final = frozenset({"DoGet", "DoExchange"})
 
@@ -56,15 +61,13 @@ class CallLog:
     def call_ended(self, call: CallEnded) -> None:
         """Log the call; at DEBUG if it succeeded and concerns no table and no rows."""
         is_usual = call.status == "OK" and not call.table and call.verb not in _ROW_VERBS
-        fields = {name: value for name, value in asdict(call).items() if value != ""}
-        fields["seconds"] = round(call.seconds, 6)
-        _log.log(
-            logging.DEBUG if is_usual else logging.INFO,
-            "%s %s",
-            call.verb,
-            call.status,
-            extra=fields,
-        )
+        level = logging.DEBUG if is_usual else logging.INFO
+        if not _log.isEnabledFor(level):
+            return
+        values = {name: getattr(call, name) for name in _CALL_FIELDS}
+        known = {name: value for name, value in values.items() if value != ""}
+        known["seconds"] = round(call.seconds, 6)
+        _log.log(level, "%s %s", call.verb, call.status, extra=known)
 
     def scan_started(self) -> None:
         """Ignore the event: the end of the call is logged."""
@@ -82,6 +85,14 @@ class _Formatter(logging.Formatter):
         # Longer ones first, because a shorter secret may be the beginning of a longer one.
         ordered = sorted({s for s in secrets if s}, key=len, reverse=True)
         self._secrets = [_secret_pattern(secret) for secret in ordered]
+        self._any_secret = re.compile("|".join(secret.pattern for secret in self._secrets))
+
+    def may_hold_secrets(self, text: str) -> bool:
+        """Return False if `redacted` returns the text unchanged, as it does for nearly all."""
+        folded = text.lower()
+        return any(word in folded for word in _PATTERN_WORDS) or (
+            bool(self._secrets) and self._any_secret.search(text) is not None
+        )
 
     def redacted(self, text: str) -> str:
         """Return the text without secrets."""
@@ -100,11 +111,13 @@ class _TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, and a traceback below it."""
         # Values are redacted before they are quoted: a pattern could match the closing quote.
-        fields = "".join(
-            f" {key}={_word(self.redacted(str(value)))}" for key, value in _extra(record).items()
-        )
-        message = self.redacted(record.getMessage())
-        line = f"{_time(record)} {record.levelname:<7} {message}{fields}"
+        texts = {key: str(value) for key, value in _extra(record).items()}
+        message = record.getMessage()
+        if self.may_hold_secrets("\n".join((message, *texts.values()))):
+            texts = {key: self.redacted(text) for key, text in texts.items()}
+            message = self.redacted(message)
+        words = "".join(f" {key}={_word(text)}" for key, text in texts.items())
+        line = f"{_time(record)} {record.levelname:<7} {message}{words}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         return line

@@ -85,6 +85,7 @@ class Metrics:
         self._catalog_seconds = self._counter(
             "catalog_call_seconds", "Seconds of calls that ended, by catalog", "catalog"
         )
+        self._moved_by: set[str] = set()
         self._catalog_moved = {
             what: self._counter(f"catalog_{what}", f"{title}, by catalog", "catalog")
             for what, title in _MOVED.items()
@@ -108,7 +109,10 @@ class Metrics:
         self._catalog_calls.labels(catalog, call.status).inc()
         self._catalog_seconds.labels(catalog).inc(call.seconds)
         for what, counter in self._catalog_moved.items():
-            counter.labels(catalog).inc(getattr(call, what))
+            # A label of its own makes the counter visible, and few calls move rows.
+            if (count := getattr(call, what)) or catalog not in self._moved_by:
+                counter.labels(catalog).inc(count)
+        self._moved_by.add(catalog)
 
     def scan_started(self) -> None:
         """Count a running scan."""

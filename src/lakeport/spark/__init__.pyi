@@ -5,6 +5,7 @@ from .session import is_running, register_data_source, session
 from .sql.registration import Registration
 from .tables import SparkTable, scan_frame, spark_sql_function
 from .transport.stream import stream
+from .warm_up import warm_up
 
 __all__ = [
     "Registration",
@@ -20,4 +21,5 @@ __all__ = [
     "session",
     "spark_sql_function",
     "stream",
+    "warm_up",
 ]

@@ -102,3 +102,9 @@ class SparkEngine:
         from lakeport.spark.sql.registration import register
 
         return register(lake, self.session(), name, version=version)
+
+    def sql(self, lake: Lake, query: str, *, version: int) -> DataFrame:
+        """Return the DataFrame of a query over the tables and views of a lake."""
+        from lakeport.spark.sql.lake_queries import lake_query
+
+        return lake_query(lake, self.session(), query, version=version)

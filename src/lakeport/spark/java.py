@@ -69,6 +69,9 @@ def _candidates(variables: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _version(java: Path) -> int | None:
+    described = _release(java).get("JAVA_VERSION", "")
+    if described.partition(".")[0].isdecimal() and not described.startswith("1."):
+        return int(described.partition(".")[0])
     try:
         done = subprocess.run(  # noqa: S603
             [java, "-version"], capture_output=True, text=True, timeout=60, check=True
@@ -83,7 +86,26 @@ def _version(java: Path) -> int | None:
     return int(minor) if major == 1 and minor else major
 
 
+def _release(java: Path) -> dict[str, str]:
+    """Return the entries of the file `release` of a Java; none if there is no file.
+
+    Running the program takes a quarter of a second for each question.
+    """
+    home = java.resolve().parent.parent
+    if not (os.access(java, os.X_OK) and (home / "lib" / "modules").exists()):
+        return {}
+    try:
+        lines = (home / "release").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pairs = (line.partition("=") for line in lines)
+    return {name: value.strip('"') for name, _, value in pairs}
+
+
 def _has_module(java: Path) -> bool:
+    described = _release(java).get("MODULES")
+    if described:
+        return _OPTIONAL_MODULE in described.split()
     done = subprocess.run(  # noqa: S603
         [java, "--list-modules"], capture_output=True, text=True, timeout=60, check=False
     )

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shlex
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import InvalidArgumentError, UnavailableError
+from lakeport.spark.class_archive import archive_options, make_later, remove_archive
 from lakeport.spark.compat import is_connect
 from lakeport.spark.java import java_home
 from lakeport.spark.security import private_folder, protection, settings_file
@@ -19,6 +24,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["check_running", "is_running", "register_data_source", "session"]
+
+_JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+
+# A heap that has grown for a scan becomes small again when the JVM has been idle for a minute.
+_MEMORY_OPTIONS: Final = (
+    "-Xms64m",
+    "-XX:MinHeapFreeRatio=10",
+    "-XX:MaxHeapFreeRatio=30",
+    "-XX:G1PeriodicGCInterval=60000",
+)
 
 # All cores, and four attempts for each task, as on a cluster.
 _LOCAL: Final = "local[*,4]"
@@ -215,11 +230,11 @@ def _connect(remote: str, settings: dict[str, str]) -> SparkSession:
 
 
 def _classic(master: str, settings: dict[str, str]) -> SparkSession:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     protecting = protection(master, settings)
-    os.environ["JAVA_HOME"] = str(java_home())
+    home = java_home()
+    os.environ["JAVA_HOME"] = str(home)
     # Executors on this machine must run the interpreter that has the driver's packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -233,9 +248,7 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
     }
     pools = {"spark.scheduler.allocation.file": write_pools(private_folder())}
     chosen = {"spark.master": master, **pools, **defaults, **settings, **protecting}
-    with settings_file(chosen):
-        # Started by the builder, the JVM would have all settings on its command line.
-        SparkContext._ensure_initialized()  # noqa: SLF001
+    _start_java(home, chosen)
     builder = SparkSession.builder
     for name, value in chosen.items():
         builder = builder.config(name, value)
@@ -243,6 +256,56 @@ def _classic(master: str, settings: dict[str, str]) -> SparkSession:
     _quieten(spark)
     _silence_accumulator_server(spark.sparkContext)
     return spark
+
+
+def _start_java(home: Path, settings: dict[str, str]) -> None:
+    """Start the JVM of a session, with the archive of its classes if there is one."""
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+
+    # The caller's options come last, so that they prevail.
+    memory = f"{' '.join(_MEMORY_OPTIONS)} {settings.get(_JAVA_OPTIONS, '')}".strip()
+    archive = [] if _chooses_archive(settings) else archive_options(home)
+    if archive:
+        try:
+            with (
+                settings_file({**settings, _JAVA_OPTIONS: f"{shlex.join(archive)} {memory}"}),
+                _few_arenas(),
+            ):
+                SparkContext._ensure_initialized()  # noqa: SLF001
+        except PySparkRuntimeError:
+            remove_archive(home)
+        else:
+            return
+    with settings_file({**settings, _JAVA_OPTIONS: memory}), _few_arenas():
+        # Started by the builder, the JVM would have all settings on its command line.
+        SparkContext._ensure_initialized()  # noqa: SLF001
+    if not _chooses_archive(settings):
+        make_later(home)
+
+
+@contextmanager
+def _few_arenas() -> Iterator[None]:
+    """Make glibc keep less memory in a JVM that is started in the block, and in its workers."""
+    name = "MALLOC_ARENA_MAX"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "2"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
+def _chooses_archive(settings: dict[str, str]) -> bool:
+    """Return whether the caller's options already name an archive, or none."""
+    names = (_JAVA_OPTIONS, "spark.driver.extraJavaOptions")
+    return any(
+        option in settings.get(name, "")
+        for name in names
+        for option in ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")
+    )
 
 
 def _quieten(spark: SparkSession) -> None:

@@ -95,6 +95,10 @@ def serve(
             show_default="no",
         ),
     ] = None,
+    small_scan_bytes: Annotated[
+        int | None,
+        typer.Option(help="Scans of less are read by the server itself; 512 MiB by default."),
+    ] = None,
     metrics_listen: Annotated[
         str | None, typer.Option(help="Where to answer /healthz and /metrics.")
     ] = None,
@@ -134,7 +138,12 @@ def serve(
         "spark": {"master": master},
         "log": {"level": log_level and log_level.upper(), "format": log_format},
     }
-    lake_flags = {"main_as": main_as, "direct_reads": direct_reads, "spark_sql": spark_sql}
+    lake_flags = {
+        "main_as": main_as,
+        "direct_reads": direct_reads,
+        "spark_sql": spark_sql,
+        "small_scan_bytes": small_scan_bytes,
+    }
     if name is not None and len(lakes or []) != 1:
         raise DefinitionError("--name names one LAKE: write name=LAKE for several")
     arguments = [parse_argument(lake, name=name) for lake in lakes or []]

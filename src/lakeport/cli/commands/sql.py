@@ -21,11 +21,10 @@ from lakeport.ducklake import Lake
 from lakeport.spark import query_error
 from lakeport.spark.frames import arrow_schema, frame_columns, select
 from lakeport.spark.sql import check_is_query
-from lakeport.spark.sql import query as spark_query
 from lakeport.spark.transport import stream_dataframe
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["sql"]
 
@@ -40,8 +39,8 @@ def sql(
     query: Annotated[
         str,
         typer.Argument(
-            help="Spark SQL. A table of 'main' goes by its name, one of another schema by "
-            "schema_name."
+            help="Spark SQL. A table of another schema than 'main' is named schema.table; "
+            "'VERSION AS OF 3' or TIMESTAMP AS OF '…' after a table reads it as it was."
         ),
     ],
     output: Annotated[
@@ -60,35 +59,33 @@ def sql(
       lakeport sql meta.ducklake "SELECT station, count(*) FROM trips GROUP BY station"
 
       lakeport sql meta.ducklake "SELECT * FROM trips" --at 3 --output trips.parquet
+
+      lakeport sql meta.ducklake "SELECT * FROM sales.orders VERSION AS OF 3"
     """
     check_output(output)
     check_is_query(query)
     uri = parse_lake(lake)
     console = make_console()
     with Lake.open(uri) as opened, spark_session(master) as spark:
-        registration = opened.register(spark, **parse_at(at))
-        for (schema, name), reason in registration.skipped.items():
-            typer.echo(f"{schema}.{name} cannot be queried: {reason}", err=True)
-        try:
-            with _result(spark, query, limit if output is None else None) as rows:
-                if output is None:
-                    show_rows(console, rows, max_rows=limit)
-                else:
-                    count = save_rows(rows, output)
-                    console.print(
-                        f"{counted(count, 'row')} in {output}", highlight=False, soft_wrap=True
-                    )
-        finally:
-            registration.unregister()
+        frame = opened.sql(query, spark=spark, **parse_at(at))
+        with _result(spark, frame, limit if output is None else None) as rows:
+            if output is None:
+                show_rows(console, rows, max_rows=limit)
+            else:
+                count = save_rows(rows, output)
+                console.print(
+                    f"{counted(count, 'row')} in {output}", highlight=False, soft_wrap=True
+                )
 
 
 @contextmanager
-def _result(spark: SparkSession, text: str, shown: int | None) -> Iterator[pa.RecordBatchReader]:
-    """Yield the rows of a query while Spark runs, with a progress bar."""
+def _result(
+    spark: SparkSession, frame: DataFrame, shown: int | None
+) -> Iterator[pa.RecordBatchReader]:
+    """Yield the rows of a DataFrame while Spark runs, with a progress bar."""
     from pyspark.errors import PySparkException
 
     try:
-        frame = spark_query(spark, text)
         columns = frame_columns(frame.schema)
         # Columns of the same name can be selected only after they are renamed.
         frame = select(frame.toDF(*(column.name for column in columns)), columns)

@@ -14,11 +14,11 @@ from lakeport._cache import LruCache
 from lakeport.catalog import Arguments, ScanOptions
 from lakeport.ducklake import Snapshot, View
 from lakeport.ducklake.metadata import TableSummary
+from lakeport.ducklake.views import TableKey, reads_of, table_key
 from lakeport.errors import InvalidInputError, LakeportError, PermissionDeniedError
 from lakeport.lakehouse.names import PublishedNames
 from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.resources import LakeResources
-from lakeport.lakehouse.views import reads_of
 from lakeport.spark import retried_when_lost, scan_frame, spark_sql_function
 from lakeport.spark.frames import arrow_schema, frame_columns
 from lakeport.spark.sql import restricted_session, untrusted_query
@@ -26,8 +26,6 @@ from lakeport.types import spark_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from lakeport.spark.sql.views import TableKey
 
 __all__ = ["LakeSqlFunction"]
 
@@ -76,7 +74,7 @@ class LakeSqlFunction:
         return self._session().frame(text)
 
     def _session(self) -> _LakeSession:
-        snapshot, spark = self._access.newest(), self._access.session()
+        snapshot, spark = self._access.newest_snapshot(), self._access.session()
         # The lock makes concurrent queries share one session.
         with self._lock:
             return self._sessions.get_or_load(
@@ -92,7 +90,6 @@ class _LakeSession:
         self, access: LakeResources, snapshot: Snapshot, spark: SparkSession, main_as: str | None
     ) -> None:
         from lakeport.spark.sql import view_names
-        from lakeport.spark.sql.views import table_key
 
         self._access = access
         self._snapshot = snapshot
@@ -163,8 +160,6 @@ class _LakeSession:
         self._registered |= needed
 
     def _read_by(self, named: set[TableKey]) -> set[TableKey]:
-        from lakeport.spark.sql.views import table_key
-
         contents = self._access.contents(self._snapshot)
         read: set[TableKey] = set()
         for view in contents.views:
@@ -201,7 +196,6 @@ class _LakeSession:
     def _reason(self, parts: list[str], permissions: Permissions) -> str:
         """Return why a table or view of that name is not in the session."""
         from lakeport.spark.sql import view_name
-        from lakeport.spark.sql.views import table_key
 
         reasons = {
             reason
@@ -213,8 +207,6 @@ class _LakeSession:
 
     def _suggestion(self, parts: list[str], permissions: Permissions) -> str:
         """Return the name that is probably meant, among those that the caller may read."""
-        from lakeport.spark.sql.views import table_key
-
         names = {
             called.lower(): called
             for key, called in self._names.items()
@@ -232,8 +224,6 @@ class _LakeSession:
         return f" Did you mean {meant if _PLAIN.match(meant) else spark_identifier(meant)}?"
 
     def _hidden_column(self, name: str, permissions: Permissions) -> str:
-        from lakeport.spark.sql.views import table_key
-
         reasons = {
             f"{schema}.{table} has it, but {reason}"
             for (schema, table), columns in list(self._hidden.items())

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from lakeport.errors import InvalidArgumentError, UnsupportedError
-from lakeport.types import spark_identifier
+from lakeport.types import SPARK_TYPES, spark_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -128,8 +128,6 @@ def _arrow_type(type: DataType) -> pa.DataType | None:
             return None if key is None or value is None else pa.map_(key, value)
         case t.StructType():
             return _struct_type(type)
-        case t.StringType():
-            return pa.string()
         case _:
             return _plain_types().get(type.__class__)
 
@@ -144,24 +142,14 @@ def _struct_type(type: StructType) -> pa.DataType | None:
 def _plain_types() -> dict[type, pa.DataType]:
     from pyspark.sql import types as t
 
-    found: dict[Any, pa.DataType] = {
-        t.BooleanType: pa.bool_(),
-        t.ByteType: pa.int8(),
-        t.ShortType: pa.int16(),
-        t.IntegerType: pa.int32(),
-        t.LongType: pa.int64(),
-        t.FloatType: pa.float32(),
-        t.DoubleType: pa.float64(),
-        t.BinaryType: pa.binary(),
-        t.DateType: pa.date32(),
-        t.TimestampType: pa.timestamp("us", "UTC"),
-        t.TimestampNTZType: pa.timestamp("us"),
+    return {
+        **{getattr(t, row.pyspark): row.arrow for row in SPARK_TYPES.values()},
+        # Types of Spark that no lake has.
         t.TimeType: pa.time64("us"),
         t.DayTimeIntervalType: pa.duration("us"),
         t.CalendarIntervalType: pa.month_day_nano_interval(),
         t.NullType: pa.int32(),
     }
-    return found
 
 
 def _without_void(type: DataType) -> DataType:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from lakeport.ducklake import ReadTask
 from lakeport.ducklake.planning import ScanPlan
 from lakeport.ducklake.reading import FileTask, InlinedTask, ScanContext, ScanTask
 from lakeport.filters.encoders import SparkEncoder
@@ -79,7 +80,7 @@ _UNKNOWN_CORES: Final = 64
 
 
 def dataframe_from_tasks(
-    spark: SparkSession, tasks: Sequence[ScanTask], columns: Sequence[Column | str]
+    spark: SparkSession, tasks: Sequence[ReadTask], columns: Sequence[Column | str]
 ) -> DataFrame:
     """Return a DataFrame of tasks that Python workers read; small tasks share a partition."""
     from pyspark.sql.functions import broadcast

@@ -5,6 +5,7 @@ Expressions are written as SQL: every step of Spark's Column API is a call into 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from lakeport.ducklake.storage import local_path
 from lakeport.spark.compat import create_dataframe
 from lakeport.spark.frames.columns import sql_type
 from lakeport.spark.frames.parquet_columns import ConstantColumn, FileColumn
-from lakeport.spark.frames.parquet_footers import map_in_threads
+from lakeport.spark.frames.parquet_footers import Footer, map_in_threads
 from lakeport.spark.frames.parquet_scans import POSITION_BITS, ParquetFile, ParquetScan, ReadLayout
 from lakeport.types import spark_identifier
 
@@ -38,6 +39,11 @@ _OPTIONS: Final = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
 }
+
+# The filter tests each row before the filters of a query do; a join of more rows comes after them.
+MAX_FILTERED_ROWS: Final = 1 << 20
+# The most slots for the sizes of files with deletes; the files of a larger scan are joined.
+MAX_SLOTS: Final = 1 << 16
 
 # One bit for each position, in words of 64; a file's last words may be missing.
 _IS_DELETED: Final = (
@@ -128,7 +134,10 @@ def _joined(spark: SparkSession, frame: DataFrame, scan: ParquetScan) -> DataFra
     file_columns: dict[str, Any] = _file_columns(scan) if scan.layout.needs_file_columns else {}
     if scan.layout.has_deletes:
         deleted = map_in_threads(lambda file: file.task.deleted(), scan.files)
-        if (
+        numbers = deleted_numbers([file.footer for file in scan.files], deleted)
+        if numbers is not None:
+            frame = _without_deleted(spark, frame, *numbers)
+        elif (
             sum(int(positions[-1]) for positions in deleted if len(positions)) // 8
             > MAX_BITMAP_BYTES
         ):
@@ -141,6 +150,62 @@ def _joined(spark: SparkSession, frame: DataFrame, scan: ParquetScan) -> DataFra
     files = broadcast(create_dataframe(spark, pa.table(file_columns)))
     joined = frame.join(files, col("size") == col("file_size"))
     return joined.where(f"NOT {_IS_DELETED}") if "deleted" in file_columns else joined
+
+
+def deleted_numbers(
+    footers: Sequence[Footer], deleted: Sequence[Positions]
+) -> tuple[np.ndarray, int] | None:
+    """Return the deleted positions of files in one array of numbers, and its number of slots.
+
+    A file's slot is its size modulo the number of slots. At a slot is the index of the file's
+    bitmap, and after all of these, in the same order, are the sizes. The bitmaps follow, with one
+    bit for each row. None if there are too many rows, or the array would be too large.
+    """
+    words = [footer.rows // 64 + 1 for footer in footers]
+    rows = sum(footer.rows for footer in footers)
+    if rows > MAX_FILTERED_ROWS or sum(words) * 8 > MAX_BITMAP_BYTES:
+        return None
+    sizes = np.array([footer.size for footer in footers], np.int64)
+    slots = _slots(sizes)
+    if slots is None:
+        return None
+    table = np.full(2 * slots, -1, np.int64)
+    starts = 2 * slots + np.cumsum([0, *words[:-1]], dtype=np.int64)
+    table[sizes % slots] = starts
+    table[slots + sizes % slots] = sizes
+    bits = np.zeros(sum(words) * 64, np.bool_)
+    for start, footer, positions in zip(starts, footers, deleted, strict=True):
+        # A position after the last row would be one of the next file.
+        inside = positions[(positions >= 0) & (positions < footer.rows)]
+        bits[(start - 2 * slots) * 64 + inside] = True
+    return np.concatenate([table, np.packbits(bits, bitorder="little").view(np.int64)]), slots
+
+
+def _slots(sizes: np.ndarray) -> int | None:
+    """Return the smallest number by which all sizes, which differ, have different remainders."""
+    for slots in range(len(sizes), min(MAX_SLOTS, len(sizes) ** 2 + 64)):
+        if len(np.unique(sizes % slots)) == len(sizes):
+            return slots
+    return None
+
+
+def _without_deleted(
+    spark: SparkSession, frame: DataFrame, numbers: np.ndarray, slots: int
+) -> DataFrame:
+    """Remove deleted rows by a filter.
+
+    The numbers are the result of a subquery. As a join, they would make Spark overestimate the
+    frame, and join it with others by a shuffle. As a literal, they would be part of every plan.
+    """
+    values = pa.ListArray.from_arrays([0, len(numbers)], pa.array(numbers))
+    constant = create_dataframe(spark, pa.table({"numbers": values})).scalar()
+    start = f"get(numbers, CAST(size % {slots} AS INT))"
+    size = f"CAST({slots} + size % {slots} AS INT)"
+    word = f"get(numbers, CAST({start} + (position >> 6) AS INT))"
+    is_deleted = f"getbit({word}, CAST(position & 63 AS INT)) <=> 1"
+    return frame.withColumn("numbers", constant).where(
+        f"get(numbers, {size}) = size AND NOT {is_deleted}"
+    )
 
 
 def _file_columns(scan: ParquetScan) -> dict[str, pa.Array]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakeport.arrow import rebuild_list, rebuild_map, rebuild_struct, relabel
 from lakeport.ducklake.reading import VIRTUAL_COLUMNS
 from lakeport.errors import InvalidArgumentError, LakeportError
-from lakeport.types import Column, duckdb_cast, find_type, spark_type
+from lakeport.types import SPARK_TYPES, Column, duckdb_cast, find_type, fold_name, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -24,22 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["not_held", "spark_arrow_schema", "spark_data_type", "spark_schema", "to_spark_batch"]
 
 _INTERVAL: Final = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("micros", pa.int64())])
-
-# Spark's types by their SQL names, with their classes in PySpark and their types in Arrow.
-_SCALARS: Final[dict[str, tuple[str, pa.DataType]]] = {
-    "BOOLEAN": ("BooleanType", pa.bool_()),
-    "TINYINT": ("ByteType", pa.int8()),
-    "SMALLINT": ("ShortType", pa.int16()),
-    "INT": ("IntegerType", pa.int32()),
-    "BIGINT": ("LongType", pa.int64()),
-    "FLOAT": ("FloatType", pa.float32()),
-    "DOUBLE": ("DoubleType", pa.float64()),
-    "DATE": ("DateType", pa.date32()),
-    "TIMESTAMP": ("TimestampType", pa.timestamp("us", "UTC")),
-    "TIMESTAMP_NTZ": ("TimestampNTZType", pa.timestamp("us")),
-    "STRING": ("StringType", pa.string()),
-    "BINARY": ("BinaryType", pa.binary()),
-}
 
 
 def spark_schema(columns: Sequence[Column | str]) -> StructType:
@@ -64,6 +48,10 @@ def not_held(column: Column) -> str | None:
     except (KeyError, ValueError):
         # Such as a decimal of 99 digits, which neither Spark nor Arrow has.
         return f"column {column.name!r} has type {column.type!r}, which Spark does not have"
+    for node in column.walk():
+        names = [fold_name(child.name) for child in node.children]
+        if node.type == "struct" and len(set(names)) < len(names):
+            return f"column {column.name!r} has a struct with two fields of one name for Spark"
     return None
 
 
@@ -107,7 +95,7 @@ def _arrow_type(column: Column) -> pa.DataType:
     if arguments:
         precision, scale = arguments.rstrip(")").split(",")
         return pa.decimal128(int(precision), int(scale))
-    return _SCALARS[name][1]
+    return SPARK_TYPES[name].arrow
 
 
 def _data_type(type: pa.DataType) -> DataType:
@@ -122,7 +110,7 @@ def _data_type(type: pa.DataType) -> DataType:
         return types.ArrayType(_data_type(type.value_type))
     if pa.types.is_decimal(type):
         return types.DecimalType(type.precision, type.scale)
-    name = next(name for name, arrow in _SCALARS.values() if arrow == type)
+    name = next(row.pyspark for row in SPARK_TYPES.values() if row.arrow == type)
     spark: DataType = getattr(types, name)()
     return spark
 

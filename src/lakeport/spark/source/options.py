@@ -28,6 +28,8 @@ _NAMES: Final = frozenset(
         "metadata_schema",
     }
 )
+# The names that other data sources of Spark have for them.
+_ALIASES: Final = {"lake": "catalog", "versionasof": "version", "timestampasof": "timestamp"}
 _SECRET: Final = "s3."  # noqa: S105
 _PART: Final = r'\s*(?:"((?:[^"]|"")+)"|`((?:[^`]|``)+)`|([^"`{0}]*[^"`{0}\s]))\s*'
 
@@ -51,6 +53,11 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Parse the options of a reader, or of `OPTIONS (…)` in SQL; names are case-insensitive."""
         values = {key.lower(): value for key, value in options.items()}
+        for alias, name in _ALIASES.items():
+            if alias in values:
+                if name in values:
+                    raise InvalidArgumentError(f"give {name!r} or {alias!r}, not both")
+                values[name] = values.pop(alias)
         secret = {key[len(_SECRET) :]: v for key, v in values.items() if key.startswith(_SECRET)}
         for name in values:
             if name not in _NAMES and not name.startswith(_SECRET):

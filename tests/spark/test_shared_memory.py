@@ -1,4 +1,4 @@
-"""Memory that tasks and the driver share: nobody writes to what somebody else was lent."""
+"""Memory that tasks and the driver share: a buffer is written again only when it is released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame that wait for their reader: many of them, on little."""
+"""Rows of a DataFrame wait for their reader in files: bounded memory and few open files."""
 
 from __future__ import annotations
 
