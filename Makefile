@@ -22,10 +22,17 @@ READY2 := $(VENV2)/.ready
 TESTS2 := tests/filters tests/memory tests/client tests/ducklake/test_lakes_of_1_1.py tests/ducklake/test_sql_filter.py \
   tests/ducklake/test_hostile_catalogs.py
 
+# Other versions of Python, each with an environment of its own.
+PYTHONS ?= 3.12 3.13
+
+# The peers of a benchmark, some of which need other versions of the same packages.
+VENV_PEERS ?= .venv-peers
+READY_PEERS := $(VENV_PEERS)/.ready
+
 comma := ,
 paths = $(subst $() $(),$(comma),$(1:%=src/lakeport/%/*))
 
-.PHONY: help demo lock clean check format test test-fast test-spark test-servers test-soak test-duckdb2 coverage bench docs
+.PHONY: help demo lock clean check format test test-fast test-spark test-servers test-soak test-duckdb2 test-pythons coverage bench bench-check bench-peers docs
 
 help:  ## show this list
 	@awk 'BEGIN {FS = ":.*## "} \
@@ -63,7 +70,7 @@ lock: $(READY)  ## rewrite requirements.lock and requirements-duckdb2.lock from 
 	rm requirements-duckdb2.constraints
 
 clean:  ## remove the virtual environment and everything built
-	rm -rf $(VENV) $(VENV2) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV2) $(VENV_PEERS) $(PYTHONS:%=.venv-%) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 ##@ Quality
 
@@ -90,7 +97,7 @@ test: $(READY)  ## run the test suite on two workers (ARGS="-k name" to choose),
 	@# A choice of tests is for DuckDB 1.5; the whole suite is for both versions.
 	$(if $(ARGS),,$(MAKE) test-duckdb2)
 
-test-fast: $(READY)  ## run the tests that start no Spark, server or process and are not exhaustive: three minutes at most
+test-fast: $(READY)  ## run the tests that start no Spark, server or process and are not exhaustive, in about four minutes
 	$(PYTEST) -q -m "$(FAST)" $(ARGS)
 
 test-spark: $(READY)  ## run the tests that start Spark
@@ -105,6 +112,12 @@ test-soak: $(READY)  ## run many clients for SOAK_SECONDS (120)
 test-duckdb2: $(READY2)  ## run the tests that need no ducklake extension with DuckDB 2.0 (ARGS="-k name" to choose)
 	$(VENV2)/bin/python -m pytest -q -n 2 --dist worksteal $(TESTS2) $(ARGS)
 
+test-pythons:  ## run test-fast with other versions of Python (PYTHONS="3.12 3.13")
+	@for version in $(PYTHONS); do \
+	  echo "== Python $$version"; \
+	  $(MAKE) --no-print-directory test-fast PYTHON=python$$version VENV=.venv-$$version || exit 1; \
+	done
+
 coverage: $(READY)  ## branch coverage of every room; below 90 % of the rooms without Spark is an error
 	$(PYTEST) -q -m "not spark and not soak" --cov --cov-report= $(ARGS)
 	$(BIN)/coverage report --skip-covered --fail-under=$(MIN_COVERAGE) --include="$(call paths,$(COVERED))"
@@ -113,6 +126,17 @@ coverage: $(READY)  ## branch coverage of every room; below 90 % of the rooms wi
 
 bench: $(READY)  ## measure, as ratios to a baseline of the same run (SIZE=small|full, ARGS="--only doget")
 	$(BIN)/python -m benchmarks --size $(or $(SIZE),full) $(ARGS)
+
+bench-check: $(READY)  ## name what became slower between two result files (OLD=a.json NEW=b.json); status 1 if anything did
+	$(BIN)/python -m benchmarks.check $(or $(OLD),$(error set OLD and NEW to result files)) $(NEW)
+
+$(READY_PEERS): requirements-peers.txt
+	$(PYTHON) -m venv $(VENV_PEERS)
+	$(VENV_PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-peers.txt
+	@touch $@
+
+bench-peers: $(READY) $(READY_PEERS)  ## read the same rows with Lakeport, DuckDB, PySpark and other packages (ARGS="--scale 1 --rounds 9")
+	$(BIN)/python -m benchmarks.peers $(VENV_PEERS)/bin/python $(ARGS)
 
 ##@ Documentation
 

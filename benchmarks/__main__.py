@@ -15,9 +15,9 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks.machine import facts
+from benchmarks.charts import draw
+from benchmarks.environment import facts
 from benchmarks.measure import Skipped
-from benchmarks.picture import draw
 from benchmarks.report import Report
 from benchmarks.sessions import stop_session
 from benchmarks.suite import SIZES, Benchmark, Result

@@ -9,10 +9,10 @@ from functools import partial
 
 import duckdb
 
-from benchmarks.curves import Curve, grow
-from benchmarks.duck import attached, kept_lake
+from benchmarks.growth_fit import Curve, grow
 from benchmarks.lineitem import LINEITEM, lineitem_lake, one_file
 from benchmarks.measure import Skipped
+from benchmarks.reference_lakes import attached, kept_lake
 from benchmarks.scans import drained
 from benchmarks.servers import running
 from benchmarks.sessions import shared_session

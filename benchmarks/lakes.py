@@ -11,8 +11,8 @@ import psycopg
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 
-from benchmarks.duck import attached, temporary_lake
 from benchmarks.measure import Figure, Skipped, interleaved, latencies
+from benchmarks.reference_lakes import attached, temporary_lake
 from lakeport.ducklake import Lake, LakeTable
 from lakeport.filters import col
 from tests.fixtures_databases import PostgreSQL

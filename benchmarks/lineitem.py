@@ -6,33 +6,13 @@ from typing import Final
 
 import duckdb
 
-from benchmarks.duck import kept_lake
+from benchmarks.reference_lakes import kept_lake
 
-__all__ = ["FILES", "LINEITEM", "LINEITEM_DELETED", "Q1", "Q6", "lineitem_lake", "one_file"]
+__all__ = ["FILES", "LINEITEM", "LINEITEM_DELETED", "lineitem_lake", "one_file"]
 
 LINEITEM: Final = "lineitem"
 LINEITEM_DELETED: Final = "lineitem_deleted"
 FILES: Final = 12
-
-Q1: Final = """
-  SELECT l_returnflag, l_linestatus, sum(l_quantity) AS sum_qty,
-    sum(l_extendedprice) AS sum_base_price,
-    sum(l_extendedprice * (1 - l_discount)) AS sum_disc_price,
-    sum(l_extendedprice * (1 - l_discount) * (1 + l_tax)) AS sum_charge,
-    avg(l_quantity) AS avg_qty, avg(l_extendedprice) AS avg_price, avg(l_discount) AS avg_disc,
-    count(*) AS count_order
-  FROM {table}
-  WHERE l_shipdate <= DATE '1998-09-02'
-  GROUP BY l_returnflag, l_linestatus
-  ORDER BY l_returnflag, l_linestatus
-"""
-
-Q6: Final = """
-  SELECT sum(l_extendedprice * l_discount) AS revenue
-  FROM {table}
-  WHERE l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01'
-    AND l_discount BETWEEN 0.05 AND 0.07 AND l_quantity < 24
-"""
 
 
 def lineitem_lake(scale: float) -> str:

@@ -79,6 +79,12 @@ class Figure:
         """Whether the goal is met; None where there is none."""
         return None if self.goal is None else self.goal.met(self.value)
 
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """The ratio of throughputs of each round."""
+        pairs = zip(self.samples["measured"].seconds, self.samples["baseline"].seconds, strict=True)
+        return tuple(other / ours for ours, other in pairs)
+
     @classmethod
     def throughput(
         cls, name: str, ours: Sample, other: Sample, baseline: str, at_least: float | None = None

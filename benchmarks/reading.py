@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgpack
@@ -19,21 +20,28 @@ def doget(*, rows: int, repeats: int) -> Iterator[Figure]:
     """Read a whole table, against a bare Flight server with the same batches."""
     with running("bare", rows=rows) as bare, running("lakeport", rows=rows) as lakeport:
         baseline, ours = flight.connect(bare), flight.connect(lakeport)
-        ticket = _ticket(ours)
+        whole, parts = _tickets(ours, "whole"), _tickets(ours, "t")
         samples = interleaved(
             {
                 "bare": lambda: _drain(baseline, flight.Ticket(b"")),
-                "lakeport": lambda: _drain(ours, ticket),
+                "whole": lambda: _drain(ours, whole[0]),
+                "parts": lambda: _drain_all(ours, parts),
             },
             repeats=repeats,
             same=True,
         )
     yield Figure.throughput(
-        f"DoGet, {rows:,} rows of 4 columns",
-        samples["lakeport"],
+        f"DoGet, {rows:,} rows of 4 columns, one endpoint",
+        samples["whole"],
         samples["bare"],
         "bare pyarrow.flight server, same batches",
         0.95,
+    )
+    yield Figure.throughput(
+        f"DoGet, {rows:,} rows of 4 columns, {len(parts)} endpoints at once, the default",
+        samples["parts"],
+        samples["bare"],
+        "bare pyarrow.flight server, same batches, one stream",
     )
 
 
@@ -79,9 +87,15 @@ def discovery(*, tables: int, repeats: int) -> Iterator[Figure]:
             )
 
 
-def _ticket(client: flight.FlightClient) -> flight.Ticket:
-    info = client.get_flight_info(flight.FlightDescriptor.for_path("bench", "t"))
-    return info.endpoints[0].ticket
+def _tickets(client: flight.FlightClient, table: str) -> list[flight.Ticket]:
+    info = client.get_flight_info(flight.FlightDescriptor.for_path("bench", table))
+    return [endpoint.ticket for endpoint in info.endpoints]
+
+
+def _drain_all(client: flight.FlightClient, tickets: list[flight.Ticket]) -> int:
+    """Read endpoints as DuckDB does, with a thread for each."""
+    with ThreadPoolExecutor(len(tickets)) as pool:
+        return sum(pool.map(partial(_drain, client), tickets))
 
 
 def _drain(client: flight.FlightClient, ticket: flight.Ticket) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.console import Group
 from rich.table import Table
 
-from benchmarks.curves import Curve
+from benchmarks.growth_fit import Curve
 from benchmarks.measure import Figure, Sample, Skipped
 from benchmarks.suite import Result
 

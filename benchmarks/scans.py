@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from benchmarks.duck import temporary_lake
 from benchmarks.lineitem import LINEITEM, lineitem_lake
 from benchmarks.measure import Figure, Sample, interleaved, metered
+from benchmarks.reference_lakes import temporary_lake
 from benchmarks.sessions import shared_session
 from lakeport import Lake
 from lakeport.ducklake import LakeTable

@@ -91,7 +91,9 @@ def _lakeport(rows: int, _: str) -> Iterator[int]:
     from lakeport.airport import Server
     from lakeport.catalog import CatalogBuilder
 
-    catalog = CatalogBuilder().schema("bench").table("t", measured_table(rows)).build()
+    data = measured_table(rows)
+    schema = CatalogBuilder().schema("bench")
+    catalog = schema.table("t", data).table("whole", data, endpoints=1).build()
     with Server(catalog) as server:
         yield server.port
 

@@ -7,9 +7,9 @@ from typing import Final
 
 import duckdb
 
-from benchmarks.duck import attached
 from benchmarks.lineitem import FILES, LINEITEM, lineitem_lake, one_file
 from benchmarks.measure import Figure, interleaved
+from benchmarks.reference_lakes import attached
 from benchmarks.scans import drained
 from benchmarks.servers import running
 from benchmarks.sessions import shared_session

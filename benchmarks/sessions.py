@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from benchmarks.duck import kept_lake
+from benchmarks.reference_lakes import kept_lake
 from lakeport import Lake
 from lakeport.spark import session
 

@@ -6,8 +6,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from benchmarks import crowd, frames, growth, lakes, reading, scans, serving, writing
-from benchmarks.curves import Curve
+from benchmarks import (
+    catalogs,
+    crowd,
+    frames,
+    growth,
+    lakes,
+    reading,
+    scans,
+    serving,
+    statements,
+    writing,
+)
+from benchmarks.growth_fit import Curve
 from benchmarks.measure import Figure, Skipped
 
 __all__ = ["SIZES", "Benchmark", "Result"]
@@ -21,15 +32,17 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "listing": partial(reading.listing, tables=5_000, repeats=3),
         "discovery": partial(reading.discovery, tables=5_000, repeats=200),
         "insert": partial(writing.insert, rows=1_000_000, repeats=9),
-        "plan": partial(lakes.planning, files=(10, 1_000, 20_000), repeats=5),
-        "plan-postgresql": partial(lakes.planning_postgresql, files=20_000, repeats=5),
+        "append": partial(writing.append, rows=1_000_000, repeats=5),
+        "plan": partial(lakes.planning, files=(10, 1_000, 100_000), repeats=5),
+        "plan-postgresql": partial(lakes.planning_postgresql, files=100_000, repeats=5),
         "read": partial(lakes.reading, rows=1_000_000, repeats=5),
         "batches": partial(scans.to_batches, scale=0.1, repeats=9),
         "toarrow": partial(scans.to_arrow, scale=0.1, repeats=3),
         "latency": partial(scans.latency, repeats=50),
         "memory": partial(scans.memory, scale=0.1, repeats=3),
-        "queries": partial(frames.queries, scale=0.1, repeats=9),
+        "queries": partial(frames.queries, scale=0.1, repeats=5),
         "server": partial(serving.serving, scale=0.1, repeats=5, small_repeats=20),
+        "statements": partial(statements.statements, rows=1_000, repeats=20),
         "crowd": partial(crowd.small_query, scale=1, stalled=8, greedy=4, repeats=30),
         "grow-rows": partial(growth.rows, sizes=(100_000, 1_000_000, 4_000_000), repeats=3),
         "grow-files": partial(growth.files, sizes=(10, 100, 1_000), repeats=3),
@@ -38,30 +51,45 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         ),
         "grow-clients": partial(growth.clients, scale=0.1, counts=(1, 4, 16, 64), repeats=2),
         "grow-tables": partial(growth.tables, counts=(10, 100, 1_000), repeats=3),
+        "grow-catalog-files": partial(catalogs.files, counts=(1_000, 10_000, 100_000), repeats=3),
+        "grow-snapshots": partial(catalogs.snapshots, counts=(100, 1_000, 10_000), repeats=3),
+        "grow-catalog-tables": partial(catalogs.tables, counts=(100, 1_000, 10_000), repeats=3),
+        "grow-columns": partial(catalogs.columns, counts=(10, 100, 1_000), repeats=3),
     },
     "full": {
         "doget": partial(reading.doget, rows=10_000_000, repeats=101),
         "listing": partial(reading.listing, tables=5_000, repeats=5),
         "discovery": partial(reading.discovery, tables=5_000, repeats=1_000),
         "insert": partial(writing.insert, rows=10_000_000, repeats=15),
-        "plan": partial(lakes.planning, files=(10, 1_000, 20_000), repeats=20),
-        "plan-postgresql": partial(lakes.planning_postgresql, files=20_000, repeats=20),
+        "append": partial(writing.append, rows=10_000_000, repeats=7),
+        "plan": partial(lakes.planning, files=(10, 1_000, 100_000), repeats=20),
+        "plan-postgresql": partial(lakes.planning_postgresql, files=100_000, repeats=20),
         "read": partial(lakes.reading, rows=10_000_000, repeats=7),
         "batches": partial(scans.to_batches, scale=1, repeats=15),
         "toarrow": partial(scans.to_arrow, scale=1, repeats=3),
         "latency": partial(scans.latency, repeats=300),
         "memory": partial(scans.memory, scale=1, repeats=5),
-        "queries": partial(frames.queries, scale=1, repeats=11),
+        "queries": partial(frames.queries, scale=1, repeats=3),
         "server": partial(serving.serving, scale=1, repeats=11, small_repeats=100),
+        "statements": partial(statements.statements, rows=1_000, repeats=100),
+        "statements-large": partial(statements.statements, rows=5_000_000, repeats=30),
         "crowd": partial(crowd.small_query, scale=1, stalled=8, greedy=4, repeats=100),
         "grow-rows": partial(growth.rows, sizes=(1_000_000, 10_000_000, 100_000_000), repeats=3),
         "grow-files": partial(growth.files, sizes=(10, 100, 1_000, 10_000), repeats=3),
         "grow-deletes": partial(
             growth.deletes, rows=4_000_000, percents=(0, 1, 5, 10, 25, 50), repeats=5
         ),
-        "grow-clients": partial(
-            growth.clients, scale=0.1, counts=(1, 2, 4, 8, 16, 32, 64), repeats=3
-        ),
+        "grow-clients": partial(growth.clients, scale=0.1, counts=(1, 4, 16, 64, 256), repeats=3),
         "grow-tables": partial(growth.tables, counts=(10, 100, 1_000, 5_000), repeats=5),
+        "grow-catalog-files": partial(
+            catalogs.files, counts=(1_000, 10_000, 100_000, 1_000_000), repeats=5
+        ),
+        "grow-snapshots": partial(
+            catalogs.snapshots, counts=(100, 1_000, 10_000, 100_000), repeats=5
+        ),
+        "grow-catalog-tables": partial(
+            catalogs.tables, counts=(100, 1_000, 10_000, 100_000), repeats=5
+        ),
+        "grow-columns": partial(catalogs.columns, counts=(10, 100, 1_000, 5_000), repeats=5),
     },
 }

@@ -12,7 +12,7 @@ from benchmarks.report import BUSY, Report, goal_text, value_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from benchmarks.curves import Curve
+    from benchmarks.growth_fit import Curve
 
 __all__ = ["draw"]
 

@@ -96,12 +96,13 @@ def grow(
     at: Callable[[float], AbstractContextManager[Mapping[str, Callable[[], object]]]],
     *,
     repeats: int,
+    same: bool = True,
 ) -> Iterator[Curve]:
     """Time things at each size, in turn; `at` makes a size ready and says what to run by name."""
     points: dict[str, list[Point]] = {}
     for size in sizes:
         with at(size) as runs:
-            for name, sample in interleaved(runs, repeats=repeats, same=True).items():
+            for name, sample in interleaved(runs, repeats=repeats, same=same).items():
                 points.setdefault(name, []).append(Point(size, sample))
     for name, found in points.items():
         yield Curve(name=name, axis=axis, points=tuple(found))
