@@ -27,6 +27,10 @@ sys.path.insert(0, WORKER_MODULES)
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(variable, QUICK_JAVA)
+# Sessions of tests make no archive of Java's classes in the home of the user.
+os.environ.setdefault("LAKEPORT_CLASS_ARCHIVE", "off")
+# Servers of tests answer a few queries each.
+os.environ.setdefault("LAKEPORT_SPARK__WARM_UP", "false")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,6 +53,23 @@ def spark() -> Any:
     spark = session(MASTER, spark_sql_shuffle_partitions="2", spark_sql_adaptive_enabled="false")
     spark.sparkContext.setLogLevel("OFF")
     return spark
+
+
+@pytest.fixture(autouse=True)
+def _starts_spark_only_with_the_marker(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that has started Spark unmarked, which `make test-fast` would run."""
+    before = _spark_context()
+    yield
+    if request.node.get_closest_marker("spark") is None:
+        assert _spark_context() in (None, before), "mark the test, or read with LocalEngine()"
+
+
+def _spark_context() -> object:
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -110,15 +110,17 @@ class RealLake:
                 expected[(snapshot, schema, table)] = self._rows(name)
         names = {s: self.tables(s) for s in {key[0] for key in expected}}
         with self.open(**options) as lake, self._kept_open():
-            actual = {}
+            actual, counted = {}, {}
             for snapshot, schema, name in expected:
                 ours = lake.table(name, schema, version=snapshot)
+                counted[(snapshot, schema, name)] = ours.scan().count()
                 scan = ours.scan([*ours.schema.names, "rowid", "snapshot_id"])
                 found = [read(scan) for read in reads or (Scan.to_arrow,)]
                 actual[(snapshot, schema, name)] = found
             for snapshot, wanted in names.items():
                 assert lake.tables(version=snapshot) == wanted
         for key, (types, rows) in expected.items():
+            assert counted[key] == len(rows), key
             for found in actual[key]:
                 self.connection.register("ours", found)
                 our_types, our_rows = self._rows("ours")

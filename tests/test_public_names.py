@@ -59,6 +59,17 @@ def test_a_task_of_spark_imports_no_server_and_no_catalog_database() -> None:
 
 
 @pytest.mark.process
+def test_a_task_that_writes_files_imports_no_catalog_database() -> None:
+    modules = imported_by(
+        "from lakeport.ducklake.writing.files import (\n"
+        "    FileTarget, RowFitter, read_added_files, write_delete_file, write_files)"
+    )
+
+    assert "lakeport.ducklake.writing.files.writer" in modules
+    assert not modules & {"lakeport.airport", "lakeport.ducklake.lake", "sqlalchemy", "pyspark"}
+
+
+@pytest.mark.process
 def test_a_lake_is_opened_and_described_without_importing_spark() -> None:
     code = "from lakeport import Lake; from lakeport.ducklake import AutoEngine; AutoEngine().spark"
 

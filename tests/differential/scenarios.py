@@ -1,10 +1,8 @@
-"""What the real implementation is told to do: the lakes of the differential suites."""
+"""The lakes of the differential suite: the statements that the real implementation runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import pytest
 
 NO_INLINING = "DATA_INLINING_ROW_LIMIT 0"
 ROWS = "SELECT i AS id, 'v' || i AS v, i * 1.5 AS d FROM range({}) r(i)"
@@ -12,7 +10,7 @@ ROWS = "SELECT i AS id, 'v' || i AS v, i * 1.5 AS d FROM range({}) r(i)"
 
 @dataclass(frozen=True)
 class Scenario:
-    """What the real implementation is told to do, one commit per statement."""
+    """The statements that the real implementation runs, one commit for each."""
 
     statements: tuple[str, ...]
     options: str = ""
@@ -591,8 +589,20 @@ SCENARIOS: dict[str, Scenario] = {
     ),
 }
 
+
+@dataclass(frozen=True)
+class Case:
+    """A scenario on a kind of catalog database."""
+
+    name: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.kind})"
+
+
 CASES = [
-    pytest.param(name, kind, id=f"{name} ({kind})")
+    Case(name, kind)
     for name, scenario in SCENARIOS.items()
     for kind in ("duckdb", "sqlite", "postgresql", "mysql")
     if kind == "duckdb"
