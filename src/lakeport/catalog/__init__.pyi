@@ -13,6 +13,7 @@ from .capabilities import (
     InsertableTable,
     OpenScanTable,
     SizedTable,
+    StagingCatalog,
     StatisticsTable,
     TimeTravelTable,
     TransactionManager,
@@ -28,6 +29,7 @@ from .context import (
     note_snapshot,
     once_per_request,
     request_scope,
+    set_fact,
     set_request,
 )
 from .functions import (
@@ -159,6 +161,7 @@ __all__ = [
     "SetNotNullOptions",
     "SizedTable",
     "Stability",
+    "StagingCatalog",
     "StaticCatalog",
     "StaticSchema",
     "StatisticsTable",
@@ -191,6 +194,7 @@ __all__ = [
     "project_schema",
     "request_scope",
     "rowid_field",
+    "set_fact",
     "set_request",
     "statistics_of",
     "unsupported_type_reason",

@@ -138,6 +138,8 @@ class ServedCatalogs:
             database_timeout=lake.database_timeout,
             direct_reads=lake.direct_reads,
             spark_sql=lake.spark_sql,
+            writable=lake.writable,
+            explicit_transactions=lake.explicit_transactions,
             small_scan_bytes=lake.small_scan_bytes,
             storage=storage,
         )

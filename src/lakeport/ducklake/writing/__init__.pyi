@@ -1,9 +1,9 @@
-from .change_set import ChangeSet, CommitInfo, DataChanges, ReadFile, TableChange
+from .change_set import ChangeSet, CommitInfo, DataChanges, ReadFile, TableChange, TableEntry
 from .changes.merging import Merge
 from .commit import RetryPolicy
 from .creation import create_catalog
 from .database import WriteDatabase
-from .ddl import MacroImplementation, MacroParameter, TableDefinition
+from .ddl import MacroImplementation, MacroParameter, TableDefinition, TypeLike, ViewDefinition
 from .results import WriteResult
 from .table_writer import TableWriter
 from .transaction import Transaction
@@ -33,8 +33,11 @@ __all__ = [
     "RetryPolicy",
     "TableChange",
     "TableDefinition",
+    "TableEntry",
     "TableWriter",
     "Transaction",
+    "TypeLike",
+    "ViewDefinition",
     "WriteDatabase",
     "WriteResult",
     "WrittenColumn",

@@ -66,10 +66,12 @@ class LakeWriting:
         message: str | None = None,
         author: str | None = None,
         extra_info: str | None = None,
+        version: int | None = None,
     ) -> Transaction:
         """Begin a transaction: changes of several tables that become one snapshot, or nothing.
 
-        Message, author and extra information are recorded with the snapshot.
+        Message, author and extra information are recorded with the snapshot. The transaction reads
+        the snapshot `version`, by default the newest one.
         """
         from lakeport.ducklake.writing.transaction import Transaction
 
@@ -79,7 +81,9 @@ class LakeWriting:
                 f"the lake was opened at snapshot {lake.pinned_snapshot}: open it without one to "
                 "write"
             )
-        return Transaction(lake, message=message, author=author, extra_info=extra_info)
+        return Transaction(
+            lake, message=message, author=author, extra_info=extra_info, version=version
+        )
 
     def create_schema(self, name: str, *, if_not_exists: bool = False) -> WriteResult:
         """Create a schema."""

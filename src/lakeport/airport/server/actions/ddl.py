@@ -44,6 +44,7 @@ from lakeport.catalog import (
     Schema,
     SetDefaultOptions,
     SetNotNullOptions,
+    StagingCatalog,
     check_columns,
     check_name,
     current_request,
@@ -306,7 +307,8 @@ def change(
         route.require_schema(Operation.ALTER, schema)
     else:
         route.require_table(Operation.ALTER, Address(schema, name))
-    if current_request().transaction_id is None:
+    stages = isinstance(route.catalog, StagingCatalog) and route.catalog.stages_writes
+    if current_request().transaction_id is None and not stages:
         yield
         return
     with host.transactions.statement(route.catalog, route.registered_name):
