@@ -21,6 +21,8 @@ class Operation(enum.Enum):
     """Create, alter or drop."""
     CALL = "call"
     """Call a function or an action."""
+    ADMIN = "admin"
+    """See and cancel the calls of other identities."""
 
 
 class MayDo(Protocol):
@@ -37,10 +39,10 @@ class MayDo(Protocol):
 
 
 def allow_everything(
-    operation: Operation,  # noqa: ARG001
+    operation: Operation,
     schema: str | None = None,  # noqa: ARG001
     name: str | None = None,  # noqa: ARG001
     /,
 ) -> bool:
-    """Return True. Used outside of a request, and by servers without an authorizer."""
-    return True
+    """Return True, except for ADMIN: without an authorizer, identities see their own calls only."""
+    return operation is not Operation.ADMIN

@@ -1,5 +1,6 @@
 from lakeport.auth.operations import MayDo, Operation
 
+from .activity import NO_ACTIVITY, Activity, CallRecord
 from .builder import CatalogBuilder, SchemaBuilder
 from .capabilities import (
     ActionCatalog,
@@ -100,15 +101,18 @@ from .validation import check_columns, check_name, unsupported_type_reason
 
 __all__ = [
     "ANY",
+    "NO_ACTIVITY",
     "REQUIRED",
     "Action",
     "ActionCatalog",
     "ActionHandler",
+    "Activity",
     "AddColumnOptions",
     "AddFieldOptions",
     "AnyType",
     "Arguments",
     "ArrowTable",
+    "CallRecord",
     "CallableTableFunction",
     "Catalog",
     "CatalogBuilder",

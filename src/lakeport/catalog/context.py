@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from lakeport.auth import MayDo, allow_everything
+from lakeport.catalog.activity import NO_ACTIVITY, Activity
+from lakeport.filters import Filter
 
 __all__ = [
     "RequestContext",
@@ -43,6 +45,12 @@ class RequestNotes:
     """The snapshot or version that was read."""
     operation: str = ""
     """The action, or the operation of an exchange."""
+    columns: str = ""
+    """The columns that a scan reads, separated by commas; empty for all."""
+    filter: Filter | None = None
+    """The filter of a scan."""
+    cancelled: str = ""
+    """Why an operator has cancelled the call; empty if none has."""
     peer: str = ""
     """The network address of the client."""
     is_sending: bool = False
@@ -79,6 +87,8 @@ class RequestContext:
     `current_request().may(Operation.READ, "sales", "orders")`. Outside of a request everything is
     allowed, so call it in the thread that handles the request.
     """
+    activity: Activity = field(default=NO_ACTIVITY, compare=False, repr=False)
+    """The calls of the server, running and recent."""
     notes: RequestNotes = field(default_factory=RequestNotes, compare=False, repr=False)
     """Facts about the call for the log."""
     facts: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)

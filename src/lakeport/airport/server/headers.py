@@ -23,7 +23,7 @@ from lakeport.airport.protocol.errors import translate_errors
 from lakeport.airport.server.calls import Calls, RunningCall
 from lakeport.airport.server.transactions import Transactions
 from lakeport.auth import Authenticator, MayDo, authenticate, bearer_token
-from lakeport.catalog import RequestContext, RequestNotes
+from lakeport.catalog import Activity, RequestContext, RequestNotes
 from lakeport.errors import InvalidArgumentError, UnauthenticatedError
 
 __all__ = ["MIDDLEWARE", "Call", "HeaderMiddlewareFactory", "current_call"]
@@ -120,7 +120,9 @@ class Call:
         named = self.header("airport-transaction-id")
         return transactions.current(self.owner, catalog, named, identity=self.identity)
 
-    def request(self, *, peer: str, may: MayDo, stopping: Callable[[], bool]) -> RequestContext:
+    def request(
+        self, *, peer: str, may: MayDo, stopping: Callable[[], bool], activity: Activity
+    ) -> RequestContext:
         """Return the context for catalog methods; routing sets its transaction and permissions."""
         self.notes.peer = peer
         return RequestContext(
@@ -130,8 +132,11 @@ class Call:
             trace_id=self.trace_id,
             notes=self.notes,
             peer=peer,
-            is_cancelled=lambda: stopping() or self.connection.is_cancelled(),
+            is_cancelled=lambda: (
+                stopping() or bool(self.notes.cancelled) or self.connection.is_cancelled()
+            ),
             may=may,
+            activity=activity,
         )
 
 
