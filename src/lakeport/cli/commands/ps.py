@@ -59,11 +59,12 @@ def ps(
     with _connected(location, catalog, token_file, tls_ca) as client:
         while True:
             rows = client.table("lakeport.queries").scan().to_arrow().to_pylist()
-            # The scan that made the list is not of interest.
+            # Neither the scan that made the list nor calls without an object are of interest.
             shown = [
                 row
                 for row in rows
-                if (all_ or row["state"] == "RUNNING") and row["table"] != "lakeport.queries"
+                if (all_ or row["state"] == "RUNNING")
+                and row["table"] not in ("", "lakeport.queries")
             ]
             _show(shown, as_json=as_json)
             if watch is None:
