@@ -173,6 +173,9 @@ class ServerSettings(BaseModel):
     metrics_listen: str | None = Field(
         default=None, description="Host and port for `/healthz` and `/metrics`; none by default."
     )
+    console_listen: str | None = Field(
+        default=None, description="Host and port for the console in the browser; none by default."
+    )
     batch_rows: int = Field(
         default=64 * 1024, gt=0, description="The most rows in a batch of a scan."
     )

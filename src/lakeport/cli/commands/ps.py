@@ -13,9 +13,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from lakeport._wording import size_text
 from lakeport.airport.client import Client, connect
 from lakeport.cli.arguments import read_token
-from lakeport.cli.output import cell, make_console, printable, size_text
+from lakeport.cli.output import cell, make_console, printable
 from lakeport.errors import NotFoundError
 
 __all__ = ["kill", "ps"]
