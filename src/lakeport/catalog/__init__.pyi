@@ -2,6 +2,7 @@ from lakeport.auth.operations import MayDo, Operation
 
 from .builder import CatalogBuilder, SchemaBuilder
 from .capabilities import (
+    STATISTICS_ROWS,
     ActionCatalog,
     DeletableBatchTable,
     DeletableTable,
@@ -11,6 +12,7 @@ from .capabilities import (
     EndpointTable,
     HistoricSchema,
     InsertableTable,
+    ListingStateCatalog,
     OpenScanTable,
     SizedTable,
     StatisticsTable,
@@ -20,6 +22,7 @@ from .capabilities import (
     UpdatableTable,
     VersionedCatalog,
     has_statistics,
+    offers_statistics,
 )
 from .context import (
     RequestContext,
@@ -101,6 +104,7 @@ from .validation import check_columns, check_name, unsupported_type_reason
 __all__ = [
     "ANY",
     "REQUIRED",
+    "STATISTICS_ROWS",
     "Action",
     "ActionCatalog",
     "ActionHandler",
@@ -135,6 +139,7 @@ __all__ = [
     "FunctionSignature",
     "HistoricSchema",
     "InsertableTable",
+    "ListingStateCatalog",
     "MayDo",
     "OnConflict",
     "OpenScanTable",
@@ -187,6 +192,7 @@ __all__ = [
     "has_statistics",
     "is_geometry",
     "note_snapshot",
+    "offers_statistics",
     "once_per_request",
     "project_schema",
     "request_scope",
