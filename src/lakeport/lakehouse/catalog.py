@@ -121,6 +121,7 @@ class LakeCatalog:
         self._main_as = main_as
         self._direct_reads = direct_reads
         self._directories = LruCache(8)
+        self._schemas = LruCache(256)
         self._extra_functions = (
             [LakeSqlFunction(self._access, main_as=main_as)] if spark_sql else []
         )
@@ -221,6 +222,12 @@ class LakeCatalog:
         )
 
     def _published(self, directory: SchemaIndex, key: str, snapshot: Snapshot) -> Schema:
+        """Return a schema; the calls of a statement share it."""
+        return self._schemas.get_or_load(
+            (key, snapshot.id), lambda: self._new_schema(directory, key, snapshot)
+        )
+
+    def _new_schema(self, directory: SchemaIndex, key: str, snapshot: Snapshot) -> Schema:
         schema = directory.schemas[key]
         name = directory.names.published(schema.name)
         members, omitted = directory.members.get(key, {}), directory.omitted.get(key, {})

@@ -77,7 +77,8 @@ class Calls:
         """Count an admitted call as finished."""
         with self._changed:
             self._running -= 1
-            self._changed.notify_all()
+            if self._draining:
+                self._changed.notify_all()
 
 
 class RunningCall:
