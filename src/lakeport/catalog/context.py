@@ -6,10 +6,9 @@ none, unless you start it with `contextvars.copy_context().run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from lakeport.auth import MayDo, allow_everything
@@ -94,6 +93,12 @@ class RequestContext:
     facts: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """Values that `once_per_request` has computed."""
 
+    def bound(self, *, transaction_id: str | None, may: MayDo) -> RequestContext:
+        """Return the request in a transaction, with permissions of the catalog that it names."""
+        if transaction_id == self.transaction_id and may is self.may:
+            return self
+        return replace(self, transaction_id=transaction_id, may=may)
+
 
 NO_REQUEST = RequestContext()
 _current: ContextVar[RequestContext] = ContextVar("lakeport_request", default=NO_REQUEST)
@@ -123,14 +128,20 @@ def once_per_request(key: Hashable, compute: Callable[[], T]) -> T:
     return value
 
 
-@contextmanager
-def request_scope(request: RequestContext) -> Iterator[RequestContext]:
+class request_scope:  # noqa: N801 (used like a function; quicker than a generator)
     """Make `current_request()` return this request inside the block."""
-    token = _current.set(request)
-    try:
-        yield request
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_request", "_token")
+
+    def __init__(self, request: RequestContext) -> None:
+        self._request = request
+
+    def __enter__(self) -> RequestContext:
+        self._token = _current.set(self._request)
+        return self._request
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
 
 
 def set_request(request: RequestContext) -> None:

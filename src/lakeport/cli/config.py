@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from lakeport.auth import MIN_TOKEN_LENGTH
+from lakeport.catalog import STATISTICS_ROWS
 from lakeport.ducklake import SMALL_SCAN_BYTES
 from lakeport.errors import DefinitionError, first_line
 
@@ -132,6 +133,12 @@ class LakeSettings(BaseModel):
         ge=0,
         description="Scans that read less are read by the server itself, the others by Spark. With "
         "0, the server reads only rows of the catalog database.",
+    )
+    statistics_rows: int = Field(
+        default=STATISTICS_ROWS,
+        ge=0,
+        description="Tables with fewer rows offer no statistics of their columns, which DuckDB "
+        "would request for every statement.",
     )
     storage: list[StorageSettings] = Field(
         default=[],

@@ -6,9 +6,10 @@ rows of a scan are sent after that.
 
 from __future__ import annotations
 
+import itertools
+import secrets
 import threading
 import time
-import uuid
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,6 +44,10 @@ _VERBS: Final = {
 }
 
 _MAX_RECENT: Final = 500
+
+# Ids of calls are short, and differ between servers.
+_PROCESS: Final = secrets.token_hex(4)
+_numbers = itertools.count(1)
 
 # Calls that read or change rows. Of the others, those that failed are kept as well.
 _ROW_VERBS: Final = frozenset({"DoGet", "DoExchange"})
@@ -111,14 +116,15 @@ class Calls:
             del self._running[call.id]
             if call.verb in _ROW_VERBS or call.status != "OK":
                 self._recent.append(call)
-            self._changed.notify_all()
+            if self._draining:
+                self._changed.notify_all()
 
 
 class RunningCall:
     """One running call."""
 
     def __init__(self, calls: Calls, verb: str, trace_id: str) -> None:
-        self.id = uuid.uuid4().hex[:12]
+        self.id = f"{next(_numbers):x}-{_PROCESS}"
         self.notes = RequestNotes()
         self.identity = ""
         self.trace_id = trace_id

@@ -212,12 +212,11 @@ def _trace_id(headers: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _texts(headers: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
-    texts = {
-        name: [value for value in values if isinstance(value, str)]
-        for name, values in headers.items()
-        if name != "authorization"
-    }
-    for name, values in texts.items():
-        if any(len(value) > _MAX_HEADER for value in values):
-            raise InvalidArgumentError(f"header {name[:80]!r} is too long")
+    texts: dict[str, list[str]] = {}
+    for name, values in headers.items():
+        if name != "authorization":
+            texts[name] = kept = [value for value in values if isinstance(value, str)]
+            for value in kept:
+                if len(value) > _MAX_HEADER:
+                    raise InvalidArgumentError(f"header {name[:80]!r} is too long")
     return texts
