@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from lakeport.auth import MayDo, allow_everything
+from lakeport.auth import ANONYMOUS, Identity, MayDo, allow_everything
 
 __all__ = [
     "RequestContext",
@@ -58,7 +58,7 @@ class RequestContext:
     """The request that is being handled."""
 
     identity: str = ""
-    """The identity that the authenticator returned; empty without authentication."""
+    """The user that the authenticator returned; empty without authentication."""
     catalog: str = ""
     """The name that the client attached the catalog by."""
     transaction_id: str | None = None
@@ -79,6 +79,8 @@ class RequestContext:
     `current_request().may(Operation.READ, "sales", "orders")`. Outside of a request everything is
     allowed, so call it in the thread that handles the request.
     """
+    caller: Identity = field(default=ANONYMOUS, compare=False)
+    """The caller, with groups and attributes."""
     notes: RequestNotes = field(default_factory=RequestNotes, compare=False, repr=False)
     """Facts about the call for the log."""
     facts: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)

@@ -13,6 +13,7 @@ from lakeport.cli.commands.inspect import inspect
 from lakeport.cli.commands.query import query
 from lakeport.cli.commands.serve import serve
 from lakeport.cli.commands.sql import sql
+from lakeport.cli.commands.token import token
 from lakeport.errors import LakeportError
 
 __all__ = ["app", "main"]
@@ -43,6 +44,7 @@ app = typer.Typer(
 )
 for command in (serve, demo, inspect, sql, query):
     app.command()(command)
+app.add_typer(token)
 
 
 def _print_version(value: bool) -> None:
