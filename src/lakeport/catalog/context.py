@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from lakeport.auth import MayDo, allow_everything
+from lakeport.auth import ANONYMOUS, Identity, MayDo, allow_everything
 from lakeport.catalog.activity import NO_ACTIVITY, Activity
 from lakeport.filters import Filter
 
@@ -65,7 +65,7 @@ class RequestContext:
     """The request that is being handled."""
 
     identity: str = ""
-    """The identity that the authenticator returned; empty without authentication."""
+    """The user that the authenticator returned; empty without authentication."""
     catalog: str = ""
     """The name that the client attached the catalog by."""
     transaction_id: str | None = None
@@ -88,6 +88,8 @@ class RequestContext:
     """
     activity: Activity = field(default=NO_ACTIVITY, compare=False, repr=False)
     """The calls of the server, running and recent."""
+    caller: Identity = field(default=ANONYMOUS, compare=False)
+    """The caller, with groups and attributes."""
     notes: RequestNotes = field(default_factory=RequestNotes, compare=False, repr=False)
     """Facts about the call for the log."""
     facts: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)

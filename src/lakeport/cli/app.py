@@ -15,6 +15,7 @@ from lakeport.cli.commands.ps import kill, ps
 from lakeport.cli.commands.query import query
 from lakeport.cli.commands.serve import serve
 from lakeport.cli.commands.sql import sql
+from lakeport.cli.commands.token import token
 from lakeport.errors import LakeportError
 
 __all__ = ["app", "main"]
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 for command in (serve, demo, inspect, sql, query, console, ps, kill):
     app.command()(command)
+app.add_typer(token)
 
 
 def _print_version(value: bool) -> None:

@@ -22,6 +22,7 @@ from pydantic_settings import (
 
 from lakeport.auth import MIN_TOKEN_LENGTH
 from lakeport.catalog import STATISTICS_ROWS
+from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
 from lakeport.ducklake import SMALL_SCAN_BYTES
 from lakeport.errors import DefinitionError, first_line
 
@@ -232,6 +233,10 @@ class TokenSettings(BaseModel):
         description='The names of the lakes that it may read; `["*"]` for all. The others are '
         "neither listed nor named to its callers."
     )
+    groups: list[str] = Field(default=[], description="The groups of the identity, for policies.")
+    attributes: dict[str, str] = Field(
+        default={}, description="The attributes of the identity, for policies."
+    )
 
     @field_validator("token")
     @classmethod
@@ -294,6 +299,12 @@ class Settings(BaseSettings):
     )
     token: list[TokenSettings] = Field(
         default=[], description="The tokens of callers, and the lakes of each."
+    )
+    issuer: list[IssuerSettings] = Field(
+        default=[], description="The issuers of JSON Web Tokens that are accepted."
+    )
+    certificate: list[CertificateSettings] = Field(
+        default=[], description="The users of client certificates."
     )
     server: ServerSettings = ServerSettings()
     spark: SparkSettings = SparkSettings()

@@ -78,7 +78,7 @@ class ServerState:
 
     def _bind_transaction(self, call: Call, route: CatalogRoute) -> None:
         identifier = call.transaction(self.transactions, route.registered_name)
-        may = route.permissions(call.identity)
+        may = route.permissions(call.caller)
         set_request(current_request().bound(transaction_id=identifier, may=may))
 
     def check_running(self) -> None:

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from lakeport.airport.server import Server, check_listening, exit_immediately, serve_until_signalled
-from lakeport.auth import Authorizer, TlsConfig
+from lakeport.auth import TlsConfig
+from lakeport.cli.access.server_access import AccessRules, ServerAccess
 from lakeport.cli.arguments import (
     by_name,
     is_lake,
@@ -26,7 +27,6 @@ from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_set
 from lakeport.cli.health import Health
 from lakeport.cli.output import make_console
 from lakeport.cli.supervisor import add_spark_gauges
-from lakeport.cli.tokens import TokenPolicy, Tokens
 from lakeport.console import Console, ServerAddress, serve_console
 from lakeport.ducklake.metadata import parse_location
 from lakeport.ducklake.storage import keep_reserve
@@ -179,18 +179,18 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     settings = load()
     secrets: set[str] = set()
 
-    def read(new: Settings) -> tuple[dict[str, LakeSettings], Tokens]:
+    def read(new: Settings) -> tuple[dict[str, LakeSettings], AccessRules]:
         named = by_name(new.lake)
-        tokens = Tokens.of(new, named)
+        rules = AccessRules.of(new, named)
         # Earlier secrets stay redacted: these settings may yet be refused.
-        secrets.update(tokens.identities, _passwords(named.values()))
+        secrets.update(rules.tokens.identities, _passwords(named.values()))
         log_to_stderr(
             level=settings.log.level, as_json=settings.log.format == "json", secrets=secrets
         )
-        return named, tokens
+        return named, rules
 
-    lakes, tokens = read(settings)
-    policy = TokenPolicy(tokens) if tokens.identities else None
+    lakes, rules = read(settings)
+    access = ServerAccess(rules)
     if not lakes:
         raise DefinitionError("no lake given: pass a LAKE, or a file with --config")
     tls = _tls_config(settings.server)
@@ -201,16 +201,14 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     with ExitStack() as stack:
         catalogs = stack.enter_context(ServedCatalogs(settings.spark))
         opened = catalogs.open(lakes)
-        # An authorizer disables the cache of listings; without it every token may use every lake.
-        authorize = policy.authorize if policy is not None and tokens.lakes else None
-        server = _server(settings.server, opened, location, tls, policy, authorize, metrics)
+        server = _server(settings.server, opened, location, tls, access, metrics)
         add_spark_gauges(metrics, catalogs.spark, lambda: len(catalogs.lakes))
         stack.enter_context(server)
         side = settings.server.metrics_listen
         health = Health(server, catalogs)
         url = None if side is None else stack.enter_context(serve_http(side, health, metrics))
 
-        needs_token = policy is not None
+        needs_token = rules.requires_identity and rules.certificates is None
         page = stack.enter_context(_console(settings.server, server, needs_token=needs_token))
 
         def announce() -> None:
@@ -227,17 +225,8 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
 
         def reread() -> tuple[dict[str, LakeSettings], Callable[[], None]]:
             named, new = read(load())
-            if policy is None:
-                if new.identities:
-                    raise DefinitionError(
-                        "the server runs without tokens: restart it to require them"
-                    )
-                return named, lambda: None
-            if not new.identities or (new.lakes and authorize is None):
-                raise DefinitionError(
-                    "restart the server to go without tokens, or to begin with [[token]]"
-                )
-            return named, lambda: policy.replace(new)
+            access.check(new)
+            return named, lambda: access.replace(new)
 
         finished = serve_until_signalled(
             server,
@@ -254,15 +243,17 @@ def _server(
     catalogs: Any,
     location: str,
     tls: TlsConfig | None,
-    policy: TokenPolicy | None,
-    authorize: Authorizer | None,
+    access: ServerAccess,
     metrics: Metrics,
 ) -> Server:
+    rules = access.rules
     return Server(
         catalogs,
         location=location,
-        auth=policy,
-        authorize=authorize,
+        auth=access if rules.authenticator is not None else None,
+        certificates=access if rules.certificates is not None else None,
+        # An authorizer disables the cache of listings; without it callers see the same.
+        authorize=access.authorize if rules.are_checked else None,
         tls=tls,
         advertise=settings.advertise,
         batch_rows=settings.batch_rows,
