@@ -85,6 +85,11 @@ class FileColumns:
     def __len__(self) -> int:
         return int(self.data_files.num_rows)
 
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the files."""
+        return [int(id) for id in self._ids()]
+
     def take(self, keep: Mask) -> FileColumns:
         """Return the files where `keep` is true; `statistics` and deletes still have the others."""
         if keep.all():

@@ -180,6 +180,25 @@ class Planner:
             ),
         )
 
+    def excluded_files(self, filter: FilterLike) -> frozenset[int]:
+        """Return the ids of the files in which no row passes a filter.
+
+        Files that the catalog no longer has are not among them: a plan may still read them.
+        """
+        bound = self._filter(filter)
+        state = self.state
+        rules = pruning_rules(
+            bound, state.columns, state.partition_specs, state.columns_with_older_types
+        )
+        if rules.decides_nothing:
+            return frozenset()
+        files = self.catalog.database.read(
+            lambda connection: self.files(connection, rules.statistics_columns)
+        )
+        keys = self._partition_keys if rules.partition != "TRUE" else 0
+        masks = rules.keep(files.with_statistics(rules.statistics_columns, keys))
+        return frozenset(files.take(~(masks[0] & masks[1])).ids)
+
     def column(self, name: str) -> Column:
         """Return a column by its name, ignoring case."""
         for column in self.state.columns:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from lakeport.ducklake import ReadTask
-from lakeport.ducklake.planning import ScanPlan
+from lakeport.ducklake.planning import Planner, ScanPlan
 from lakeport.ducklake.reading import FileTask, InlinedTask, ScanContext, ScanTask
 from lakeport.filters.encoders import SparkEncoder
 from lakeport.spark.compat import create_dataframe, is_connect, map_in_arrow
+from lakeport.spark.frames.file_index import FilePruning
 from lakeport.spark.frames.parquet_columns import has_unique_names
 from lakeport.spark.frames.parquet_frames import parquet_dataframe
 from lakeport.spark.frames.parquet_scans import plan_parquet_scans
@@ -28,12 +29,16 @@ if TYPE_CHECKING:
 __all__ = ["dataframe_from_inlined_rows", "dataframe_from_tasks", "to_dataframe"]
 
 
-def to_dataframe(spark: SparkSession, plan: ScanPlan) -> DataFrame:
-    """Return the rows of a plan as a DataFrame with the schema `spark_schema(plan.columns)`."""
+def to_dataframe(spark: SparkSession, plan: ScanPlan, planner: Planner | None = None) -> DataFrame:
+    """Return the rows of a plan as a DataFrame with the schema `spark_schema(plan.columns)`.
+
+    With the planner of the table, the filters of later queries leave out files.
+    """
     files = [task for task in plan.tasks if isinstance(task, FileTask)]
     carried = [task for task in plan.tasks if isinstance(task, InlinedTask)]
     others = [task for task in plan.tasks if not isinstance(task, FileTask | InlinedTask)]
-    frames, left = _native_frames(spark, files)
+    pruning = FilePruning(None if planner is None else planner.excluded_files)
+    frames, left = _native_frames(spark, files, pruning)
     if left or others:
         frames.append(dataframe_from_tasks(spark, [*left, *others], plan.columns))
     if carried:
@@ -44,7 +49,7 @@ def to_dataframe(spark: SparkSession, plan: ScanPlan) -> DataFrame:
 
 
 def _native_frames(
-    spark: SparkSession, tasks: list[FileTask]
+    spark: SparkSession, tasks: list[FileTask], pruning: FilePruning
 ) -> tuple[list[DataFrame], list[FileTask]]:
     """Return DataFrames of the files that Spark reads itself, and the remaining tasks."""
     if not tasks:
@@ -55,7 +60,7 @@ def _native_frames(
     if condition is None or not has_unique_names(names):
         return [], tasks
     scans, left = plan_parquet_scans(tasks)
-    frames = [parquet_dataframe(spark, scan, names) for scan in scans]
+    frames = [parquet_dataframe(spark, scan, names, pruning) for scan in scans]
     if condition:
         # The type of a constant filter, such as NULL, may not be BOOLEAN.
         frames = [frame.where(f"CAST(({condition}) AS BOOLEAN)") for frame in frames]

@@ -6,19 +6,18 @@ Expressions are written as SQL: every step of Spark's Column API is a call into 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from lakeport.ducklake.reading import Positions
-from lakeport.ducklake.storage import local_path
 from lakeport.spark.compat import create_dataframe
 from lakeport.spark.frames.columns import sql_type
+from lakeport.spark.frames.file_index import FilePruning, file_url, indexed_dataframe
 from lakeport.spark.frames.parquet_columns import ConstantColumn, FileColumn
 from lakeport.spark.frames.parquet_footers import Footer, map_in_threads
-from lakeport.spark.frames.parquet_scans import POSITION_BITS, ParquetFile, ParquetScan, ReadLayout
+from lakeport.spark.frames.parquet_scans import POSITION_BITS, ParquetScan, ReadLayout
 from lakeport.types import spark_identifier
 
 if TYPE_CHECKING:
@@ -51,11 +50,16 @@ _IS_DELETED: Final = (
 )
 
 
-def parquet_dataframe(spark: SparkSession, scan: ParquetScan, names: list[str]) -> DataFrame:
+def parquet_dataframe(
+    spark: SparkSession, scan: ParquetScan, names: list[str], pruning: FilePruning
+) -> DataFrame:
     """Return the rows of a scan's files under the names of the plan's columns."""
     layout = scan.layout
-    reader = spark.read.format("parquet").options(**_OPTIONS).schema(_schema(layout))
-    frame = reader.load([_url(file) for file in scan.files])
+    schema = _schema(layout)
+    frame = indexed_dataframe(spark, scan, schema, _OPTIONS, pruning)
+    if frame is None:
+        reader = spark.read.format("parquet").options(**_OPTIONS).schema(schema)
+        frame = reader.load([file_url(file) for file in scan.files])
     frame = frame.selectExpr(*_numbered(layout))
     if layout.first_snapshot is not None:
         frame = frame.where(f"snapshot >= {layout.first_snapshot}")
@@ -65,10 +69,6 @@ def parquet_dataframe(spark: SparkSession, scan: ParquetScan, names: list[str]) 
     return frame.selectExpr(
         *[f"{_column(layout, i)} AS {spark_identifier(name)}" for i, name in enumerate(names)]
     )
-
-
-def _url(file: ParquetFile) -> str:
-    return f"file:{Path(local_path(file.task.file.path)).absolute()}"
 
 
 def _schema(layout: ReadLayout) -> StructType:
