@@ -39,6 +39,12 @@ _OPTIONS: Final = {
     "ignoreCorruptFiles": "false",
 }
 
+# Bounds treat -0.0 and 0.0 as equal; parquet-java 1.17's dictionary and bloom filters do not.
+_WITH_ZEROS: Final = {
+    "parquet.filter.dictionary.enabled": "false",
+    "parquet.filter.bloom.enabled": "false",
+}
+
 # The filter tests each row before the filters of a query do; a join of more rows comes after them.
 MAX_FILTERED_ROWS: Final = 1 << 20
 # The most slots for the sizes of files with deletes; the files of a larger scan are joined.
@@ -56,9 +62,10 @@ def parquet_dataframe(
     """Return the rows of a scan's files under the names of the plan's columns."""
     layout = scan.layout
     schema = _schema(layout)
-    frame = indexed_dataframe(spark, scan, schema, _OPTIONS, pruning)
+    options = _OPTIONS | (_WITH_ZEROS if scan.shows_numbers else {})
+    frame = indexed_dataframe(spark, scan, schema, options, pruning)
     if frame is None:
-        reader = spark.read.format("parquet").options(**_OPTIONS).schema(schema)
+        reader = spark.read.format("parquet").options(**options).schema(schema)
         frame = reader.load([file_url(file) for file in scan.files])
     frame = frame.selectExpr(*_numbered(layout))
     if layout.first_snapshot is not None:
@@ -100,8 +107,8 @@ def _numbered(layout: ReadLayout) -> list[str]:
 
 def _read(column: FileColumn) -> str:
     value = spark_identifier(column.name)
-    if column.has_floats:
-        # Hide the column from the reader, which would skip NaN and -0.0 by their statistics.
+    if column.has_floats and not column.is_shown:
+        # Hide the column from the reader, which would skip NaN by the statistics.
         function = "coalesce" if column.type.typeName() == "struct" else "nanvl"
         value = f"{function}({value}, {value})"
     return value if column.type == column.target else _cast(value, column.target)
