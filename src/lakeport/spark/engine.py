@@ -63,6 +63,10 @@ class SparkEngine:
                 self._spark = session()
             return self._spark
 
+    def has_session(self, spark: SparkSession) -> bool:
+        """Return whether the engine runs on a session, without starting one."""
+        return spark is (self._spark if self._find is None else self._find())
+
     @property
     def parallelism(self) -> int:
         """How many tasks run at once: the cores of the cluster; those of this machine before."""

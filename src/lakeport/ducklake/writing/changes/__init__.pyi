@@ -1,4 +1,3 @@
-from .frames import is_frame, schema_of_rows
 from .merging import Clause, Merge
 from .restoring import roll_back
 from .row_methods import RowStatements, run_statement
@@ -9,8 +8,6 @@ __all__ = [
     "Merge",
     "RowStatements",
     "TableRows",
-    "is_frame",
     "roll_back",
     "run_statement",
-    "schema_of_rows",
 ]

@@ -14,7 +14,7 @@ from typing import Final, Generic, Literal, TypeAlias, TypeVar
 import pyarrow as pa
 
 from lakeport._wording import counted
-from lakeport.arrow import RowSource, reader_of
+from lakeport.arrow import RowSource
 from lakeport.ducklake.reading.delete_files import Positions
 from lakeport.ducklake.writing.changes.expressions import (
     SqlExpression,
@@ -41,6 +41,7 @@ from lakeport.ducklake.writing.changes.statements import (
     write_updated,
 )
 from lakeport.ducklake.writing.changes.table_rows import TableRows
+from lakeport.ducklake.writing.distributed import merge_reader
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 from lakeport.filters import Filter
 from lakeport.types import (
@@ -143,7 +144,7 @@ def merge_rows(rows: TableRows, source: RowSource, on: str, clauses: Sequence[Cl
     check_exact(columns)
     condition = parse_expression(on, "the condition of the merge")
     with open_workspace() as workspace:
-        reader = reader_of(source, arrow_schema(columns))
+        reader = merge_reader(rows.writer, source)
         names = reader.schema.names
         workspace.register("source_stream", reader)
         workspace.execute(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -21,7 +21,6 @@ from lakeport.ducklake.writing.changes.expressions import (
     open_workspace,
     parse_expression,
 )
-from lakeport.ducklake.writing.changes.frames import add_rows, is_frame
 from lakeport.ducklake.writing.changes.sources import (
     ADDRESS,
     PLACE,
@@ -32,6 +31,9 @@ from lakeport.ducklake.writing.changes.sources import (
     group_addresses,
 )
 from lakeport.ducklake.writing.changes.table_rows import TableRows
+from lakeport.ducklake.writing.changes.target import file_target
+from lakeport.ducklake.writing.distributed import add_rows, is_frame
+from lakeport.ducklake.writing.files import Partitioner
 from lakeport.errors import InvalidArgumentError, LakeportError, UnsupportedError
 from lakeport.filters import Filter, parse_sql_filter
 from lakeport.types import (
@@ -48,6 +50,7 @@ __all__ = [
     "assignments_of",
     "check_exact",
     "delete_rows",
+    "overwrite_partitions",
     "overwrite_rows",
     "pruning_filter",
     "read_columns",
@@ -70,6 +73,46 @@ def overwrite_rows(rows: TableRows, source: RowSource, where: str | None) -> Non
         source = reader_of(source, arrow_schema(rows.writer.columns))
     delete_rows(rows, where)
     add_rows(rows, source, title="overwrite")
+
+
+def overwrite_partitions(rows: TableRows, source: RowSource) -> None:
+    """Replace the partitions of the table in which rows of the source are."""
+    spec = file_target(rows.writer).partition_spec
+    if spec is None:
+        raise InvalidArgumentError(
+            f"table {rows.writer.definition.name} is not partitioned: overwrite the rows that pass "
+            "a condition instead, with where=..."
+        )
+    keys = {field.column_id for field in spec.fields}
+    columns = [column for column in rows.writer.columns if column.id in keys]
+    names = [column.name for column in columns]
+    before = rows.places(names, Filter.always())
+    add_rows(rows, source, title="overwrite partitions of")
+    partitioner = Partitioner(spec, (*_ADDRESS_COLUMNS, *columns))
+    known = {place.key for place in before}
+    values = {file.path: file.partition_values for file in rows.written()[0]}
+    added = [place for place in rows.places(names, Filter.always()) if place.key not in known]
+    replaced = {values[str(place.key[1])] for place in added if place.key[0] == "written"}
+    inlined = [place for place in added if place.key[0] == "added"]
+    replaced |= {v for batch in rows.read(inlined) for v, _ in partitioner(batch)}
+    # A file of the present partitioning is in one partition, of which the catalog has the values.
+    whole = [p for p in before if p.file is not None and p.file.partition_id == spec.id]
+    rows.delete_places([p for p in whole if p.file and p.file.partition_values in replaced])
+    others = [place for place in before if place not in whole]
+    found = [
+        part.select([PLACE, POSITION])
+        for batch in rows.read(others)
+        for v, part in partitioner(batch)
+        if v in replaced
+    ]
+    if found:
+        rows.delete(group_addresses(pa.Table.from_batches(found), others), others)
+
+
+_ADDRESS_COLUMNS: Final = tuple(
+    Column(id=-number, name=name, type="int64")
+    for number, name in enumerate((PLACE, POSITION, ROW_ID), 1)
+)
 
 
 def delete_rows(rows: TableRows, where: str | None) -> None:

@@ -161,11 +161,14 @@ class TableRows:
             self._added = list(self._without(added))
 
     def delete_all(self) -> None:
-        """Delete all rows; data files end without being read, where the format allows it."""
-        places = self.places([], Filter.always())
+        """Delete all rows."""
+        self.delete_places(self.places([], Filter.always()))
+
+    def delete_places(self, places: Sequence[Place]) -> None:
+        """Delete the rows of places; files end without being read, where the format allows it."""
         whole = {place.key for place in places if self._can_end(place)}
         rest = [place for place in places if place.key not in whole]
-        addresses = [batch.select([0, 1]) for batch in self.read(rest)]
+        addresses = [batch.select([0, 1]) for batch in self.read(rest)] if rest else []
         if addresses:
             self.delete(group_addresses(pa.Table.from_batches(addresses), rest), rest)
         for place in places:
