@@ -95,7 +95,12 @@ class TableRows:
 
     def read(self, places: Sequence[Place], touched: Touched | None = None) -> pa.RecordBatchReader:
         """Return the rows of places with their addresses, or only the touched rows of them."""
-        tasks = [
+        schema = address_schema(places[0].tasks[0].schema) if places else pa.schema([])
+        return _HERE.stream(self.reads(places, touched), schema)
+
+    def reads(self, places: Sequence[Place], touched: Touched | None = None) -> list[AddressTask]:
+        """Return the tasks that read the rows of places, or only the touched rows of them."""
+        return [
             AddressTask(
                 task,
                 number,
@@ -106,8 +111,6 @@ class TableRows:
             if touched is None or place.key in touched
             for task in place.tasks
         ]
-        schema = address_schema(places[0].tasks[0].schema) if places else pa.schema([])
-        return _HERE.stream(tasks, schema)
 
     def add(
         self,
