@@ -141,6 +141,7 @@ class ServedCatalogs:
             writable=lake.writable,
             explicit_transactions=lake.explicit_transactions,
             small_scan_bytes=lake.small_scan_bytes,
+            statistics_rows=lake.statistics_rows,
             storage=storage,
         )
 

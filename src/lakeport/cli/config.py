@@ -21,6 +21,8 @@ from pydantic_settings import (
 )
 
 from lakeport.auth import MIN_TOKEN_LENGTH
+from lakeport.catalog import STATISTICS_ROWS
+from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
 from lakeport.ducklake import SMALL_SCAN_BYTES
 from lakeport.errors import DefinitionError, first_line
 
@@ -142,6 +144,12 @@ class LakeSettings(BaseModel):
         description="Scans that read less are read by the server itself, the others by Spark. With "
         "0, the server reads only rows of the catalog database.",
     )
+    statistics_rows: int = Field(
+        default=STATISTICS_ROWS,
+        ge=0,
+        description="Tables with fewer rows offer no statistics of their columns, which DuckDB "
+        "would request for every statement.",
+    )
     storage: list[StorageSettings] = Field(
         default=[],
         description="The object stores of the lake's files, each a section `[[lake.storage]]`.",
@@ -181,6 +189,9 @@ class ServerSettings(BaseModel):
     )
     metrics_listen: str | None = Field(
         default=None, description="Host and port for `/healthz` and `/metrics`; none by default."
+    )
+    console_listen: str | None = Field(
+        default=None, description="Host and port for the console in the browser; none by default."
     )
     batch_rows: int = Field(
         default=64 * 1024, gt=0, description="The most rows in a batch of a scan."
@@ -230,6 +241,10 @@ class TokenSettings(BaseModel):
     lakes: list[str] = Field(
         description='The names of the lakes that it may read; `["*"]` for all. The others are '
         "neither listed nor named to its callers."
+    )
+    groups: list[str] = Field(default=[], description="The groups of the identity, for policies.")
+    attributes: dict[str, str] = Field(
+        default={}, description="The attributes of the identity, for policies."
     )
 
     @field_validator("token")
@@ -293,6 +308,12 @@ class Settings(BaseSettings):
     )
     token: list[TokenSettings] = Field(
         default=[], description="The tokens of callers, and the lakes of each."
+    )
+    issuer: list[IssuerSettings] = Field(
+        default=[], description="The issuers of JSON Web Tokens that are accepted."
+    )
+    certificate: list[CertificateSettings] = Field(
+        default=[], description="The users of client certificates."
     )
     server: ServerSettings = ServerSettings()
     spark: SparkSettings = SparkSettings()

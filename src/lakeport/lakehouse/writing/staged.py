@@ -41,6 +41,11 @@ class StagedTable(LakeCatalogTable):
         """Return no estimate: the changes are not counted before they are committed."""
         return TableSize() if options.time_point is None else super().size(options)
 
+    @property
+    def offers_statistics(self) -> bool:
+        """Whether clients may request statistics: never, while writes are staged."""
+        return False
+
     def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:  # noqa: ARG002
         """Return nothing: staged rows may be outside of every bound."""
         return ColumnStats()

@@ -1,6 +1,6 @@
-from .by_row_id import delete_row_ids, read_rows, update_row_ids
 from .merging import Clause, Merge
 from .restoring import roll_back
+from .row_ids import delete_row_ids, read_rows, update_row_ids
 from .row_methods import RowStatements, run_statement
 from .table_rows import TableRows
 
