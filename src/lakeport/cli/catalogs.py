@@ -140,6 +140,7 @@ class ServedCatalogs:
             spark_sql=lake.spark_sql,
             writable=lake.writable,
             explicit_transactions=lake.explicit_transactions,
+            add_files_from=lake.add_files_from,
             small_scan_bytes=lake.small_scan_bytes,
             statistics_rows=lake.statistics_rows,
             storage=storage,

@@ -67,6 +67,8 @@ class LakeCatalog(CatalogWrites):
         writable: Let clients change the lake, as far as the server's authorizer allows it.
         explicit_transactions: Stage all writes of a client until it commits them with the function
             `commit`; only the client itself sees them before.
+        add_files_from: Folders from which clients may add files with the function `add_files`,
+            besides the data path of the lake. The lake owns added files and may delete them.
         statistics_rows: Tables with fewer rows offer no statistics. DuckDB requests those of a
             table twice for each column of every statement, which takes longer than a small scan.
         endpoints: Into how many parts a scan is divided at most; one for each core by default.
@@ -91,6 +93,7 @@ class LakeCatalog(CatalogWrites):
         spark_sql: bool = False,
         writable: bool = False,
         explicit_transactions: bool = False,
+        add_files_from: Sequence[str] = (),
         statistics_rows: int = STATISTICS_ROWS,
         endpoints: int | None = None,
         data_path: str | None = None,
@@ -124,6 +127,7 @@ class LakeCatalog(CatalogWrites):
             spark_view_bytes=spark_view_bytes,
             writable=writable,
             stages_writes=explicit_transactions,
+            add_files_from=add_files_from,
             statistics_rows=statistics_rows,
         )
         self._main_as = main_as

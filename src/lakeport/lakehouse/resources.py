@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -80,6 +80,7 @@ class LakeResources:
         spark_view_bytes: int = SPARK_VIEW_BYTES,
         writable: bool = False,
         stages_writes: bool = False,
+        add_files_from: Sequence[str] = (),
         statistics_rows: int = STATISTICS_ROWS,
     ) -> None:
         if endpoints is not None and endpoints < 1:
@@ -104,7 +105,9 @@ class LakeResources:
         self._lock = threading.Lock()
         self._spark: SparkEngine | None = None
         self._endpoints = endpoints
-        self.writes = LakeWrites(self, writable=writable, stages=stages_writes)
+        self.writes = LakeWrites(
+            self, writable=writable, stages=stages_writes, add_files_from=add_files_from
+        )
         self._parallelism: dict[str, int] = {}
 
     def newest_snapshot(self) -> Snapshot:

@@ -10,7 +10,7 @@ A request without a transaction, such as DDL of DuckDB, is committed at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -47,11 +47,19 @@ class _Staged:
 class LakeWrites:
     """What clients of one lake have written and not committed yet."""
 
-    def __init__(self, access: LakeResources, *, writable: bool, stages: bool) -> None:
+    def __init__(
+        self,
+        access: LakeResources,
+        *,
+        writable: bool,
+        stages: bool,
+        add_files_from: Sequence[str] = (),
+    ) -> None:
         self._access = access
         self.writable = writable
         self.stages = stages
         """Whether all writes wait for a commit of the client."""
+        self._folders = tuple(add_files_from)
         self._lock = threading.Lock()
         self._open: dict[str, _Staged] = {}
         # How transactions have ended, and what sessions record with their next snapshot.
@@ -79,6 +87,21 @@ class LakeWrites:
         """Raise PermissionDeniedError if the lake is served read-only."""
         if not self.writable:
             raise PermissionDeniedError(READ_ONLY)
+
+    def check_added_path(self, path: str) -> None:
+        """Raise PermissionDeniedError for files that clients may not add to the lake.
+
+        The lake owns added files and may delete them. So clients name files below the lake's own
+        data path, and below folders that the server allows.
+        """
+        lake = self._access.lake
+        folders = [lake.data_root(lake.option_rows()), *self._folders]
+        inside = any(path.startswith(folder.rstrip("/") + "/") for folder in folders)
+        if not inside or ".." in path.split("/"):
+            raise PermissionDeniedError(
+                f"the files {path[:200]!r} are outside of the folders from which clients may add "
+                "files: the data path of the lake, and those of add_files_from"
+            )
 
     def current(self) -> Transaction | None:
         """Return the transaction with the staged writes of the request; None if it has none."""
