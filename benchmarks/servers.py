@@ -1,7 +1,7 @@
 """The servers under measurement, each in a process of its own.
 
     python -m benchmarks.servers bare|lakeport|wide|memory --rows N
-    python -m benchmarks.servers lake --lake URI
+    python -m benchmarks.servers lake|writable --lake URI
 
 prints its port and serves until its input ends.
 """
@@ -137,12 +137,22 @@ def _lake(_: int, uri: str) -> Iterator[int]:
         spark.stop()
 
 
+@contextmanager
+def _writable(_: int, uri: str) -> Iterator[int]:
+    from lakeport.airport import Server
+    from lakeport.lakehouse import LakeCatalog
+
+    with LakeCatalog(uri, writable=True, engine="local") as catalog, Server(catalog) as server:
+        yield server.port
+
+
 _KINDS: Final[dict[str, Callable[[int, str], AbstractContextManager[int]]]] = {
     "bare": _bare,
     "lakeport": _lakeport,
     "wide": _wide,
     "memory": _memory,
     "lake": _lake,
+    "writable": _writable,
 }
 
 

@@ -17,7 +17,7 @@ from benchmarks.reference_lakes import attached
 from benchmarks.servers import measured_table, running
 from lakeport import Lake
 
-__all__ = ["append", "insert", "trips"]
+__all__ = ["ROWS_PER_CHUNK", "append", "insert", "send", "trips"]
 
 # What DuckDB puts into one batch.
 ROWS_PER_CHUNK = 2048
@@ -32,8 +32,8 @@ def insert(*, rows: int, repeats: int) -> Iterator[Figure]:
         baseline, ours = flight.connect(bare), flight.connect(lakeport)
         samples = interleaved(
             {
-                "bare": lambda: _send(baseline, batches, rounds),
-                "lakeport": lambda: _send(ours, batches, rounds),
+                "bare": lambda: send(baseline, batches, rounds),
+                "lakeport": lambda: send(ours, batches, rounds),
             },
             repeats=repeats,
         )
@@ -46,9 +46,16 @@ def insert(*, rows: int, repeats: int) -> Iterator[Figure]:
     )
 
 
-def _send(client: flight.FlightClient, batches: list[pa.RecordBatch], rounds: int) -> None:
+def send(
+    client: flight.FlightClient,
+    batches: list[pa.RecordBatch],
+    rounds: int,
+    *,
+    schema: str = "bench",
+) -> None:
+    """Insert batches several times into the table `t` of a schema, in one statement."""
     headers = [(b"airport-operation", b"insert"), (b"return-chunks", b"0")]
-    descriptor = flight.FlightDescriptor.for_path("bench", "t")
+    descriptor = flight.FlightDescriptor.for_path(schema, "t")
     writer, reader = client.do_exchange(descriptor, flight.FlightCallOptions(headers=headers))
     with writer:
         writer.begin(batches[0].schema)

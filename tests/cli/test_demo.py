@@ -28,6 +28,8 @@ def test_the_demo_shows_queries_and_how_to_attach(
     assert "AT (VERSION => 3)" in result.stdout
     assert "300000" in result.stdout
     assert "lakeport.snapshots()" in result.stdout
+    assert "Ferry Pier" in result.stdout
+    assert "a new station" in result.stdout
     assert "public (main)" in result.stdout
     assert "ATTACH 'demo' AS demo (TYPE airport, LOCATION 'grpc://127.0.0.1:" in result.stdout
     assert list(tmp_path.glob("lakeport-demo-*")) == []

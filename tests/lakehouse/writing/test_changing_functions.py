@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport import Client, Lake, connect
+from lakeport.airport.client import connection
 from lakeport.errors import InvalidInputError, LakeportError, NotFoundError, PermissionDeniedError
 from tests.lakehouse.writing.conftest import Write, Written
 from tests.wait import TIMEOUT_SECONDS
@@ -219,15 +220,10 @@ def test_a_failed_statement_ends_the_staged_writes(write: Write) -> None:
 
 def _other_process(here: Written, table: str) -> int:
     """The rows that a client with another session sees."""
-    from lakeport.airport.client import connection
-
-    own = connection._SESSION_ID
-    connection._SESSION_ID = "another"
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection, "_SESSION_ID", "another")
         with connect(here.server.location, timeout=TIMEOUT_SECONDS) as client:
             return client.table(f"public.{table}").scan().count()
-    finally:
-        connection._SESSION_ID = own
 
 
 def _query(lake: Any, sql: str) -> list[tuple[Any, ...]]:

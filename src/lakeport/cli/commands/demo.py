@@ -131,7 +131,7 @@ def demo(
         str | None, typer.Option(help="The Spark master; all cores of this machine by default.")
     ] = None,
 ) -> None:
-    """Make a small lake, serve it, run three queries, and show how to attach it from DuckDB.
+    """Make a small lake, serve it, run queries and a write, and show how to attach it from DuckDB.
 
     For example:
 
@@ -150,7 +150,8 @@ def demo(
         else:
             _make_folder(folder)
         with console.status("Making a lake …"):
-            lakes = {"demo": LakeSettings(uri=str(make_lake(folder.resolve())), name="demo")}
+            uri = str(make_lake(folder.resolve()))
+            lakes = {"demo": LakeSettings(uri=uri, name="demo", writable=True)}
         catalogs = stack.enter_context(ServedCatalogs(SparkSettings(master=master)))
         opened = catalogs.open(lakes)
         server = stack.enter_context(Server(opened, location=location))
@@ -159,6 +160,7 @@ def demo(
             with console.status("Starting the workers of Spark …"):
                 client.table("public.trips").scan(limit=1).to_arrow()
             _show_queries(console, client)
+            _show_write(console, client)
         show_sql(console, [*attach_sql(server.location, lakes), *_EXAMPLE_QUERIES])
         finished = once or serve_until_signalled(
             server, ready=lambda: console.print("Serving; Ctrl-C ends it.", style="dim")
@@ -188,16 +190,44 @@ def _show_queries(console: Console, client: Client) -> None:
         ),
     }
     for sql, run in queries.items():
-        began = time.perf_counter()
-        result = run()
-        seconds = time.perf_counter() - began
-        summary = f"[dim]{counted(result.num_rows, 'row')}, {seconds:.3f} s[/dim]"
-        console.print(f"\n[bold]{sql}[/bold]   {summary}", highlight=False, soft_wrap=True)
-        show_rows(console, result.to_reader(), max_rows=_ROWS_SHOWN, note="and so on")
+        _show(console, sql, run)
+
+
+def _show_write(console: Console, client: Client) -> None:
+    """Insert a row, and show the snapshot that it made."""
+    stations = client.table("public.stations")
+    new = [{"name": "Ferry Pier", "docks": 16}]
+    columns = ("snapshot_id", "commit_message", "changes")
+    call = "CALL lakeport.set_commit_message('demo', 'a new station')"
+    _show(
+        console,
+        call,
+        client.call_table("lakeport.set_commit_message", "demo", "a new station").to_arrow,
+    )
+    _show(
+        console,
+        "INSERT INTO public.stations VALUES ('Ferry Pier', 16) RETURNING *",
+        lambda: stations.insert(new, returning=True).returning or pa.table({}),
+    )
+    _show(
+        console,
+        f"SELECT {', '.join(columns)} FROM lakeport.snapshots() ORDER BY 1 DESC LIMIT 1",  # noqa: S608
+        lambda: client.call_table("lakeport.snapshots").select(*columns).to_arrow().slice(-1),
+    )
+
+
+def _show(console: Console, sql: str, run: Callable[[], pa.Table]) -> None:
+    began = time.perf_counter()
+    result = run()
+    seconds = time.perf_counter() - began
+    summary = f"[dim]{counted(result.num_rows, 'row')}, {seconds:.3f} s[/dim]"
+    console.print(f"\n[bold]{sql}[/bold]   {summary}", highlight=False, soft_wrap=True)
+    show_rows(console, result.to_reader(), max_rows=_ROWS_SHOWN, note="and so on")
 
 
 _EXAMPLE_QUERIES = [
     "SELECT station, count(*) AS trips, avg(minutes) AS minutes",
     "FROM demo.public.trips GROUP BY station ORDER BY trips DESC;",
     f"SELECT count(*) FROM demo.public.trips AT (VERSION => {SNAPSHOT_BEFORE_DELETE});",  # noqa: S608
+    "INSERT INTO demo.public.stations VALUES ('Ferry Pier', 16);",
 ]
