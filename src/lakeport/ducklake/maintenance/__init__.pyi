@@ -1,9 +1,12 @@
 from .catalog_changes import Age
+from .cleanup import delete_orphans, delete_scheduled
 from .compaction import RowOrder, compact
+from .expiry import expire_snapshots
 from .inspection import LakeReport, SizeReport, TableReport, inspect_lake, inspect_table
 from .lease import maintenance_lease
 from .policy import OPERATIONS, MaintenancePolicy, maintain_lake
 from .results import Cancel, MaintenanceResult, Operation, Progress, ProgressCallback
+from .schedule import MaintenanceSchedule
 
 __all__ = [
     "OPERATIONS",
@@ -12,6 +15,7 @@ __all__ = [
     "LakeReport",
     "MaintenancePolicy",
     "MaintenanceResult",
+    "MaintenanceSchedule",
     "Operation",
     "Progress",
     "ProgressCallback",
@@ -19,6 +23,9 @@ __all__ = [
     "SizeReport",
     "TableReport",
     "compact",
+    "delete_orphans",
+    "delete_scheduled",
+    "expire_snapshots",
     "inspect_lake",
     "inspect_table",
     "maintain_lake",
