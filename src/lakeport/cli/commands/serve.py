@@ -44,6 +44,7 @@ from lakeport.observability import (
     CallLog,
     CompositeObserver,
     Metrics,
+    export_traces,
     log_to_stderr,
     serve_http,
     split_address,
@@ -210,6 +211,7 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     keep_reserve()
     metrics = Metrics()
     with ExitStack() as stack:
+        stack.enter_context(export_traces(settings.server.traces_endpoint))
         catalogs = stack.enter_context(ServedCatalogs(settings.spark))
         opened = catalogs.open(lakes)
         server = _server(settings.server, opened, location, tls, access, metrics)
