@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from lakeport.ducklake.writing.files import FileTarget
 from lakeport.ducklake.writing.tasks import (
     Progress,
     TaskReport,
-    leftover_files,
+    delete_leftovers,
     new_job,
     unpack_report,
 )
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["WriteJob"]
-
-_log = logging.getLogger("lakeport.spark")
 
 _DESCRIPTION: Final = "spark.job.description"
 _SETTLE_SECONDS: Final = 30.0
@@ -66,14 +63,7 @@ class WriteJob:
     def delete_leftovers(self, reports: Sequence[TaskReport]) -> None:
         """Delete the files of this job that no report lists, once its tasks have ended."""
         self._settle()
-        reported = [file.path for report in reports for file in report.files]
-        try:
-            for path in leftover_files(
-                self.target.storage, self.target.directory, self.id, reported
-            ):
-                self.target.storage.delete(path)
-        except (OSError, LakeportError) as error:
-            _log.warning("files of a write to %s remain: %s", self.target.directory, error)
+        delete_leftovers(self.target, self.id, reports)
 
     def _ran_once(self, reports: Sequence[TaskReport]) -> bool:
         """Return whether no task can have run twice, so that there is no unreported file."""
