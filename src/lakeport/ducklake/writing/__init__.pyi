@@ -6,6 +6,7 @@ from .database import WriteDatabase
 from .ddl import MacroImplementation, MacroParameter, TableDefinition
 from .results import WriteResult
 from .table_writer import TableWriter
+from .tasks.appends import Progress, WriteProgress
 from .transaction import Transaction
 from .written import (
     InlinedDeletes,
@@ -29,6 +30,7 @@ __all__ = [
     "MacroParameter",
     "MappedColumn",
     "Merge",
+    "Progress",
     "ReadFile",
     "RetryPolicy",
     "TableChange",
@@ -36,6 +38,7 @@ __all__ = [
     "TableWriter",
     "Transaction",
     "WriteDatabase",
+    "WriteProgress",
     "WriteResult",
     "WrittenColumn",
     "WrittenDeleteFile",
