@@ -1,6 +1,7 @@
-from .change_set import ChangeSet, CommitInfo, DataChanges, ReadFile, TableChange
+from .change_set import ChangeSet, CommitInfo, Compaction, DataChanges, ReadFile, TableChange
 from .changes.merging import Merge
-from .commit import RetryPolicy
+from .commit import Committed, RetryPolicy
+from .conflicts import StaleFilesError
 from .creation import create_catalog
 from .database import WriteDatabase
 from .ddl import MacroImplementation, MacroParameter, TableDefinition
@@ -9,6 +10,7 @@ from .table_writer import TableWriter
 from .tasks.appends import Progress, WriteProgress
 from .transaction import Transaction
 from .written import (
+    CompactedFile,
     InlinedDeletes,
     InlinedRowDeletes,
     InlinedRowInserts,
@@ -22,6 +24,9 @@ from .written import (
 __all__ = [
     "ChangeSet",
     "CommitInfo",
+    "Committed",
+    "CompactedFile",
+    "Compaction",
     "DataChanges",
     "InlinedDeletes",
     "InlinedRowDeletes",
@@ -33,6 +38,7 @@ __all__ = [
     "Progress",
     "ReadFile",
     "RetryPolicy",
+    "StaleFilesError",
     "TableChange",
     "TableDefinition",
     "TableWriter",
