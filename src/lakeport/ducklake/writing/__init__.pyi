@@ -7,6 +7,7 @@ from .database import WriteDatabase
 from .ddl import MacroImplementation, MacroParameter, TableDefinition
 from .results import WriteResult
 from .table_writer import TableWriter
+from .tasks.appends import Progress, WriteProgress
 from .transaction import Transaction
 from .written import (
     CompactedFile,
@@ -34,6 +35,7 @@ __all__ = [
     "MacroParameter",
     "MappedColumn",
     "Merge",
+    "Progress",
     "ReadFile",
     "RetryPolicy",
     "StaleFilesError",
@@ -42,6 +44,7 @@ __all__ = [
     "TableWriter",
     "Transaction",
     "WriteDatabase",
+    "WriteProgress",
     "WriteResult",
     "WrittenColumn",
     "WrittenDeleteFile",
