@@ -8,6 +8,7 @@ from .references import (
     reads_of,
     referenced_tables,
     table_key,
+    used_macros,
 )
 from .schemas import ViewSchemas
 from .task import PlannedTable, ViewTask
@@ -27,4 +28,5 @@ __all__ = [
     "reads_of",
     "referenced_tables",
     "table_key",
+    "used_macros",
 ]
