@@ -12,7 +12,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from lakeport.auth import ANONYMOUS, Identity, MayDo, allow_everything
+from lakeport.auth import (
+    ANONYMOUS,
+    Identity,
+    MayDo,
+    RestrictionOf,
+    allow_everything,
+    no_restriction,
+)
 
 __all__ = [
     "RequestContext",
@@ -78,6 +85,12 @@ class RequestContext:
     rows, columns or name it returns, such as the tables that a view reads:
     `current_request().may(Operation.READ, "sales", "orders")`. Outside of a request everything is
     allowed, so call it in the thread that handles the request.
+    """
+    restriction: RestrictionOf = field(default=no_restriction, compare=False, repr=False)
+    """Return which rows and columns of a table the caller sees; None if all.
+
+    A catalog that is no `PolicyCatalog` never sees another value than None: the server refuses the
+    tables of other catalogs to callers with a restriction.
     """
     caller: Identity = field(default=ANONYMOUS, compare=False)
     """The caller, with groups and attributes."""
