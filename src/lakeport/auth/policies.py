@@ -122,7 +122,7 @@ class Policies:
         """Return whether a caller may do something."""
         applying, catalog = self._of(access.caller), access.catalog
         if access.schema is None:
-            wanted = "admin" if access.operation is Operation.CALL else None
+            wanted = None if access.operation in (Operation.LIST, Operation.READ) else "admin"
             return any(self._on(p, catalog) and _allows(p, wanted) for p in applying)
         if access.describes_catalog:
             wanted = access.name if access.name == "spark_sql" else None

@@ -156,7 +156,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             call.connection.end = self._host.connections.begin(peer)
         # Until the call is routed, permissions are those of objects outside of any catalog.
         may = self._host.registry.permissions(call.caller)
-        request = call.request(peer=peer, may=may, stopping=stopping)
+        request = call.request(peer=peer, may=may, stopping=stopping, activity=self._host.calls)
         errors = translate_errors(
             subject, typed=typed, flight_errors=flight_errors, stopping=stopping
         )

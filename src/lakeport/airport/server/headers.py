@@ -32,7 +32,7 @@ from lakeport.auth import (
     bearer_token,
     identity_of,
 )
-from lakeport.catalog import RequestContext, RequestNotes
+from lakeport.catalog import Activity, RequestContext, RequestNotes
 from lakeport.errors import InvalidArgumentError, UnauthenticatedError
 
 __all__ = ["MIDDLEWARE", "Call", "HeaderMiddlewareFactory", "current_call"]
@@ -134,7 +134,9 @@ class Call:
         named = self.header("airport-transaction-id")
         return transactions.current(self.owner, catalog, named, identity=self.identity)
 
-    def request(self, *, peer: str, may: MayDo, stopping: Callable[[], bool]) -> RequestContext:
+    def request(
+        self, *, peer: str, may: MayDo, stopping: Callable[[], bool], activity: Activity
+    ) -> RequestContext:
         """Return the context for catalog methods; routing sets its transaction and permissions."""
         self.notes.peer = peer
         return RequestContext(
@@ -145,8 +147,11 @@ class Call:
             trace_id=self.trace_id,
             notes=self.notes,
             peer=peer,
-            is_cancelled=lambda: stopping() or self.connection.is_cancelled(),
+            is_cancelled=lambda: (
+                stopping() or bool(self.notes.cancelled) or self.connection.is_cancelled()
+            ),
             may=may,
+            activity=activity,
         )
 
 
@@ -246,12 +251,11 @@ def _trace_id(headers: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _texts(headers: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
-    texts = {
-        name: [value for value in values if isinstance(value, str)]
-        for name, values in headers.items()
-        if name != "authorization"
-    }
-    for name, values in texts.items():
-        if any(len(value) > _MAX_HEADER for value in values):
-            raise InvalidArgumentError(f"header {name[:80]!r} is too long")
+    texts: dict[str, list[str]] = {}
+    for name, values in headers.items():
+        if name != "authorization":
+            texts[name] = kept = [value for value in values if isinstance(value, str)]
+            for value in kept:
+                if len(value) > _MAX_HEADER:
+                    raise InvalidArgumentError(f"header {name[:80]!r} is too long")
     return texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pyarrow import ipc
@@ -80,11 +80,8 @@ class ServerState:
         identifier = call.transaction(self.transactions, route.registered_name)
         may = route.permissions(call.caller)
         set_request(
-            replace(
-                current_request(),
-                transaction_id=identifier,
-                may=may,
-                restriction=route.restrictions(call.caller),
+            current_request().bound(
+                transaction_id=identifier, may=may, restriction=route.restrictions(call.caller)
             )
         )
 

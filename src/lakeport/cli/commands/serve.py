@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,16 +24,34 @@ from lakeport.cli.arguments import (
 )
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import ServedCatalogs
+from lakeport.cli.commands.console import DEFAULT_CONSOLE
 from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_settings
 from lakeport.cli.health import Health
 from lakeport.cli.output import make_console
 from lakeport.cli.supervisor import add_spark_gauges
+from lakeport.console import Console, ServerAddress, serve_console
+from lakeport.ducklake import Lake
+from lakeport.ducklake.maintenance import (
+    MaintenancePolicy,
+    MaintenanceResult,
+    MaintenanceSchedule,
+)
 from lakeport.ducklake.metadata import parse_location
 from lakeport.ducklake.storage import keep_reserve
 from lakeport.errors import DefinitionError
-from lakeport.observability import CallLog, CompositeObserver, Metrics, log_to_stderr, serve_http
+from lakeport.lakehouse import LakeCatalog
+from lakeport.observability import (
+    CallLog,
+    CompositeObserver,
+    Metrics,
+    log_to_stderr,
+    serve_http,
+    split_address,
+)
 
 __all__ = ["serve"]
+
+_log = logging.getLogger("lakeport")
 
 
 def serve(
@@ -102,6 +122,13 @@ def serve(
     metrics_listen: Annotated[
         str | None, typer.Option(help="Where to answer /healthz and /metrics.")
     ] = None,
+    console: Annotated[
+        bool,
+        typer.Option("--console", help=f"Serve the console in the browser at {DEFAULT_CONSOLE}."),
+    ] = False,
+    console_listen: Annotated[
+        str | None, typer.Option(help="Where to serve the console in the browser.")
+    ] = None,
     drain: Annotated[
         float | None,
         typer.Option(help="Seconds for running queries to finish after SIGTERM; 30 by default."),
@@ -133,6 +160,7 @@ def serve(
             "tls_key": tls_key,
             "tls_client_ca": tls_client_ca,
             "metrics_listen": metrics_listen,
+            "console_listen": console_listen or (DEFAULT_CONSOLE if console else None),
             "drain": drain,
         },
         "spark": {"master": master},
@@ -192,12 +220,18 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
         url = None if side is None else stack.enter_context(serve_http(side, health, metrics))
 
         needs_token = rules.requires_identity and rules.certificates is None
+        page = stack.enter_context(_console(settings.server, server, needs_token=needs_token))
+        schedule = _schedule(settings, catalogs, metrics)
+        if schedule is not None:
+            stack.enter_context(schedule)
 
         def announce() -> None:
             console = make_console()
             show_served(console, server, opened, lakes)
             if url is not None:
                 console.print(f"\n{url}/healthz and {url}/metrics", highlight=False)
+            if page is not None:
+                console.print(f"\nThe console is at {page.url}", highlight=False)
             show_sql(console, attach_sql(server.location, lakes, needs_token=needs_token))
 
         def reload() -> None:
@@ -244,6 +278,74 @@ def _server(
         max_connections=settings.max_connections,
         observer=CompositeObserver(metrics, CallLog()),
     )
+
+
+@contextmanager
+def _console(
+    settings: ServerSettings, server: Server, *, needs_token: bool
+) -> Iterator[Console | None]:
+    """Serve the console if the settings name an address for it."""
+    if settings.console_listen is None:
+        yield None
+        return
+    if settings.tls_client_ca is not None:
+        raise DefinitionError(
+            "the console cannot be used with tls_client_ca: it has no certificate of its own"
+        )
+    host, port = split_address(settings.console_listen)
+    address = ServerAddress(
+        location=server.location,
+        needs_token=needs_token,
+        trusts_any_certificate=settings.tls_cert is not None,
+    )
+    with serve_console(
+        address, host=host, port=port, certificate=settings.tls_cert, key=settings.tls_key
+    ) as console:
+        yield console
+
+
+def _schedule(
+    settings: Settings, catalogs: ServedCatalogs, metrics: Metrics
+) -> MaintenanceSchedule | None:
+    """Return the maintenance of the lakes that ask for it; None if none does."""
+
+    def lakes() -> dict[str, tuple[Lake, MaintenancePolicy]]:
+        found = {}
+        for name, catalog in catalogs.opened.items():
+            own = catalogs.lakes[name].maintenance or settings.maintenance
+            if isinstance(catalog, LakeCatalog) and own.enabled:
+                found[name] = (catalog.lake, own.policy)
+        return found
+
+    def report(name: str, result: MaintenanceResult) -> None:
+        metrics.maintained(
+            name,
+            result.operation,
+            files=result.files_replaced,
+            size=result.bytes_replaced,
+            failed=bool(result.skipped) and result.is_empty,
+        )
+        _log.info("maintained", extra={"lake": name, **_described(result)})
+
+    every = [lake.maintenance for lake in catalogs.lakes.values()]
+    enabled = [s for s in [settings.maintenance, *every] if s is not None and s.enabled]
+    if not enabled:
+        return None
+    schedule = MaintenanceSchedule(
+        lakes, every=min(each.every for each in enabled), on_result=report
+    )
+    metrics.add_gauge(
+        "maintenance_running",
+        "Whether a lake is being maintained by this server",
+        lambda: float(schedule.is_running),
+    )
+    return schedule
+
+
+def _described(result: MaintenanceResult) -> dict[str, Any]:
+    """Return the fields of a result that have a value, for the log."""
+    fields = asdict(result) | {"expired": len(result.expired), "paths": len(result.paths)}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _tls_config(settings: ServerSettings) -> TlsConfig | None:
