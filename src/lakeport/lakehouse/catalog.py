@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from lakeport.catalog import (
     STATISTICS_ROWS,
     CatalogVersion,
     Schema,
+    Table,
     TransactionState,
     current_request,
 )
@@ -21,7 +23,8 @@ from lakeport.errors import DefinitionError, NotFoundError
 from lakeport.lakehouse.functions.spark_sql import LakeSqlFunction
 from lakeport.lakehouse.functions.table_functions import functions_schema
 from lakeport.lakehouse.missing import MissingTables
-from lakeport.lakehouse.names import MAIN, check_main_as
+from lakeport.lakehouse.names import MAIN, PublishedNames, check_main_as
+from lakeport.lakehouse.policies.restricted_table import RestrictedTable
 from lakeport.lakehouse.resources import (
     SPARK_VIEW_BYTES,
     LakeResources,
@@ -30,6 +33,7 @@ from lakeport.lakehouse.resources import (
     transaction_snapshot,
 )
 from lakeport.lakehouse.schema import LakeCatalogSchema, SchemaIndex
+from lakeport.lakehouse.table import LakeCatalogTable
 from lakeport.spark import SparkSource
 from lakeport.types import fold_name
 
@@ -178,6 +182,11 @@ class LakeCatalog:
             )
         return None
 
+    def describes_itself(self, schema: str) -> bool:
+        """Return whether a schema is the one of tables and functions about the lake."""
+        names = self._directory(current_snapshot(self._access)).names
+        return fold_name(schema) == fold_name(names.functions)
+
     def catalog_version(self) -> CatalogVersion:
         """Return the schema version of the lake, which changes of rows do not increase."""
         version = self._access.statement_snapshot().schema_version
@@ -233,8 +242,23 @@ class LakeCatalog:
         members, omitted = directory.members.get(key, {}), directory.omitted.get(key, {})
         missing = MissingTables(self._access, directory, schema.name, snapshot)
         return LakeCatalogSchema(
-            name, schema, members, snapshot, explain=missing.explain, omitted=omitted
+            name,
+            schema,
+            members,
+            snapshot,
+            explain=missing.explain,
+            omitted=omitted,
+            as_seen=partial(self._as_seen, directory.names),
         )
+
+    def _as_seen(self, names: PublishedNames, schema: str, table: Table) -> Table:
+        """Return a table as the policies of the caller leave it; views apply them themselves."""
+        if not isinstance(table, LakeCatalogTable):
+            return table
+        restriction = current_request().restriction(schema, table.name)
+        if restriction is None:
+            return table
+        return RestrictedTable(self._access, names, table, restriction)
 
     def _functions(self, directory: SchemaIndex, snapshot: Snapshot) -> Schema:
         return functions_schema(
