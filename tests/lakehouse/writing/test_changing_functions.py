@@ -221,13 +221,12 @@ def _other_process(here: Written, table: str) -> int:
     """The rows that a client with another session sees."""
     from lakeport.airport.client import connection
 
-    own = connection._SESSION_ID
-    connection._SESSION_ID = "another"
-    try:
-        with connect(here.server.location, timeout=TIMEOUT_SECONDS) as client:
-            return client.table(f"public.{table}").scan().count()
-    finally:
-        connection._SESSION_ID = own
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        connect(here.server.location, timeout=TIMEOUT_SECONDS) as client,
+    ):
+        patch.setattr(connection, "_SESSION_ID", "another")
+        return client.table(f"public.{table}").scan().count()
 
 
 def _query(lake: Any, sql: str) -> list[tuple[Any, ...]]:
