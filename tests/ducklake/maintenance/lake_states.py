@@ -40,7 +40,9 @@ def _feed(lake: RealLake, table: str, first: int, last: int, *, is_checked: bool
             f"SELECT * FROM ducklake_table_changes('lake', 'main', '{table}', {first}, {last})"
         )
     if is_checked:
-        assert [row[:3] for row in our_feed(lake, table, first, last)] == sorted(r[:3] for r in theirs)
+        assert [row[:3] for row in our_feed(lake, table, first, last)] == sorted(
+            r[:3] for r in theirs
+        )
     return sorted(theirs, key=repr)
 
 
