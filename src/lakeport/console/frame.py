@@ -85,7 +85,7 @@ def frame(visitors: Visitors, title: str, *, lake: str = "") -> Iterator[Page]:
         if lake:
             ui.link(lake, lake_path(lake)).classes("text-white no-underline font-mono")
             with ui.element("nav").classes("flex gap-3").props('aria-label="pages of the lake"'):
-                for name in ("History", "Query", "Activity"):
+                for name in ("History", "Query", "Activity", "Access"):
                     path = f"{lake_path(lake)}/{name.lower()}"
                     ui.link(name, path).classes("text-white no-underline")
         ui.space()
