@@ -191,6 +191,7 @@ def _chart(title: str, points: Sequence[tuple[object, float]], *, unit: str, kin
     description = f"{title}: " + ", ".join(f"{x} {y:g}" for x, y in points[:50])
     ui.echart(
         {
+            "animation": False,
             "title": {"text": title, "textStyle": {"fontSize": 14}},
             # Names of a lake are not HTML.
             "tooltip": {"trigger": "axis", "renderMode": "richText"},
