@@ -11,6 +11,7 @@ from lakeport._version import __version__
 from lakeport.cli.commands.console import console
 from lakeport.cli.commands.demo import demo
 from lakeport.cli.commands.inspect import inspect
+from lakeport.cli.commands.maintain import maintain
 from lakeport.cli.commands.ps import kill, ps
 from lakeport.cli.commands.query import query
 from lakeport.cli.commands.serve import serve
@@ -44,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (serve, demo, inspect, sql, query, console, ps, kill):
+for command in (serve, demo, inspect, maintain, sql, query, console, ps, kill):
     app.command()(command)
 app.add_typer(token)
 

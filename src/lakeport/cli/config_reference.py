@@ -16,6 +16,7 @@ from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
 from lakeport.cli.config import (
     LakeSettings,
     LogSettings,
+    MaintenanceSettings,
     ServerSettings,
     SparkSettings,
     StorageSettings,
@@ -55,6 +56,13 @@ listen = "0.0.0.0:8815"
 token_file = "/run/secrets/tokens"
 metrics_listen = "127.0.0.1:9815"
 
+[maintenance]
+enabled = true
+expire_older_than = "7 days"
+
+[maintenance.tables."main.events"]   # other thresholds for one table
+merge_files = 50
+
 [spark]
 master = "spark://spark:7077"
 conf = { "spark.executor.memory" = "4g" }
@@ -78,6 +86,7 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[[issuer]]", "", IssuerSettings),
     ("[[certificate]]", "", CertificateSettings),
     ("[server]", "LAKEPORT_SERVER__", ServerSettings),
+    ("[maintenance]", "LAKEPORT_MAINTENANCE__", MaintenanceSettings),
     ("[spark]", "LAKEPORT_SPARK__", SparkSettings),
     ("[log]", "LAKEPORT_LOG__", LogSettings),
 )

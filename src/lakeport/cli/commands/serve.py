@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,19 +30,29 @@ from lakeport.cli.health import Health
 from lakeport.cli.output import make_console
 from lakeport.cli.supervisor import add_spark_gauges
 from lakeport.console import Console, ServerAddress, serve_console
+from lakeport.ducklake import Lake
+from lakeport.ducklake.maintenance import (
+    MaintenancePolicy,
+    MaintenanceResult,
+    MaintenanceSchedule,
+)
 from lakeport.ducklake.metadata import parse_location
 from lakeport.ducklake.storage import keep_reserve
 from lakeport.errors import DefinitionError
+from lakeport.lakehouse import LakeCatalog
 from lakeport.observability import (
     CallLog,
     CompositeObserver,
     Metrics,
+    export_traces,
     log_to_stderr,
     serve_http,
     split_address,
 )
 
 __all__ = ["serve"]
+
+_log = logging.getLogger("lakeport")
 
 
 def serve(
@@ -104,6 +116,17 @@ def serve(
             show_default="no",
         ),
     ] = None,
+    writable: Annotated[
+        bool | None,
+        typer.Option("--writable", help="Let clients change the lakes; by default they read only."),
+    ] = None,
+    explicit_transactions: Annotated[
+        bool | None,
+        typer.Option(
+            "--explicit-transactions",
+            help="Stage the writes of a client until it calls lakeport.commit('message').",
+        ),
+    ] = None,
     small_scan_bytes: Annotated[
         int | None,
         typer.Option(help="Scans of less are read by the server itself; 512 MiB by default."),
@@ -159,6 +182,8 @@ def serve(
         "main_as": main_as,
         "direct_reads": direct_reads,
         "spark_sql": spark_sql,
+        "writable": writable,
+        "explicit_transactions": explicit_transactions,
         "small_scan_bytes": small_scan_bytes,
     }
     if name is not None and len(lakes or []) != 1:
@@ -199,6 +224,7 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     keep_reserve()
     metrics = Metrics()
     with ExitStack() as stack:
+        stack.enter_context(export_traces(settings.server.traces_endpoint))
         catalogs = stack.enter_context(ServedCatalogs(settings.spark))
         opened = catalogs.open(lakes)
         server = _server(settings.server, opened, location, tls, access, metrics)
@@ -210,6 +236,9 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
 
         needs_token = rules.requires_identity and rules.certificates is None
         page = stack.enter_context(_console(settings.server, server, needs_token=needs_token))
+        schedule = _schedule(settings, catalogs, metrics)
+        if schedule is not None:
+            stack.enter_context(schedule)
 
         def announce() -> None:
             console = make_console()
@@ -288,6 +317,50 @@ def _console(
         address, host=host, port=port, certificate=settings.tls_cert, key=settings.tls_key
     ) as console:
         yield console
+
+
+def _schedule(
+    settings: Settings, catalogs: ServedCatalogs, metrics: Metrics
+) -> MaintenanceSchedule | None:
+    """Return the maintenance of the lakes that ask for it; None if none does."""
+
+    def lakes() -> dict[str, tuple[Lake, MaintenancePolicy]]:
+        found = {}
+        for name, catalog in catalogs.opened.items():
+            own = catalogs.lakes[name].maintenance or settings.maintenance
+            if isinstance(catalog, LakeCatalog) and own.enabled:
+                found[name] = (catalog.lake, own.policy)
+        return found
+
+    def report(name: str, result: MaintenanceResult) -> None:
+        metrics.maintained(
+            name,
+            result.operation,
+            files=result.files_replaced,
+            size=result.bytes_replaced,
+            failed=bool(result.skipped) and result.is_empty,
+        )
+        _log.info("maintained", extra={"lake": name, **_described(result)})
+
+    every = [lake.maintenance for lake in catalogs.lakes.values()]
+    enabled = [s for s in [settings.maintenance, *every] if s is not None and s.enabled]
+    if not enabled:
+        return None
+    schedule = MaintenanceSchedule(
+        lakes, every=min(each.every for each in enabled), on_result=report
+    )
+    metrics.add_gauge(
+        "maintenance_running",
+        "Whether a lake is being maintained by this server",
+        lambda: float(schedule.is_running),
+    )
+    return schedule
+
+
+def _described(result: MaintenanceResult) -> dict[str, Any]:
+    """Return the fields of a result that have a value, for the log."""
+    fields = asdict(result) | {"expired": len(result.expired), "paths": len(result.paths)}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _tls_config(settings: ServerSettings) -> TlsConfig | None:

@@ -36,6 +36,7 @@ __all__ = [
     "contents_of",
     "file_totals_of",
     "schemas_of",
+    "view_aliases",
     "views_of",
 ]
 
@@ -186,7 +187,7 @@ def views_of(rows: QueryResult) -> list[View]:
             uuid=row.view_uuid or "",
             dialect=row.dialect or "duckdb",
             sql=row.sql,
-            column_aliases=_aliases(row.column_aliases),
+            column_aliases=view_aliases(row.column_aliases),
             comment=tags[row.view_id].get("comment"),
             column_comments=column_comments.get(row.view_id, {}),
             tags=tags[row.view_id],
@@ -248,7 +249,7 @@ def _tags(rows: QueryResult) -> defaultdict[int, dict[str, str | None]]:
     return tags
 
 
-def _aliases(text: str | None) -> tuple[str, ...]:
+def view_aliases(text: str | None) -> tuple[str, ...]:
     """Parse a comma list of double-quoted names."""
     names, rest = [], (text or "").strip()
     while rest.startswith('"'):

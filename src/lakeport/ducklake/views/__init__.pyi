@@ -1,5 +1,5 @@
 from .database import VIEW_MEMORY_BYTES, ViewDatabase
-from .dataset import ReadTable, TableDataset
+from .dataset import ReadTable, TableDataset, filtered
 from .references import (
     CATALOG,
     DEFAULT_SCHEMA,
@@ -25,6 +25,7 @@ __all__ = [
     "ViewSchemas",
     "ViewTask",
     "check_view_text",
+    "filtered",
     "reads_of",
     "referenced_tables",
     "table_key",
