@@ -27,7 +27,7 @@ from lakeport.spark.frames.values import spark_schema, to_spark_batch
 from lakeport.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 __all__ = ["DuckLakeSource"]
 
@@ -66,13 +66,19 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
                 self._pinned = replace(options, version=table.snapshot.id, timestamp=None)
                 return spark_schema(options.context(table).columns)
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """Return the reader of the table."""
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the table.
+
+        Spark's catalog recorded the schema of a table that `CREATE TABLE … USING ducklake` made.
+        """
         with _errors_in_one_sentence():
-            if self._pinned is None:
+            if self._pinned is None and _types(self.schema()) != _types(schema):
                 raise InvalidArgumentError(
-                    "a table of a lake has its own schema: do not pass another"
+                    "a table of a lake has its own schema, and it is not the one that Spark has: "
+                    "do not pass another, and create a table of Spark's catalog again"
                 )
+            if self._pinned is None:
+                raise InvalidArgumentError("the table of the lake could not be found")
             return _Reader(self._pinned)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
@@ -90,6 +96,11 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
         """Refuse to write."""
         with _errors_in_one_sentence():
             raise UnsupportedError(_NO_WRITING)
+
+
+def _types(schema: StructType) -> list[tuple[str, DataType]]:
+    """Return the names and types of columns; Spark's catalog adds comments and metadata."""
+    return [(field.name, field.dataType) for field in schema.fields]
 
 
 class _Reader(DataSourceReader):  # type: ignore[misc]
