@@ -94,7 +94,7 @@ def _earlier_names(catalog: LakeCatalog, table: TableSummary) -> Iterable[str]:
 
 
 class _Binder:
-    """A DuckDB with one empty table, which binds expressions of policies."""
+    """A DuckDB with a table of one row of nulls, over which expressions of policies are tried."""
 
     def __init__(self, columns: Iterable[Column]) -> None:
         self._names: set[str] = set()
@@ -107,6 +107,8 @@ class _Binder:
                 continue
         self._database: Any = sandbox()
         self._database.execute(f"CREATE TABLE t ({', '.join(fields)})")
+        # A text such as 'x' is bound as a number, and fails only for a row.
+        self._database.execute("INSERT INTO t DEFAULT VALUES")
 
     def __enter__(self) -> Self:
         return self
@@ -133,9 +135,11 @@ class _Binder:
                 wanted = "BOOLEAN"
             else:
                 name = duckdb_identifier(column.name)
-                found, wanted = self._database.sql(
+                masked = self._database.sql(
                     f"SELECT CASE WHEN random() > 2 THEN {name} ELSE {sql} END, {name} FROM t"  # noqa: S608
-                ).types
+                )
+                found, wanted = masked.types
+                masked.fetchall()
         except duckdb.Error as error:
             reason = first_line(error)
             raise DefinitionError(
