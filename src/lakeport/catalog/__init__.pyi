@@ -1,5 +1,6 @@
 from lakeport.auth.operations import MayDo, Operation
 
+from .activity import NO_ACTIVITY, Activity, CallRecord
 from .builder import CatalogBuilder, SchemaBuilder
 from .capabilities import (
     STATISTICS_ROWS,
@@ -14,7 +15,9 @@ from .capabilities import (
     InsertableTable,
     ListingStateCatalog,
     OpenScanTable,
+    PolicyCatalog,
     SizedTable,
+    StagingCatalog,
     StatisticsTable,
     TimeTravelTable,
     TransactionManager,
@@ -34,6 +37,7 @@ from .context import (
     note_snapshot,
     once_per_request,
     request_scope,
+    set_fact,
     set_request,
 )
 from .functions import (
@@ -42,6 +46,7 @@ from .functions import (
     AnyType,
     Arguments,
     CallableTableFunction,
+    ChangingTableFunction,
     FunctionSignature,
     Parameter,
     ParameterKind,
@@ -106,21 +111,25 @@ from .validation import check_columns, check_name, unsupported_type_reason
 
 __all__ = [
     "ANY",
+    "NO_ACTIVITY",
     "REQUIRED",
     "STATISTICS_ROWS",
     "Action",
     "ActionCatalog",
     "ActionHandler",
+    "Activity",
     "AddColumnOptions",
     "AddFieldOptions",
     "AnyType",
     "Arguments",
     "ArrowTable",
+    "CallRecord",
     "CallableTableFunction",
     "Catalog",
     "CatalogBuilder",
     "CatalogVersion",
     "ChangeColumnTypeOptions",
+    "ChangingTableFunction",
     "ColumnStats",
     "CreateSchemaOptions",
     "CreateTableOptions",
@@ -150,6 +159,7 @@ __all__ = [
     "Parameter",
     "ParameterKind",
     "Partition",
+    "PolicyCatalog",
     "ReferenceTable",
     "RemoveColumnOptions",
     "RemoveFieldOptions",
@@ -167,6 +177,7 @@ __all__ = [
     "SetNotNullOptions",
     "SizedTable",
     "Stability",
+    "StagingCatalog",
     "StaticCatalog",
     "StaticSchema",
     "StatisticsTable",
@@ -203,6 +214,7 @@ __all__ = [
     "project_schema",
     "request_scope",
     "rowid_field",
+    "set_fact",
     "set_request",
     "statistics_of",
     "unsupported_type_reason",

@@ -115,7 +115,7 @@ class ListingCache:
             if isinstance(route.catalog, ListingStateCatalog)
             else None
         )
-        key = (id(route.catalog), route.name, request.identity, version.version, state)
+        key = (id(route.catalog), route.name, request.caller, version.version, state)
         with self._lock:
             cached = self._replies.get(key)
             if cached is not None:
@@ -228,7 +228,7 @@ def schema_infos(
     """Yield the FlightInfos of a schema that the caller may list; `is_fixed` as in `table_info`."""
     # Many tables of a catalog may share one schema object.
     known: dict[tuple[int, bool], tuple[pa.Schema, pa.Schema, str]] = {}
-    allows = route.permissions(current_request().identity)
+    allows = route.permissions(current_request().caller)
     for table in schema.tables():
         if allows(Operation.LIST, schema.name, table.name):
             columns = table.arrow_schema()

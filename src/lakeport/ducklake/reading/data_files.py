@@ -28,6 +28,7 @@ from lakeport.ducklake.reading.file_shapes import (
     FileShape,
     StoredColumn,
 )
+from lakeport.ducklake.reading.footers import row_group_filter
 from lakeport.ducklake.reading.parquet import (
     FindRows,
     ParquetReader,
@@ -35,7 +36,6 @@ from lakeport.ducklake.reading.parquet import (
     are_few,
     open_parquet,
     open_with_duckdb,
-    row_group_filter,
 )
 from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.ducklake.storage.paths import hive_value
@@ -145,7 +145,11 @@ def _rows_of(
     request = _named(request, source.shape)
     converter = _BatchConverter(source.shape, request)
     where = row_group_filter(
-        request.filter, request.columns, source.shape.schema, request.name_mapping
+        request.filter,
+        request.columns,
+        source.shape.schema,
+        request.name_mapping,
+        request.file.without_nan,
     )
     for position, batch in source.batches(
         converter.fields,

@@ -1,4 +1,4 @@
-"""Footers of Parquet files that were read before.
+"""Footers of Parquet files: which row groups may match, and the footers that were read before.
 
 A footer is kept by the identity of its file: path, size and times of a local file, path, size and
 ETag of an object. A file that was changed a moment ago has no identity, because two changes of one
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,9 +17,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeport._cache import LruCache
+from lakeport.ducklake.model import NameMapping
+from lakeport.ducklake.reading.alignment import find_child
 from lakeport.ducklake.storage.paths import is_local, local_path
+from lakeport.filters import Filter
+from lakeport.filters.encoders import ArrowEncoder
+from lakeport.types import Column, arrow_type
 
-__all__ = ["file_identity", "known_footer", "matching_row_groups", "remember_footer"]
+__all__ = [
+    "file_identity",
+    "known_footer",
+    "matching_row_groups",
+    "remember_footer",
+    "row_group_filter",
+]
 
 _QUIET_NANOSECONDS: Final = 2_000_000_000
 
@@ -76,3 +87,29 @@ def matching_row_groups(
         if identity is not None:
             _fragments.put(identity, fragment)
     return {group.id for group in fragment.subset(where, schema=schema).row_groups}
+
+
+def row_group_filter(
+    filter: Filter,
+    columns: Sequence[Column | str],
+    schema: pa.Schema,
+    name_mapping: Mapping[int, NameMapping] | None,
+    without_nan: Collection[int] = (),
+) -> pc.Expression | None:
+    """Return the part of a filter that applies to the columns of a file, or None.
+
+    The columns whose ids are in `without_nan` have no NaN in the file.
+    """
+    if not filter:
+        return None
+    fields, file_names, plain_numbers = list(schema), {}, []
+    for column in columns:
+        if isinstance(column, Column) and column.name in filter.columns and not column.children:
+            position = find_child(fields, column, name_mapping)
+            if position is not None and schema.field(position).type == arrow_type(column):
+                file_names[column.name] = schema.field(position).name
+                if column.id in without_nan:
+                    plain_numbers.append(schema.field(position).name)
+    conjuncts = [part for part in filter.conjuncts if Filter((part,)).columns <= file_names.keys()]
+    encoder = ArrowEncoder(schema, column_mapping=file_names, without_nan=plain_numbers)
+    return encoder.encode(Filter(tuple(conjuncts)))

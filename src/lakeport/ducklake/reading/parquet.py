@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeport.arrow import give_back_cursor, take_cursor
-from lakeport.ducklake.model import NameMapping, RecordedFile
-from lakeport.ducklake.reading.alignment import find_child
+from lakeport.ducklake.model import RecordedFile
 from lakeport.ducklake.reading.file_shapes import FileShape, shape_of
 from lakeport.ducklake.reading.footers import (
     file_identity,
@@ -31,9 +30,7 @@ from lakeport.ducklake.storage.encryption import decrypted_footer
 from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.ducklake.storage.paths import is_local, local_path
 from lakeport.errors import CorruptLakeError, UnavailableError
-from lakeport.filters import Filter
-from lakeport.filters.encoders import ArrowEncoder
-from lakeport.types import Column, Target, _with_ids, arrow_type, duckdb_string, select_expression
+from lakeport.types import Target, _with_ids, duckdb_string, select_expression
 
 __all__ = [
     "DuckDBTargets",
@@ -43,7 +40,6 @@ __all__ = [
     "are_few",
     "open_parquet",
     "open_with_duckdb",
-    "row_group_filter",
 ]
 
 DuckDBTargets = Callable[[pa.Schema], Mapping[int, Target]]
@@ -424,22 +420,3 @@ class _DuckDBSource:
             give_back_cursor(cursor)
         if self._copy is not None:
             self._copy.unlink(missing_ok=True)
-
-
-def row_group_filter(
-    filter: Filter,
-    columns: Sequence[Column | str],
-    schema: pa.Schema,
-    name_mapping: Mapping[int, NameMapping] | None,
-) -> pc.Expression | None:
-    """Return the part of a filter that applies to the columns of a file, or None."""
-    if not filter:
-        return None
-    fields, file_names = list(schema), {}
-    for column in columns:
-        if isinstance(column, Column) and column.name in filter.columns and not column.children:
-            position = find_child(fields, column, name_mapping)
-            if position is not None and schema.field(position).type == arrow_type(column):
-                file_names[column.name] = schema.field(position).name
-    conjuncts = [part for part in filter.conjuncts if Filter((part,)).columns <= file_names.keys()]
-    return ArrowEncoder(schema, column_mapping=file_names).encode(Filter(tuple(conjuncts)))
