@@ -18,6 +18,7 @@ from lakeport.ducklake.engine import (
     Engine,
     make_engine,
 )
+from lakeport.ducklake.maintenance.doctor.lake_methods import LakeHealth
 from lakeport.ducklake.metadata.contents import (
     FileTotals,
     LakeContents,
@@ -82,7 +83,7 @@ class TableLookup:
     rows: QueryResult
 
 
-class Lake(LakeWriting, LakeOnSpark):
+class Lake(LakeWriting, LakeHealth, LakeOnSpark):
     """One DuckLake catalog, and the engine that reads its tables.
 
     ```python
