@@ -12,6 +12,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
 from lakeport.cli.config import (
     LakeSettings,
     LogSettings,
@@ -82,6 +83,8 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[[lake]]", "", LakeSettings),
     ("[[lake.storage]]", "", StorageSettings),
     ("[[token]]", "", TokenSettings),
+    ("[[issuer]]", "", IssuerSettings),
+    ("[[certificate]]", "", CertificateSettings),
     ("[server]", "LAKEPORT_SERVER__", ServerSettings),
     ("[maintenance]", "LAKEPORT_MAINTENANCE__", MaintenanceSettings),
     ("[spark]", "LAKEPORT_SPARK__", SparkSettings),
@@ -93,8 +96,11 @@ _REPEATED: Mapping[str, str] = {
     "objects.",
     "[[lake.storage]]": "Repeated for every store of the `[[lake]]` above it. SIGHUP reads the "
     "secrets again.",
-    "[[token]]": "Repeated for every token. Without any, and without `token_file`, every client "
+    "[[token]]": "Repeated for every token. Without tokens, issuers and certificates, every client "
     "may call.",
+    "[[issuer]]": "Repeated for every issuer. SIGHUP reads them again.",
+    "[[certificate]]": "Repeated for every certificate. A call with a bearer token is that of the "
+    "token's user, whatever the certificate is.",
 }
 
 

@@ -255,6 +255,10 @@ class Lake(LakeWriting, LakeMaintenance, LakeOnSpark):
             raise _no_snapshot(wanted)
         return file_totals_of(rows)
 
+    def record_counts(self) -> dict[int, int]:
+        """Return how many rows every table has now, deleted ones included, by the table's id."""
+        return self._read(self.catalog.record_counts)
+
     def schemas(
         self, *, version: int | None = None, timestamp: datetime | str | None = None
     ) -> list[Schema]:

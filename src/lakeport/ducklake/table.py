@@ -138,7 +138,7 @@ class LakeTable(TableWriting, TableMaintenance):
                 again.
         """
         plan = self.planner.scan(columns, filter, task_bytes=task_bytes, exact=exact)
-        return Scan(plan, self._lake.engine)
+        return Scan(plan, self._lake.engine, self.planner)
 
     def to_spark(
         self,

@@ -22,9 +22,9 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from lakeport._wording import counted
+from lakeport._wording import counted, size_text
 from lakeport.cli.arguments import parse_lake
-from lakeport.cli.output import make_console, plain_table, printable, size_text
+from lakeport.cli.output import make_console, plain_table, printable
 from lakeport.ducklake import Lake
 from lakeport.ducklake.maintenance import (
     MaintenancePolicy,

@@ -34,6 +34,7 @@ from lakeport.ducklake.writing.inlining import obstacle
 from lakeport.ducklake.writing.options import Options
 from lakeport.ducklake.writing.results import WriteResult
 from lakeport.ducklake.writing.table_writer import TableWriter
+from lakeport.ducklake.writing.tasks import Progress
 from lakeport.errors import (
     InvalidArgumentError,
     LakeportError,
@@ -60,15 +61,19 @@ class Transaction(DdlMethods):
         message: str | None = None,
         author: str | None = None,
         extra_info: str | None = None,
+        version: int | None = None,
         retry: RetryPolicy | None = None,
+        progress: Progress | None = None,
     ) -> None:
         check_writable(lake.version, lake.catalog.database.location)
         self.lake = lake
         self.info = CommitInfo(author=author, message=message, extra_info=extra_info)
         self.result: WriteResult | None = None
         """What the commit has done; None before."""
+        self.progress = progress
+        """Called while an engine writes; None for no reports."""
         self._retry = retry
-        self._base: int | None = None
+        self._base = version
         self._options: Options | None = None
         self._is_open = True
         self._next_id = -1
@@ -80,7 +85,7 @@ class Transaction(DdlMethods):
 
     @property
     def base(self) -> int:
-        """The snapshot that the transaction has read: the newest one when it was first used."""
+        """The snapshot that the transaction reads: by default the newest one at its first use."""
         if self._base is None:
             self._base = self.lake.snapshot().id
         return self._base

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["DuckLakeSource"]
 
 _NO_WRITING: Final = (
-    "the format 'ducklake' cannot write, in any mode, as a batch or as a stream: it only reads; "
-    "write to a lake with DuckDB's ducklake extension"
+    "the format 'ducklake' cannot write a stream: append each batch with foreachBatch and "
+    "lake.table(…).append(batch)"
 )
 _NO_STREAMS: Final = (
     "the format 'ducklake' cannot be read as a stream: use spark.read instead of spark.readStream, "
@@ -78,10 +79,12 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
         """Return a reader that refuses to read."""
         return _NoStreamReader()
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001
-        """Refuse to write."""
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001
+        """Return the writer of a batch, for the modes `append` and `overwrite`."""
+        from lakeport.spark.source.writer import LakeWriter, WriteOptions
+
         with _errors_in_one_sentence():
-            raise UnsupportedError(_NO_WRITING)
+            return LakeWriter(WriteOptions.parse(self.options, overwrite=overwrite), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001, N802
         """Refuse to write."""

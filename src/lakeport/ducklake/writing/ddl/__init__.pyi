@@ -8,6 +8,7 @@ from .definitions import (
     TableDefinition,
     ViewDefinition,
 )
+from .types import TypeLike
 
 __all__ = [
     "MacroDefinition",
@@ -17,5 +18,6 @@ __all__ = [
     "SchemaDefinition",
     "SortKey",
     "TableDefinition",
+    "TypeLike",
     "ViewDefinition",
 ]
