@@ -19,6 +19,7 @@ from lakeport.ducklake.writing.change_set import (
     ChangeSet,
     CommitInfo,
     MacroChange,
+    MetadataEntry,
     SchemaChange,
     TableChange,
     TableEntry,
@@ -77,6 +78,7 @@ class Transaction(DdlMethods):
         self.schemas: dict[int, SchemaChange] = {}
         self.views: dict[int, ViewChange] = {}
         self.macros: dict[int, MacroChange] = {}
+        self.metadata: dict[tuple[int, str], MetadataEntry] = {}
 
     @property
     def base(self) -> int:
@@ -162,6 +164,7 @@ class Transaction(DdlMethods):
             ),
             views=tuple(c for c in self.views.values() if c.before != c.after),
             macros=tuple(self.macros.values()),
+            metadata=tuple(self.metadata.values()),
             info=self.info,
         )
 
@@ -178,11 +181,12 @@ class Transaction(DdlMethods):
         """Make all changes visible as one snapshot, or raise an error and change nothing."""
         self.check_open()
         changes = self.change_set()
-        if changes.is_empty:
+        if changes.is_empty and not changes.metadata:
             self._is_open = False
             self.result = WriteResult(snapshot=None, attempts=0)
             return self.result
-        self._check_message()
+        if not changes.is_empty:
+            self._check_message()
         try:
             done = commit(self.lake.write_database, self.lake.catalog, changes, self._retry)
         except UnknownOutcomeError:
