@@ -8,6 +8,7 @@ from .definitions import (
     TableDefinition,
     ViewDefinition,
 )
+from .types import column_of
 
 __all__ = [
     "MacroDefinition",
@@ -18,4 +19,5 @@ __all__ = [
     "SortKey",
     "TableDefinition",
     "ViewDefinition",
+    "column_of",
 ]
