@@ -123,6 +123,15 @@ class DataFrameEngine(Engine, Protocol):
     def sql(self, lake: Any, query: str, *, version: int | None = None) -> Any:
         """Return the DataFrame of a query over a lake, or of the outcome of a statement."""
 
+    def frame_schema(self, frame: Any) -> pa.Schema:
+        """Return the columns of a DataFrame in Arrow's types."""
+
+    def frame_reader(self, frame: Any) -> pa.RecordBatchReader:
+        """Return the rows of a DataFrame in this process, while they are computed."""
+
+    def write_frame(self, frame: Any, request: Any) -> Any:
+        """Write the rows of a DataFrame as data files of a table; return a `WrittenRows`."""
+
 
 class LocalEngine:
     """Runs tasks in threads of this process; rows come in the order of the tasks.

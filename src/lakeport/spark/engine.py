@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.ducklake import Lake, ReadTask, RunTask
+    from lakeport.ducklake.writing.tasks import FrameWrite, WrittenRows
     from lakeport.spark.sql.registration import Registration
 
 __all__ = ["SparkEngine", "SparkSource"]
@@ -116,3 +117,25 @@ class SparkEngine:
                 "a statement changes the newest snapshot: only queries have a version or timestamp"
             )
         return result_frame(self.session(), run_statement(lake, query, self.session))
+
+    def frame_schema(self, frame: DataFrame) -> pa.Schema:
+        """Return the columns of a DataFrame in Arrow's types."""
+        from lakeport.spark.frames.columns import arrow_schema
+        from lakeport.spark.writing.appends import distinct_columns
+
+        return arrow_schema(distinct_columns(frame.schema))
+
+    def frame_reader(self, frame: DataFrame) -> pa.RecordBatchReader:
+        """Return the rows of a DataFrame in this process, while Spark computes them."""
+        from lakeport.spark.frames.columns import arrow_schema, select
+        from lakeport.spark.transport.frame_stream import stream_dataframe
+        from lakeport.spark.writing.appends import distinct_columns
+
+        columns = distinct_columns(frame.schema)
+        return stream_dataframe(select(frame, columns), arrow_schema(columns))
+
+    def write_frame(self, frame: DataFrame, request: FrameWrite) -> WrittenRows:
+        """Write the rows of a DataFrame as data files of a table."""
+        from lakeport.spark.writing.appends import write_frame
+
+        return write_frame(frame, request)

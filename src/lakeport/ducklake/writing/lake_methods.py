@@ -138,21 +138,24 @@ class LakeWriting:
     ) -> LakeTable:
         """Create a table with the columns of rows, and append them, in one snapshot.
 
-        The rows are an Arrow table or reader, a data frame, or anything else with an Arrow stream.
+        The rows are an Arrow table or reader, a data frame, anything else with an Arrow stream, or
+        a DataFrame of Spark, which Spark writes.
         """
-        is_reader = isinstance(rows, pa.RecordBatchReader)
-        reader = rows if is_reader else pa.RecordBatchReader.from_stream(rows)
+        from lakeport.ducklake.writing.changes import is_frame, schema_of_rows
+
+        if not is_frame(rows) and not isinstance(rows, pa.RecordBatchReader):
+            rows = pa.RecordBatchReader.from_stream(rows)
         with self.transaction() as transaction:
             table = transaction.create_table(
                 name,
-                reader.schema,
+                schema_of_rows(rows, _lake(self).engine),
                 schema,
                 partition_by=partition_by,
                 sort_by=sort_by,
                 comment=comment,
                 or_replace=or_replace,
             )
-            table.append(reader)
+            table.append(rows)
         return _lake(self).table(name, schema)
 
     def drop_table(

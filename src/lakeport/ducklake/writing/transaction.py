@@ -35,6 +35,7 @@ from lakeport.ducklake.writing.inlining import obstacle
 from lakeport.ducklake.writing.options import Options
 from lakeport.ducklake.writing.results import WriteResult
 from lakeport.ducklake.writing.table_writer import TableWriter
+from lakeport.ducklake.writing.tasks import Progress
 from lakeport.errors import (
     InvalidArgumentError,
     LakeportError,
@@ -62,12 +63,15 @@ class Transaction(DdlMethods):
         author: str | None = None,
         extra_info: str | None = None,
         retry: RetryPolicy | None = None,
+        progress: Progress | None = None,
     ) -> None:
         check_writable(lake.version, lake.catalog.database.location)
         self.lake = lake
         self.info = CommitInfo(author=author, message=message, extra_info=extra_info)
         self.result: WriteResult | None = None
         """What the commit has done; None before."""
+        self.progress = progress
+        """Called while an engine writes; None for no reports."""
         self._retry = retry
         self._base: int | None = None
         self._options: Options | None = None

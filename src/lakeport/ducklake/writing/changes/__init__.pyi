@@ -1,4 +1,5 @@
 from .expressions import open_workspace
+from .frames import is_frame, schema_of_rows
 from .merging import Clause, Merge, default_sql
 from .restoring import roll_back
 from .row_methods import RowStatements, run_statement
@@ -10,7 +11,9 @@ __all__ = [
     "RowStatements",
     "TableRows",
     "default_sql",
+    "is_frame",
     "open_workspace",
     "roll_back",
     "run_statement",
+    "schema_of_rows",
 ]

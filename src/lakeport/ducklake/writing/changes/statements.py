@@ -21,6 +21,7 @@ from lakeport.ducklake.writing.changes.expressions import (
     open_workspace,
     parse_expression,
 )
+from lakeport.ducklake.writing.changes.frames import add_rows, is_frame
 from lakeport.ducklake.writing.changes.sources import (
     ADDRESS,
     PLACE,
@@ -58,16 +59,17 @@ __all__ = [
 
 
 def append_rows(rows: TableRows, source: RowSource) -> None:
-    """Add rows of any kind that `reader_of` accepts."""
-    rows.add(reader_of(source, arrow_schema(rows.writer.columns)))
+    """Add rows of any kind that `reader_of` accepts, or those of a DataFrame."""
+    add_rows(rows, source)
 
 
 def overwrite_rows(rows: TableRows, source: RowSource, where: str | None) -> None:
     """Replace the rows that pass a condition, or all rows, by others."""
-    # The source is read first: it may be a scan of the table.
-    reader = reader_of(source, arrow_schema(rows.writer.columns))
+    # The source is opened first: it may be a scan of the table.
+    if not is_frame(source):
+        source = reader_of(source, arrow_schema(rows.writer.columns))
     delete_rows(rows, where)
-    rows.add(reader)
+    add_rows(rows, source, title="overwrite")
 
 
 def delete_rows(rows: TableRows, where: str | None) -> None:
