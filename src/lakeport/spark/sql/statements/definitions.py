@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from lakeport.ducklake.writing import WriteResult
 from lakeport.ducklake.writing.ddl import column_of
 from lakeport.errors import NotFoundError, UnsupportedError
+from lakeport.spark.frames.columns import arrow_schema as frame_schema
+from lakeport.spark.frames.columns import frame_columns
 from lakeport.spark.sql.statements.expressions import (
     default_parts,
     duckdb_sql,
@@ -35,7 +37,7 @@ from lakeport.spark.sql.statements.model import (
     SetNullable,
     SetType,
 )
-from lakeport.spark.sql.statements.sources import frame_of, rows_of
+from lakeport.spark.sql.statements.sources import frame_of
 from lakeport.types import Column, fold_name
 
 if TYPE_CHECKING:
@@ -125,17 +127,19 @@ def _create_table_as(
         fold_name(found) == fold_name(name) for _, found in lake.tables(schema)
     ):
         return _UNCHANGED
-    with rows_of(frame_of(lake, spark, query)) as rows, lake.transaction() as transaction:
+    frame = frame_of(lake, spark, query)
+    columns = frame_schema(frame_columns(frame.schema))
+    with lake.transaction() as transaction:
         table = transaction.create_table(
             name,
-            rows.schema,
+            columns,
             schema,
             partition_by=[partition_key(key) for key in statement.partition_by],
             sort_by=[duckdb_sql(key) for key in statement.sort_by],
             comment=statement.comment,
             or_replace=statement.or_replace,
         )
-        table.append(rows)
+        table.append(frame)
     return transaction.commit_result
 
 

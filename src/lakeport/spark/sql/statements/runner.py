@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakeport.ducklake.writing.changes import default_sql
 from lakeport.errors import InvalidInputError
@@ -79,11 +79,10 @@ def _insert(lake: Lake, statement: Insert, spark: Callable[[], SparkSession]) ->
     where = _condition(statement.where, qualifiers(table_names(statement.table, None), ""))
     if isinstance(statement.source, Query):
         frame = frame_of(lake, spark, statement.source)
-        frame = inserted_frame(frame, columns, by_name=statement.by_name)
-        with rows_of(frame) as rows:
-            return table.overwrite(rows, where) if statement.overwrite else table.append(rows)
-    values = values_table(statement.source, columns)
-    return table.overwrite(values, where) if statement.overwrite else table.append(values)
+        rows: Any = inserted_frame(frame, columns, by_name=statement.by_name)
+    else:
+        rows = values_table(statement.source, columns)
+    return table.overwrite(rows, where) if statement.overwrite else table.append(rows)
 
 
 def _update(lake: Lake, statement: Update) -> WriteResult:
