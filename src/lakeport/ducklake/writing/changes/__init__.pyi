@@ -4,6 +4,7 @@ from .merging import Clause, Merge, default_sql
 from .restoring import roll_back
 from .row_methods import RowStatements, run_statement
 from .table_rows import TableRows
+from .target import file_target
 
 __all__ = [
     "Clause",
@@ -11,6 +12,7 @@ __all__ = [
     "RowStatements",
     "TableRows",
     "default_sql",
+    "file_target",
     "is_frame",
     "open_workspace",
     "roll_back",
