@@ -22,10 +22,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.ducklake import Lake, ReadTask, RunTask
-    from lakeport.ducklake.writing.tasks import FrameWrite, WrittenRows
+    from lakeport.ducklake.writing.files import FileTarget
+    from lakeport.ducklake.writing.tasks import (
+        ChangeGroup,
+        ChangeQuery,
+        FrameWrite,
+        Progress,
+        TaskReport,
+        WrittenRows,
+    )
     from lakeport.spark.sql.registration import Registration
 
 __all__ = ["SparkEngine", "SparkSource"]
+
+SMALL_CHANGE_BYTES: Final = 64 << 20
+"""Row-level changes that read less than this of a table run in this process, by default."""
 
 SparkSource: TypeAlias = Union["SparkSession", "Callable[[], SparkSession]"]
 """A session, or a callable that returns the one to use now."""
@@ -38,11 +49,18 @@ class SparkEngine:
         spark: The session, or a callable that returns the one to use now. Without it, the active
             session is used, or one is started when it is first needed; when its Java process has
             ended, another one replaces it.
+        small_change_bytes: Deletes, updates and merges that read less than this of the table run in
+            this process.
     """
 
     name: Final = "spark"
 
-    def __init__(self, spark: SparkSource | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSource | None = None,
+        *,
+        small_change_bytes: int = SMALL_CHANGE_BYTES,
+    ) -> None:
         if importlib.util.find_spec("pyspark") is None:
             raise UnavailableError('Spark is not installed: pip install "lakeport[spark]"')
         # Guards the session, which is started when the first scan needs it.
@@ -50,6 +68,7 @@ class SparkEngine:
         self._find: Callable[[], SparkSession] | None = spark if callable(spark) else None
         self._spark: SparkSession | None = None if callable(spark) else spark
         self._is_own = spark is None
+        self.small_change_bytes = small_change_bytes
 
     def __repr__(self) -> str:
         return f"SparkEngine({'' if self._is_own else self._find or self._spark!r})"
@@ -62,6 +81,10 @@ class SparkEngine:
             if self._spark is None or (self._is_own and not is_running(self._spark)):
                 self._spark = session()
             return self._spark
+
+    def has_session(self, spark: SparkSession) -> bool:
+        """Return whether the engine runs on a session, without starting one."""
+        return spark is (self._spark if self._find is None else self._find())
 
     @property
     def parallelism(self) -> int:
@@ -139,3 +162,19 @@ class SparkEngine:
         from lakeport.spark.writing.appends import write_frame
 
         return write_frame(frame, request)
+
+    def run_changes(
+        self,
+        query: ChangeQuery,
+        groups: Sequence[ChangeGroup],
+        *,
+        target: FileTarget,
+        title: str,
+        progress: Progress | None = None,
+    ) -> list[TaskReport]:
+        """Run a query of a delete, update or merge on groups of rows, each in a task."""
+        from lakeport.spark.writing.changes import run_changes
+        from lakeport.spark.writing.jobs import WriteJob
+
+        spark = self.session()
+        return run_changes(spark, WriteJob(spark, target, title, progress), query, groups)

@@ -32,7 +32,7 @@ __all__ = ["distinct_columns", "rows_of", "write_frame"]
 def write_frame(frame: DataFrame, request: FrameWrite) -> WrittenRows:
     """Write the rows of a DataFrame; return the files, and the rows that are too few for one."""
     columns = distinct_columns(frame.schema)
-    job = WriteJob(frame.sparkSession, request.target, request.title)
+    job = WriteJob(frame.sparkSession, request.target, request.title, request.progress)
     task = AppendTask(
         target=request.target,
         source=arrow_schema(columns),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.ducklake.writing.files import FileTarget
 from lakeport.ducklake.writing.tasks import (
+    Progress,
     TaskReport,
     leftover_files,
     new_job,
@@ -39,6 +40,7 @@ class WriteJob:
     spark: SparkSession
     target: FileTarget
     title: str
+    progress: Progress | None = None
     id: str = field(default_factory=new_job)
 
     def run(self, reports: DataFrame) -> list[TaskReport]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
-from lakeport.ducklake.writing.tasks import AppendTask, Attempt, pack_report
+from lakeport.ducklake.writing.tasks import AppendTask, Attempt, ChangeQuery, pack_report
 
-__all__ = ["REPORTS", "WriteRows", "current_attempt"]
+__all__ = ["REPORTS", "RunChange", "WriteRows", "current_attempt"]
 
 REPORTS: Final = "report binary"
 
@@ -25,6 +26,22 @@ class WriteRows:
         """Write the rows of one partition."""
         report = pack_report(self.task.run(batches, current_attempt()))
         yield pa.record_batch([pa.array([report], pa.binary())], names=["report"])
+
+
+@dataclass(frozen=True, slots=True)
+class RunChange:
+    """Runs a query of a row-level change on the group of each partition, and yields its report."""
+
+    query: ChangeQuery
+    job: str
+
+    def __call__(self, groups: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the query on the groups of one partition."""
+        for batch in groups:
+            for pickled in batch.column(0).to_pylist():
+                group = pickle.loads(pickled)  # noqa: S301
+                report = pack_report(self.query.run(group, self.job, current_attempt()))
+                yield pa.record_batch([pa.array([report], pa.binary())], names=["report"])
 
 
 def current_attempt() -> Attempt:

@@ -1,5 +1,4 @@
 from .expressions import open_workspace
-from .frames import is_frame, schema_of_rows
 from .merging import Clause, Merge, default_sql
 from .restoring import roll_back
 from .row_methods import RowStatements, run_statement
@@ -13,9 +12,7 @@ __all__ = [
     "TableRows",
     "default_sql",
     "file_target",
-    "is_frame",
     "open_workspace",
     "roll_back",
     "run_statement",
-    "schema_of_rows",
 ]

@@ -27,6 +27,7 @@ __all__ = [
     "WriteProgress",
     "WrittenRows",
     "few_rows_of",
+    "first_batches",
 ]
 
 _FEW_ROWS: Final = 1000
@@ -96,7 +97,7 @@ class AppendTask:
     def run(self, batches: Iterable[pa.RecordBatch], attempt: Attempt) -> TaskReport:
         """Write the rows of one task."""
         fitted = self._fitted(batches)
-        first, is_all = _first(fitted, self.few_rows)
+        first, is_all = first_batches(fitted, self.few_rows)
         if is_all:
             rows = pa.Table.from_batches(first) if first else None
             return TaskReport(attempt=attempt, rows=rows)
@@ -127,7 +128,9 @@ class AppendTask:
         return pa.RecordBatch.from_arrays(arrays, names=self.source.names)
 
 
-def _first(batches: Iterator[pa.RecordBatch], few_rows: int) -> tuple[list[pa.RecordBatch], bool]:
+def first_batches(
+    batches: Iterator[pa.RecordBatch], few_rows: int
+) -> tuple[list[pa.RecordBatch], bool]:
     """Return the first batches, and whether these are all and few."""
     first: list[pa.RecordBatch] = []
     rows = size = 0

@@ -53,7 +53,8 @@ def unpack_report(data: bytes) -> TaskReport:
 
 def _ipc(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_table(rows)
     return bytes(sink.getvalue())
 
