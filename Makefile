@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 
 # Every room is measured. The tests of the first ones need no Spark, and must cover MIN_COVERAGE percent of them together.
 COVERED := airport arrow auth catalog ducklake filters memory observability types
-COVERED_WITH_SPARK := cli lakehouse spark
+COVERED_WITH_SPARK := cli console lakehouse spark
 MIN_COVERAGE := 90
 
 FAST := not (spark or database_server or s3 or process or soak or exhaustive)

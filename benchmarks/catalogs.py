@@ -18,7 +18,7 @@ from benchmarks.reference_lakes import temporary_lake
 from lakeport.ducklake import Lake, Scan
 from lakeport.filters import col
 
-__all__ = ["columns", "files", "snapshots", "tables"]
+__all__ = ["columns", "crowded_catalog", "files", "snapshots", "tables"]
 
 Runs = Mapping[str, Callable[[], object]]
 
@@ -43,6 +43,18 @@ def tables(*, counts: tuple[int, ...], repeats: int) -> Iterator[Curve]:
 def columns(*, counts: tuple[int, ...], repeats: int) -> Iterator[Curve]:
     """Open a wide table, and plan a scan of one of its columns."""
     yield from _grow("columns", counts, _wide_tables, repeats)
+
+
+@contextmanager
+def crowded_catalog(*, tables: int, files: int) -> Iterator[str]:
+    """Return the URI of a lake with many tables, and a table `t` of many files."""
+
+    def add(catalog: sqlite3.Connection, count: int) -> None:
+        _add_files(catalog, count)
+        _add_tables(catalog, tables)
+
+    with _generated(_one_table, add, files) as uri:
+        yield uri
 
 
 def _grow(

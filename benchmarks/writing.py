@@ -17,7 +17,7 @@ from benchmarks.reference_lakes import attached
 from benchmarks.servers import measured_table, running
 from lakeport import Lake
 
-__all__ = ["append", "insert"]
+__all__ = ["append", "insert", "trips"]
 
 # What DuckDB puts into one batch.
 ROWS_PER_CHUNK = 2048
@@ -61,7 +61,7 @@ def _send(client: flight.FlightClient, batches: list[pa.RecordBatch], rounds: in
 
 def append(*, rows: int, repeats: int) -> Iterator[Figure]:
     """Append to a lake against pyarrow writing the same files, and against DuckDB's INSERT."""
-    content = _trips(rows)
+    content = trips(rows)
     with tempfile.TemporaryDirectory(prefix="lakeport-bench-") as folder:
         counts = _append(folder, content)
         runs: dict[str, Callable[[], object]] = {
@@ -79,7 +79,7 @@ def append(*, rows: int, repeats: int) -> Iterator[Figure]:
     )
 
 
-def _trips(rows: int) -> pa.Table:
+def trips(rows: int) -> pa.Table:
     """Return rows with a key, times, numbers, and texts that repeat."""
     random = np.random.default_rng(1)
     stations = pa.array([f"Station {number}" for number in range(2_000)])

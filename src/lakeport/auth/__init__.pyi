@@ -3,29 +3,49 @@ from .authentication import (
     Authenticator,
     AuthSource,
     BearerAuth,
+    CertificateAuth,
+    SeveralAuth,
+    SubjectAuthenticator,
     TokenTable,
     authenticate,
     authenticator_of,
     bearer_token,
 )
 from .authorization import AccessRequest, Authorizer
+from .identity import ANONYMOUS, Identity, identity_of
+from .json_web_tokens import ClaimMapping, JwtAuth
+from .key_sets import ALGORITHMS, KeySet, check_key_url
 from .operations import MayDo, Operation, allow_everything
+from .signing import SIGNING_ALGORITHM, SigningKey
 from .tls import LoadedTls, TlsConfig
 
 __all__ = [
+    "ALGORITHMS",
+    "ANONYMOUS",
     "MIN_TOKEN_LENGTH",
+    "SIGNING_ALGORITHM",
     "AccessRequest",
     "AuthSource",
     "Authenticator",
     "Authorizer",
     "BearerAuth",
+    "CertificateAuth",
+    "ClaimMapping",
+    "Identity",
+    "JwtAuth",
+    "KeySet",
     "LoadedTls",
     "MayDo",
     "Operation",
+    "SeveralAuth",
+    "SigningKey",
+    "SubjectAuthenticator",
     "TlsConfig",
     "TokenTable",
     "allow_everything",
     "authenticate",
     "authenticator_of",
     "bearer_token",
+    "check_key_url",
+    "identity_of",
 ]

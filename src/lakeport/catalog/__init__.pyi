@@ -1,7 +1,9 @@
 from lakeport.auth.operations import MayDo, Operation
 
+from .activity import NO_ACTIVITY, Activity, CallRecord
 from .builder import CatalogBuilder, SchemaBuilder
 from .capabilities import (
+    STATISTICS_ROWS,
     ActionCatalog,
     DeletableBatchTable,
     DeletableTable,
@@ -11,6 +13,7 @@ from .capabilities import (
     EndpointTable,
     HistoricSchema,
     InsertableTable,
+    ListingStateCatalog,
     OpenScanTable,
     SizedTable,
     StatisticsTable,
@@ -19,7 +22,11 @@ from .capabilities import (
     UpdatableBatchTable,
     UpdatableTable,
     VersionedCatalog,
+    has_endpoints,
+    has_open_scan,
+    has_size,
     has_statistics,
+    offers_statistics,
 )
 from .context import (
     RequestContext,
@@ -100,15 +107,19 @@ from .validation import check_columns, check_name, unsupported_type_reason
 
 __all__ = [
     "ANY",
+    "NO_ACTIVITY",
     "REQUIRED",
+    "STATISTICS_ROWS",
     "Action",
     "ActionCatalog",
     "ActionHandler",
+    "Activity",
     "AddColumnOptions",
     "AddFieldOptions",
     "AnyType",
     "Arguments",
     "ArrowTable",
+    "CallRecord",
     "CallableTableFunction",
     "Catalog",
     "CatalogBuilder",
@@ -135,6 +146,7 @@ __all__ = [
     "FunctionSignature",
     "HistoricSchema",
     "InsertableTable",
+    "ListingStateCatalog",
     "MayDo",
     "OnConflict",
     "OpenScanTable",
@@ -184,9 +196,13 @@ __all__ = [
     "find_rowid_column",
     "geometry_column",
     "geometry_crs",
+    "has_endpoints",
+    "has_open_scan",
+    "has_size",
     "has_statistics",
     "is_geometry",
     "note_snapshot",
+    "offers_statistics",
     "once_per_request",
     "project_schema",
     "request_scope",

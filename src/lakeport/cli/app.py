@@ -8,11 +8,15 @@ import typer
 from typer.core import TyperGroup
 
 from lakeport._version import __version__
+from lakeport.cli.commands.console import console
 from lakeport.cli.commands.demo import demo
 from lakeport.cli.commands.inspect import inspect
+from lakeport.cli.commands.maintain import maintain
+from lakeport.cli.commands.ps import kill, ps
 from lakeport.cli.commands.query import query
 from lakeport.cli.commands.serve import serve
 from lakeport.cli.commands.sql import sql
+from lakeport.cli.commands.token import token
 from lakeport.errors import LakeportError
 
 __all__ = ["app", "main"]
@@ -41,8 +45,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (serve, demo, inspect, sql, query):
+for command in (serve, demo, inspect, maintain, sql, query, console, ps, kill):
     app.command()(command)
+app.add_typer(token)
 
 
 def _print_version(value: bool) -> None:

@@ -139,6 +139,7 @@ class ServedCatalogs:
             direct_reads=lake.direct_reads,
             spark_sql=lake.spark_sql,
             small_scan_bytes=lake.small_scan_bytes,
+            statistics_rows=lake.statistics_rows,
             storage=storage,
         )
 

@@ -21,16 +21,21 @@ from pydantic_settings import (
 )
 
 from lakeport.auth import MIN_TOKEN_LENGTH
+from lakeport.catalog import STATISTICS_ROWS
+from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
 from lakeport.ducklake import SMALL_SCAN_BYTES
+from lakeport.ducklake.maintenance import MaintenancePolicy
 from lakeport.errors import DefinitionError, first_line
 
 __all__ = [
     "LakeSettings",
     "LogSettings",
+    "MaintenanceSettings",
     "ServerSettings",
     "Settings",
     "SparkSettings",
     "StorageSettings",
+    "TableMaintenanceSettings",
     "TokenSettings",
     "check_token",
     "load_settings",
@@ -87,6 +92,72 @@ class StorageSettings(BaseModel):
         return self
 
 
+class TableMaintenanceSettings(BaseModel):
+    """Thresholds of one table."""
+
+    model_config = _STRICT
+
+    flush_rows: int = Field(
+        default=1000, ge=1, description="Flush a table with so many inlined rows and deletes."
+    )
+    merge_files: int = Field(
+        default=8, ge=2, description="Merge files of a table from so many small ones."
+    )
+    rewrite_threshold: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Rewrite files of which this share of rows is deleted; by default the option "
+        "`rewrite_delete_threshold` of the table, or 0.95.",
+    )
+    target_file_size: int | None = Field(
+        default=None,
+        gt=0,
+        description="The bytes of new files; by default the option of the table, or 512 MiB.",
+    )
+
+
+class MaintenanceSettings(TableMaintenanceSettings):
+    """When the server maintains its lakes. Of several servers, one at a time does it.
+
+    A section `[lake.maintenance]` replaces this one for the `[[lake]]` above it. Sections such as
+    `[maintenance.tables."main.events"]` have the first four keys for one table.
+    """
+
+    enabled: bool = Field(default=False, description="Whether the server maintains its lakes.")
+    every: float = Field(
+        default=60.0, gt=0, description="Seconds between two looks at whether a lake has changed."
+    )
+    expire_older_than: str | None = Field(
+        default=None,
+        description="Expire older snapshots, such as `7 days`; by default the option of the lake, "
+        "or never.",
+    )
+    retain_last: int | None = Field(
+        default=None, ge=1, description="How many of the newest snapshots stay in any case."
+    )
+    delete_older_than: str | None = Field(
+        default=None,
+        description="How long files stay after no snapshot needs them; by default the option of "
+        "the lake, or `2 days`.",
+    )
+    orphans_older_than: str | None = Field(
+        default=None, description="Remove orphans of this age, at least `1 day`; by default never."
+    )
+    tables: dict[str, TableMaintenanceSettings] = Field(
+        default={}, description="Other thresholds for some tables, by `schema.name`."
+    )
+
+    @property
+    def policy(self) -> MaintenancePolicy:
+        """The thresholds."""
+        own = self.model_dump(exclude={"enabled", "every", "tables"})
+        tables = {
+            name: MaintenancePolicy(**table.model_dump()) for name, table in self.tables.items()
+        }
+        return MaintenancePolicy(**own, tables=tables)
+
+
 class LakeSettings(BaseModel):
     """One catalog to serve."""
 
@@ -133,9 +204,20 @@ class LakeSettings(BaseModel):
         description="Scans that read less are read by the server itself, the others by Spark. With "
         "0, the server reads only rows of the catalog database.",
     )
+    statistics_rows: int = Field(
+        default=STATISTICS_ROWS,
+        ge=0,
+        description="Tables with fewer rows offer no statistics of their columns, which DuckDB "
+        "would request for every statement.",
+    )
     storage: list[StorageSettings] = Field(
         default=[],
         description="The object stores of the lake's files, each a section `[[lake.storage]]`.",
+    )
+    maintenance: MaintenanceSettings | None = Field(
+        default=None,
+        description="How this lake is maintained, in a section `[lake.maintenance]`; by default as "
+        "`[maintenance]` describes.",
     )
 
 
@@ -172,6 +254,9 @@ class ServerSettings(BaseModel):
     )
     metrics_listen: str | None = Field(
         default=None, description="Host and port for `/healthz` and `/metrics`; none by default."
+    )
+    console_listen: str | None = Field(
+        default=None, description="Host and port for the console in the browser; none by default."
     )
     batch_rows: int = Field(
         default=64 * 1024, gt=0, description="The most rows in a batch of a scan."
@@ -221,6 +306,10 @@ class TokenSettings(BaseModel):
     lakes: list[str] = Field(
         description='The names of the lakes that it may read; `["*"]` for all. The others are '
         "neither listed nor named to its callers."
+    )
+    groups: list[str] = Field(default=[], description="The groups of the identity, for policies.")
+    attributes: dict[str, str] = Field(
+        default={}, description="The attributes of the identity, for policies."
     )
 
     @field_validator("token")
@@ -285,7 +374,14 @@ class Settings(BaseSettings):
     token: list[TokenSettings] = Field(
         default=[], description="The tokens of callers, and the lakes of each."
     )
+    issuer: list[IssuerSettings] = Field(
+        default=[], description="The issuers of JSON Web Tokens that are accepted."
+    )
+    certificate: list[CertificateSettings] = Field(
+        default=[], description="The users of client certificates."
+    )
     server: ServerSettings = ServerSettings()
+    maintenance: MaintenanceSettings = MaintenanceSettings()
     spark: SparkSettings = SparkSettings()
     log: LogSettings = LogSettings()
 

@@ -12,9 +12,11 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
 from lakeport.cli.config import (
     LakeSettings,
     LogSettings,
+    MaintenanceSettings,
     ServerSettings,
     SparkSettings,
     StorageSettings,
@@ -54,6 +56,13 @@ listen = "0.0.0.0:8815"
 token_file = "/run/secrets/tokens"
 metrics_listen = "127.0.0.1:9815"
 
+[maintenance]
+enabled = true
+expire_older_than = "7 days"
+
+[maintenance.tables."main.events"]   # other thresholds for one table
+merge_files = 50
+
 [spark]
 master = "spark://spark:7077"
 conf = { "spark.executor.memory" = "4g" }
@@ -74,7 +83,10 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[[lake]]", "", LakeSettings),
     ("[[lake.storage]]", "", StorageSettings),
     ("[[token]]", "", TokenSettings),
+    ("[[issuer]]", "", IssuerSettings),
+    ("[[certificate]]", "", CertificateSettings),
     ("[server]", "LAKEPORT_SERVER__", ServerSettings),
+    ("[maintenance]", "LAKEPORT_MAINTENANCE__", MaintenanceSettings),
     ("[spark]", "LAKEPORT_SPARK__", SparkSettings),
     ("[log]", "LAKEPORT_LOG__", LogSettings),
 )
@@ -84,8 +96,11 @@ _REPEATED: Mapping[str, str] = {
     "objects.",
     "[[lake.storage]]": "Repeated for every store of the `[[lake]]` above it. SIGHUP reads the "
     "secrets again.",
-    "[[token]]": "Repeated for every token. Without any, and without `token_file`, every client "
+    "[[token]]": "Repeated for every token. Without tokens, issuers and certificates, every client "
     "may call.",
+    "[[issuer]]": "Repeated for every issuer. SIGHUP reads them again.",
+    "[[certificate]]": "Repeated for every certificate. A call with a bearer token is that of the "
+    "token's user, whatever the certificate is.",
 }
 
 

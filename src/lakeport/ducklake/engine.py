@@ -111,7 +111,7 @@ class Engine(Protocol):
 class DataFrameEngine(Engine, Protocol):
     """An engine whose rows are also DataFrames: Spark."""
 
-    def dataframe(self, plan: Any) -> Any:
+    def dataframe(self, plan: Any, planner: Any = None) -> Any:
         """Return the rows of a scan plan as a DataFrame."""
 
     def change_dataframe(self, changes: Any, schema: pa.Schema) -> Any:

@@ -18,6 +18,7 @@ from lakeport.ducklake.engine import (
     Engine,
     make_engine,
 )
+from lakeport.ducklake.maintenance.methods import LakeMaintenance
 from lakeport.ducklake.metadata.contents import (
     FileTotals,
     LakeContents,
@@ -82,7 +83,7 @@ class TableLookup:
     rows: QueryResult
 
 
-class Lake(LakeWriting, LakeOnSpark):
+class Lake(LakeWriting, LakeMaintenance, LakeOnSpark):
     """One DuckLake catalog, and the engine that reads its tables.
 
     ```python
@@ -253,6 +254,10 @@ class Lake(LakeWriting, LakeOnSpark):
         if not rows[SnapshotRow]:
             raise _no_snapshot(wanted)
         return file_totals_of(rows)
+
+    def record_counts(self) -> dict[int, int]:
+        """Return how many rows every table has now, deleted ones included, by the table's id."""
+        return self._read(self.catalog.record_counts)
 
     def schemas(
         self, *, version: int | None = None, timestamp: datetime | str | None = None

@@ -189,6 +189,8 @@ class DataFile:
     partial_rows: tuple[tuple[int, int], ...] = ()
     """Format 0.3: (snapshot, rows up to and including it), for files that mix snapshots."""
     deletes: tuple[DeleteFile, ...] = ()
+    without_nan: frozenset[int] = frozenset()
+    """Columns of the filter that have no NaN in the file, by the catalog's statistics."""
 
     @property
     def recorded(self) -> RecordedFile:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from lakeport._cache import LruCache
 from lakeport.auth import Operation
-from lakeport.catalog import CatalogVersion, Schema, TransactionState, current_request
+from lakeport.catalog import (
+    STATISTICS_ROWS,
+    CatalogVersion,
+    Schema,
+    TransactionState,
+    current_request,
+)
 from lakeport.ducklake import SMALL_SCAN_BYTES, Engine, Lake, Snapshot, make_engine
 from lakeport.ducklake.storage import S3Secret, Storage
 from lakeport.errors import DefinitionError, NotFoundError
@@ -57,6 +63,8 @@ class LakeCatalog:
         spark_sql: Add the function `spark_sql(query)`, which runs queries of Spark SQL over the
             tables and views that the caller may read. A query may keep the cluster busy, so it is
             off by default.
+        statistics_rows: Tables with fewer rows offer no statistics. DuckDB requests those of a
+            table twice for each column of every statement, which takes longer than a small scan.
         endpoints: Into how many parts a scan is divided at most; one for each core by default.
         data_path: Where the files are, if not at the path in the lake.
         metadata_schema: The database schema of the lake's own tables.
@@ -77,6 +85,7 @@ class LakeCatalog:
         main_as: str | None = None,
         direct_reads: bool = False,
         spark_sql: bool = False,
+        statistics_rows: int = STATISTICS_ROWS,
         endpoints: int | None = None,
         data_path: str | None = None,
         metadata_schema: str | None = None,
@@ -103,11 +112,16 @@ class LakeCatalog:
         self.name = name
         self.comment = comment
         self._access = LakeResources(
-            opened, engine=chosen, endpoints=endpoints, spark_view_bytes=spark_view_bytes
+            opened,
+            engine=chosen,
+            endpoints=endpoints,
+            spark_view_bytes=spark_view_bytes,
+            statistics_rows=statistics_rows,
         )
         self._main_as = main_as
         self._direct_reads = direct_reads
         self._directories = LruCache(8)
+        self._schemas = LruCache(256)
         self._extra_functions = (
             [LakeSqlFunction(self._access, main_as=main_as)] if spark_sql else []
         )
@@ -169,6 +183,10 @@ class LakeCatalog:
         version = self._access.statement_snapshot().schema_version
         return CatalogVersion(version=version, is_fixed=False)
 
+    def listing_state(self) -> Hashable:
+        """Return the tables that offer statistics: they grow without a new version."""
+        return self._access.large_tables(self._access.newest_snapshot())
+
     def begin_transaction(self) -> str:
         """Start a transaction that reads the newest snapshot, on every replica."""
         return begin_transaction(self._access)
@@ -204,6 +222,12 @@ class LakeCatalog:
         )
 
     def _published(self, directory: SchemaIndex, key: str, snapshot: Snapshot) -> Schema:
+        """Return a schema; the calls of a statement share it."""
+        return self._schemas.get_or_load(
+            (key, snapshot.id), lambda: self._new_schema(directory, key, snapshot)
+        )
+
+    def _new_schema(self, directory: SchemaIndex, key: str, snapshot: Snapshot) -> Schema:
         schema = directory.schemas[key]
         name = directory.names.published(schema.name)
         members, omitted = directory.members.get(key, {}), directory.omitted.get(key, {})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport._cache import LruCache
-from lakeport.catalog import TimePoint, TimeUnit, current_request, once_per_request
+from lakeport.catalog import STATISTICS_ROWS, TimePoint, TimeUnit, current_request, once_per_request
 from lakeport.ducklake import AutoEngine, Engine, Lake, LakeTable, Scan, ScanPlan, Snapshot
 from lakeport.ducklake.metadata import LakeContents, why_missing
 from lakeport.ducklake.reading import InlinedTask
@@ -72,6 +72,7 @@ class LakeResources:
         engine: Engine,
         endpoints: int | None,
         spark_view_bytes: int = SPARK_VIEW_BYTES,
+        statistics_rows: int = STATISTICS_ROWS,
     ) -> None:
         if endpoints is not None and endpoints < 1:
             raise DefinitionError("a scan needs at least one endpoint")
@@ -79,6 +80,7 @@ class LakeResources:
         self.engine = engine
         self.view_database = ViewDatabase()
         self.spark_view_bytes = spark_view_bytes
+        self._statistics_rows = statistics_rows
         self.plans = LruCache(_MAX_PLAN_BYTES, weigh=_weight)
         self.facts = LruCache(_MAX_FACT_BYTES, weigh=_fact_bytes)
         """Small facts about a snapshot, which never change: sizes, statistics."""
@@ -144,6 +146,17 @@ class LakeResources:
         return self._tables.get_or_load(
             (snapshot, fold_name(schema), fold_name(name)),
             lambda: self.lake.table(name, schema, version=snapshot),
+        )
+
+    def large_tables(self, snapshot: Snapshot) -> frozenset[int]:
+        """Return the ids of the tables whose statistics are offered to clients."""
+        return self.facts.get_or_load(
+            ("large tables", snapshot.id),
+            lambda: frozenset(
+                id
+                for id, count in self.lake.record_counts().items()
+                if count >= self._statistics_rows
+            ),
         )
 
     def published_schema(self, columns: tuple[Column, ...], *, with_rowid: bool) -> pa.Schema:

@@ -85,6 +85,11 @@ class LakeCatalogTable:
             ("size", table.id, table.snapshot.id), lambda: _size(self._plan(table, options))
         )
 
+    @property
+    def offers_statistics(self) -> bool:
+        """Whether listings offer the statistics: not for a small table."""
+        return self._summary.id in self._access.large_tables(self._snapshot)
+
     def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:  # noqa: ARG002
         """Return bounds that hold for every snapshot that a query may read."""
         return column_statistics(self._access, self._table(self._snapshot.id), column)

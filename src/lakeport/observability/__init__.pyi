@@ -1,5 +1,12 @@
-from .http import serve_http
+from .http import serve_http, split_address
 from .logs import CallLog, log_to_stderr
 from .metrics import CompositeObserver, Metrics
 
-__all__ = ["CallLog", "CompositeObserver", "Metrics", "log_to_stderr", "serve_http"]
+__all__ = [
+    "CallLog",
+    "CompositeObserver",
+    "Metrics",
+    "log_to_stderr",
+    "serve_http",
+    "split_address",
+]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.ducklake import Lake, ReadTask, RunTask
+    from lakeport.ducklake.planning import Planner
     from lakeport.ducklake.writing.files import FileTarget
     from lakeport.ducklake.writing.tasks import (
         ChangeGroup,
@@ -109,11 +110,14 @@ class SparkEngine:
             for batch in results:
                 yield from results_of(batch)
 
-    def dataframe(self, plan: ScanPlan) -> DataFrame:
-        """Return the rows of a plan as a DataFrame: read by Spark itself wherever it can."""
+    def dataframe(self, plan: ScanPlan, planner: Planner | None = None) -> DataFrame:
+        """Return the rows of a plan as a DataFrame: read by Spark itself wherever it can.
+
+        With a planner, the filters of later queries leave out files.
+        """
         from lakeport.spark.frames.dataframes import to_dataframe
 
-        return to_dataframe(self.session(), plan)
+        return to_dataframe(self.session(), plan, planner)
 
     def change_dataframe(self, changes: ChangePlan, schema: pa.Schema) -> DataFrame:
         """Return the rows of a change plan as a DataFrame with the columns of a schema."""

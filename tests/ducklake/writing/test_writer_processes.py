@@ -1,7 +1,11 @@
-"""Writers in processes of their own, some of which are killed: nothing acknowledged is lost."""
+"""Writers in processes of their own, some of which are killed: nothing acknowledged is lost.
+
+`LAKEPORT_SOAK_SECONDS=120` makes 16 processes of 100 commits, and more kills.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -13,6 +17,10 @@ import pytest
 from lakeport import Lake
 from tests.fixtures_lakes import LakeMaker, RealLake
 from tests.wait import TIMEOUT_SECONDS
+
+IS_LONG = "LAKEPORT_SOAK_SECONDS" in os.environ
+WRITERS, COMMITS = (16, 100) if IS_LONG else (8, 10)
+KILLS = 40 if IS_LONG else 4
 
 WRITER = """
 import sys
@@ -36,7 +44,7 @@ def start(lake: RealLake, name: int, *, commits: int, rows: int = 1) -> subproce
 
 
 def acknowledged(process: subprocess.Popen[str]) -> list[tuple[int, int]]:
-    output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+    output, _ = process.communicate(timeout=TIMEOUT_SECONDS * (10 if IS_LONG else 1))
     # A line that was cut by the end of the process is not an acknowledgement.
     lines = [line.split() for line in output.splitlines(keepends=True)[1:] if line.endswith("\n")]
     return [(int(number), int(snapshot)) for number, snapshot in lines]
@@ -47,7 +55,7 @@ def test_processes_commit_without_gaps_and_losses(make_lake: LakeMaker, kind: st
     real = make_lake(kind)
     with Lake.create(real.uri, data_path=real.data_path) as lake:
         lake.create_table("t", {"writer": "INTEGER", "number": "INTEGER"})
-    writers, commits = 3, 6
+    writers, commits = WRITERS, COMMITS
     processes = [start(real, name, commits=commits) for name in range(writers)]
     found = {name: acknowledged(process) for name, process in enumerate(processes)}
 
@@ -58,6 +66,8 @@ def test_processes_commit_without_gaps_and_losses(make_lake: LakeMaker, kind: st
     counts = "SELECT writer, number, count(*) FROM t GROUP BY ALL ORDER BY ALL"
     assert real.query(counts) == expected
     assert real.query("SELECT count(DISTINCT rowid) FROM t") == [(writers * commits,)]
+    ids = real.snapshots()
+    assert ids == list(range(2 + writers * commits))
 
 
 @pytest.mark.parametrize(("kind", "rows"), [("sqlite", 1), ("sqlite", 50), ("duckdb", 1)])
@@ -69,7 +79,7 @@ def test_a_killed_writer_leaves_whole_commits_only(
         lake.create_table("t", {"writer": "INTEGER", "number": "INTEGER"})
     choice = random.Random(0)
     seen: set[tuple[int, int]] = set()
-    for name in range(4):
+    for name in range(KILLS):
         process = start(real, name, commits=1000, rows=rows)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -83,7 +93,7 @@ def test_a_killed_writer_leaves_whole_commits_only(
     assert seen <= stored.keys()
     assert set(stored.values()) <= {rows}
     # At most the last commit of each process was not acknowledged.
-    assert len(stored.keys() - seen) <= 4
+    assert len(stored.keys() - seen) <= KILLS
     ids = real.snapshots()
     assert ids == list(range(len(ids)))
     real.execute("INSERT INTO t VALUES (99, 0)")

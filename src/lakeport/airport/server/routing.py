@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from lakeport.airport.protocol.addresses import Address
 from lakeport.airport.protocol.signatures import tag_of
-from lakeport.auth import AccessRequest, Authorizer, MayDo, Operation, allow_everything
+from lakeport.auth import AccessRequest, Authorizer, Identity, MayDo, Operation, allow_everything
 from lakeport.catalog import (
     Catalog,
     HistoricSchema,
@@ -56,11 +56,11 @@ class CatalogRoute:
         self, operation: Operation, schema: str | None = None, name: str | None = None, /
     ) -> bool:
         """Return whether the caller may do this."""
-        return self.permissions(current_request().identity)(operation, schema, name)
+        return self.permissions(current_request().caller)(operation, schema, name)
 
-    def permissions(self, identity: str) -> MayDo:
-        """Return a function that decides whether an identity may do something, in any thread."""
-        return _permissions(self.authorizer, identity, self.registered_name)
+    def permissions(self, caller: Identity) -> MayDo:
+        """Return a function that decides whether a caller may do something, in any thread."""
+        return _permissions(self.authorizer, caller, self.registered_name)
 
     def require(self, operation: Operation) -> None:
         """Raise `PermissionDeniedError` if the caller may not do this with the catalog."""
@@ -159,7 +159,7 @@ class CatalogRoute:
             operation, names = Operation.LIST, ()
         parts = [part for part in (self.registered_name, *names) if part]
         subject = ".".join(parts) or "this catalog"
-        return PermissionDeniedError(f"you may not {operation.value} {subject}")
+        return PermissionDeniedError(f"you may not {operation.kind.value} {subject}")
 
 
 class _NoCatalog:
@@ -194,11 +194,11 @@ class CatalogRegistry:
 
     def allows_action(self, name: str) -> bool:
         """Return whether the caller may call an action of the server, which has no catalog."""
-        return self.permissions(current_request().identity)(Operation.CALL, None, name)
+        return self.permissions(current_request().caller)(Operation.CALL, None, name)
 
-    def permissions(self, identity: str) -> MayDo:
-        """Return a function that decides what an identity may do outside of any catalog."""
-        return _permissions(self._authorizer, identity, "")
+    def permissions(self, caller: Identity) -> MayDo:
+        """Return a function that decides what a caller may do outside of any catalog."""
+        return _permissions(self._authorizer, caller, "")
 
     def add(self, name: str, catalog: Catalog) -> None:
         """Add a catalog."""
@@ -256,12 +256,15 @@ class CatalogRegistry:
         return CatalogRoute(name, catalog, self._authorizer, registered_name)
 
 
-def _permissions(authorizer: Authorizer | None, identity: str, catalog: str) -> MayDo:
+def _permissions(authorizer: Authorizer | None, caller: Identity, catalog: str) -> MayDo:
     if authorizer is None:
         return allow_everything
 
     def may(operation: Operation, schema: str | None = None, name: str | None = None, /) -> bool:
-        return bool(authorizer(AccessRequest(identity, operation, catalog, schema, name)))
+        kind = operation.kind
+        verb = "" if kind is operation else operation.value
+        access = AccessRequest(caller.user, kind, catalog, schema, name, caller, verb)
+        return bool(authorizer(access))
 
     return may
 

@@ -29,7 +29,13 @@ from lakeport.airport.server.lifetime import (
 from lakeport.airport.server.routing import CatalogRegistry, CatalogSource
 from lakeport.airport.server.state import REUSE_CONNECTION, ServerState
 from lakeport.airport.server.transactions import Transactions
-from lakeport.auth import Authorizer, AuthSource, TlsConfig, authenticator_of
+from lakeport.auth import (
+    Authorizer,
+    AuthSource,
+    SubjectAuthenticator,
+    TlsConfig,
+    authenticator_of,
+)
 from lakeport.catalog import Action, Catalog
 from lakeport.errors import DefinitionError, UnavailableError
 from lakeport.types import duckdb_identifier, duckdb_string
@@ -57,6 +63,8 @@ class Server:
         location: Where to listen; port 0 picks a free one. `grpc+tls://` with `tls`.
         auth: An authenticator, a callable that returns the identity of a token (or None), or a
             mapping of tokens to identities. Without it every client may call.
+        certificates: The identities of clients' certificates, with mutual TLS. With `auth`, a call
+            has a token or is that of its certificate's owner.
         authorize: Decides for each catalog, schema and table what an identity may list and do.
         tls: Certificate and key; with a client CA for mutual TLS.
         advertise: The location for plain Flight clients, such as `grpc://lake.example:8815`.
@@ -80,6 +88,7 @@ class Server:
         *,
         location: str | None = None,
         auth: AuthSource | None = None,
+        certificates: SubjectAuthenticator | None = None,
         authorize: Authorizer | None = None,
         tls: TlsConfig | None = None,
         advertise: str | None = None,
@@ -102,10 +111,15 @@ class Server:
             raise DefinitionError(
                 f"compression must be 'lz4', 'zstd' or 'auto', not {compression!r}"
             )
+        if certificates is not None and (tls is None or tls.client_ca is None):
+            raise DefinitionError(
+                "certificates of clients are checked by mutual TLS only: give the client CA"
+            )
         self._requested = check_location(location, tls)
         self._tls = tls.load() if tls is not None else None
         self._advertise = advertise
         self._authenticator = authenticator_of(auth)
+        self._certificates = certificates
         self._registry = CatalogRegistry(catalogs, authorizer=authorize)
         self._actions = {action.name: action for action in actions}
         self._batch_rows = batch_rows
@@ -133,7 +147,9 @@ class Server:
                     host,
                     self._requested,
                     middleware={
-                        MIDDLEWARE: HeaderMiddlewareFactory(self._authenticator, host.calls)
+                        MIDDLEWARE: HeaderMiddlewareFactory(
+                            self._authenticator, host.calls, self._certificates
+                        )
                     },
                     **self._tls_options(),
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pyarrow import ipc
@@ -78,8 +78,8 @@ class ServerState:
 
     def _bind_transaction(self, call: Call, route: CatalogRoute) -> None:
         identifier = call.transaction(self.transactions, route.registered_name)
-        may = route.permissions(call.identity)
-        set_request(replace(current_request(), transaction_id=identifier, may=may))
+        may = route.permissions(call.caller)
+        set_request(current_request().bound(transaction_id=identifier, may=may))
 
     def check_running(self) -> None:
         """Raise `UnavailableError` if the server is stopping."""

@@ -110,12 +110,16 @@ class Transactions:
         self, owner: str | None, catalog: str, named: str | None, *, identity: str
     ) -> str | None:
         """Return the transaction of a call: the one that its owner began, else the one it names."""
-        self.expire()
-        with self._lock:
-            identifier = self._bound.get(owner or "", {}).get(catalog) or named
-            if identifier is not None:
-                self._check_identity((catalog, identifier), identity)
-                self._touch((catalog, identifier))
+        idle: dict[_Key, _Open] = {}
+        try:
+            with self._lock:
+                idle = self._take_idle()
+                identifier = self._bound.get(owner or "", {}).get(catalog) or named
+                if identifier is not None:
+                    self._check_identity((catalog, identifier), identity)
+                    self._touch((catalog, identifier))
+        finally:
+            _roll_back(idle)
         return identifier
 
     def check_identity(self, catalog: str, identifier: str) -> None:
@@ -182,14 +186,19 @@ class Transactions:
 
     def expire(self) -> None:
         """Roll back idle transactions."""
-        limit = self._clock() - self._idle
         with self._lock:
-            idle = {key: self._implicit.pop(key) for key in _idle(self._implicit, limit)}
-            for key in _idle(self._explicit, limit):
-                idle[key] = self._expired[key] = self._explicit.pop(key)
-            while len(self._expired) > self._max_entries:
-                self._remove(next(iter(self._expired)))
+            idle = self._take_idle()
         _roll_back(idle)
+
+    def _take_idle(self) -> dict[_Key, _Open]:
+        """Remove and return idle transactions; the caller rolls them back without the lock."""
+        limit = self._clock() - self._idle
+        idle = {key: self._implicit.pop(key) for key in _idle(self._implicit, limit)}
+        for key in _idle(self._explicit, limit):
+            idle[key] = self._expired[key] = self._explicit.pop(key)
+        while len(self._expired) > self._max_entries:
+            self._remove(next(iter(self._expired)))
+        return idle
 
     def _add(self, key: _Key, opened: _Open) -> bool:
         """Add a transaction; return False if its owner has one on the same catalog."""

@@ -143,7 +143,11 @@ def _rows_of(
     request = _named(request, source.shape)
     converter = _BatchConverter(source.shape, request)
     where = row_group_filter(
-        request.filter, request.columns, source.shape.schema, request.name_mapping
+        request.filter,
+        request.columns,
+        source.shape.schema,
+        request.name_mapping,
+        request.file.without_nan,
     )
     for position, batch in source.batches(
         converter.fields,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -383,18 +383,25 @@ def row_group_filter(
     columns: Sequence[Column | str],
     schema: pa.Schema,
     name_mapping: Mapping[int, NameMapping] | None,
+    without_nan: Collection[int] = (),
 ) -> pc.Expression | None:
-    """Return the part of a filter that applies to the columns of a file, or None."""
+    """Return the part of a filter that applies to the columns of a file, or None.
+
+    The columns whose ids are in `without_nan` have no NaN in the file.
+    """
     if not filter:
         return None
-    fields, file_names = list(schema), {}
+    fields, file_names, plain_numbers = list(schema), {}, []
     for column in columns:
         if isinstance(column, Column) and column.name in filter.columns and not column.children:
             position = find_child(fields, column, name_mapping)
             if position is not None and schema.field(position).type == arrow_type(column):
                 file_names[column.name] = schema.field(position).name
+                if column.id in without_nan:
+                    plain_numbers.append(schema.field(position).name)
     conjuncts = [part for part in filter.conjuncts if Filter((part,)).columns <= file_names.keys()]
-    return ArrowEncoder(schema, column_mapping=file_names).encode(Filter(tuple(conjuncts)))
+    encoder = ArrowEncoder(schema, column_mapping=file_names, without_nan=plain_numbers)
+    return encoder.encode(Filter(tuple(conjuncts)))
 
 
 def matching_row_groups(file: pa.NativeFile, schema: pa.Schema, where: pc.Expression) -> set[int]:

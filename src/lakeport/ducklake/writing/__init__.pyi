@@ -1,6 +1,7 @@
-from .change_set import ChangeSet, CommitInfo, DataChanges, ReadFile, TableChange
+from .change_set import ChangeSet, CommitInfo, Compaction, DataChanges, ReadFile, TableChange
 from .changes.merging import Merge
-from .commit import RetryPolicy
+from .commit import Committed, RetryPolicy
+from .conflicts import StaleFilesError
 from .creation import create_catalog
 from .database import WriteDatabase
 from .ddl import MacroImplementation, MacroParameter, TableDefinition
@@ -8,6 +9,7 @@ from .results import WriteResult
 from .table_writer import TableWriter
 from .transaction import Transaction
 from .written import (
+    CompactedFile,
     InlinedDeletes,
     InlinedRowDeletes,
     InlinedRowInserts,
@@ -21,6 +23,9 @@ from .written import (
 __all__ = [
     "ChangeSet",
     "CommitInfo",
+    "Committed",
+    "CompactedFile",
+    "Compaction",
     "DataChanges",
     "InlinedDeletes",
     "InlinedRowDeletes",
@@ -31,6 +36,7 @@ __all__ = [
     "Merge",
     "ReadFile",
     "RetryPolicy",
+    "StaleFilesError",
     "TableChange",
     "TableDefinition",
     "TableWriter",

@@ -168,6 +168,8 @@ def _table_state(
         *(deletes.data_file_id for deletes in data.inlined_deletes),
         *data.ended_files,
     }
+    if change.compaction is not None:
+        touched |= {read.data_file_id for read in change.compaction.sources}
     keys = [(id,) for id in sorted(touched)]
     key = (["table_id"], [(table_id,)])
     files = writer.select(DataFileRow, ["data_file_id"], keys)

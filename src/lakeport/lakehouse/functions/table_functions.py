@@ -18,6 +18,7 @@ from lakeport.catalog import (
 )
 from lakeport.ducklake import ChangeFeed, LakeTable, Scan, Snapshot
 from lakeport.errors import InvalidInputError, PermissionDeniedError, UnsupportedError
+from lakeport.lakehouse.functions.activity import KILL_SCHEMA, QUERIES_SCHEMA, kill, queries
 from lakeport.lakehouse.functions.metadata_tables import (
     COLUMNS_SCHEMA,
     FILES_OF_TABLE_SCHEMA,
@@ -124,6 +125,12 @@ class _Functions:
             lambda _: files(access, contents, self._permissions(), snapshot=self._snapshot),
             comment="The files of all tables",
         )
+        yield ScanTable(
+            "queries",
+            QUERIES_SCHEMA,
+            lambda _: queries(),
+            comment="What the server runs and ran lately, for the caller",
+        )
 
     def functions(self) -> Iterator[TableFunction]:
         yield CallableTableFunction(
@@ -147,6 +154,13 @@ class _Functions:
             (_TABLE, Parameter("snapshot_version", pa.int64(), ParameterKind.NAMED, None)),
             FILES_OF_TABLE_SCHEMA,
             comment="The files of a table, now or at a snapshot",
+        )
+        yield CallableTableFunction(
+            "kill",
+            kill,
+            (Parameter("id", pa.string()),),
+            KILL_SCHEMA,
+            comment="End a running query by its id in the table queries",
         )
         for type in _BOUNDS:
             yield self._feed("table_changes", "What happened to a table", type, _changes)

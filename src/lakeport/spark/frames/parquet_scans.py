@@ -8,8 +8,8 @@ files of one size are in two scans.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -90,6 +90,40 @@ class ParquetScan:
 
     layout: ReadLayout
     files: tuple[ParquetFile, ...]
+
+    @property
+    def hidden_columns(self) -> list[int]:
+        """The ids of floating-point columns that are hidden from the statistics of the reader."""
+        return [column.id for _, column in self._numbers()]
+
+    @property
+    def shows_numbers(self) -> bool:
+        """Whether the reader may compare floating-point numbers with statistics."""
+        return any(isinstance(column, FileColumn) and column.is_shown for column in self.columns)
+
+    @property
+    def columns(self) -> tuple[FileColumn | ConstantColumn | str, ...]:
+        """How the plan's columns are read."""
+        return self.layout.columns
+
+    def with_numbers_shown(self, without_nan: Mapping[int, Collection[int]]) -> ParquetScan:
+        """Return the scan with those columns shown that have no NaN in any of the files."""
+        columns = list(self.layout.columns)
+        for position, column in self._numbers():
+            if all(column.id in without_nan.get(file.task.file.id, ()) for file in self.files):
+                stored = columns[position]
+                assert isinstance(stored, FileColumn)  # noqa: S101 - by `_numbers`
+                columns[position] = replace(stored, is_shown=True)
+        return replace(self, layout=replace(self.layout, columns=tuple(columns)))
+
+    def _numbers(self) -> Iterator[tuple[int, Column]]:
+        """Yield the positions of floating-point columns, which are not fields of structs."""
+        read = self.files[0].task.context.read_columns
+        for position, (stored, column) in enumerate(zip(self.columns, read, strict=True)):
+            if not isinstance(stored, FileColumn) or not isinstance(column, Column):
+                continue
+            if stored.has_floats and not column.children:
+                yield position, column
 
 
 def plan_parquet_scans(tasks: Sequence[FileTask]) -> tuple[list[ParquetScan], list[FileTask]]:

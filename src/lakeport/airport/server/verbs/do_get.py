@@ -20,6 +20,7 @@ from pyarrow import flight, ipc
 from lakeport.airport.protocol.codec import encode
 from lakeport.airport.protocol.errors import translate_errors
 from lakeport.airport.protocol.tickets import ScanTicket
+from lakeport.airport.server.calls import check_not_cancelled
 from lakeport.airport.server.headers import Call
 from lakeport.airport.server.state import ServerState
 from lakeport.airport.server.verbs.scans import CatalogScan, resolve_scan, scan_options
@@ -46,6 +47,8 @@ def open_stream(host: ServerState, call: Call, raw_ticket: bytes) -> flight.Flig
     ticket = ScanTicket.from_bytes(raw_ticket, limits=host.limits)
     scan = resolve_scan(host, call, ticket)
     scan_request = scan_options(host, ticket)
+    call.notes.filter = scan_request.filter
+    call.notes.columns = ",".join(ticket.columns or ())
     size, reader = scan.open(scan_request)
     schema, columns, batch_rows = scan.schema, ticket.columns, None
     options = host.write_options(call)
@@ -108,6 +111,7 @@ def _batches(
             for batch in reader:
                 for piece in _split(align(batch), sent, batch_rows, host.max_message_size):
                     host.check_running()
+                    check_not_cancelled(notes)
                     sent += piece.num_rows
                     with waiting:
                         yield piece, _progress(sent, total_rows)

@@ -7,7 +7,7 @@ settings of its own. What does not fit its memory goes to a private folder, whic
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakeport.arrow import relabel, thread_connection
 from lakeport.errors import InvalidArgumentError, LakeportError, first_line
 from lakeport.filters import SqlSyntaxError, expression_sql, parse_sql
-from lakeport.types import fold_name
+from lakeport.types import duckdb_string, fold_name
 
 __all__ = ["SqlExpression", "Workspace", "open_workspace", "parse_expression"]
 
@@ -32,9 +32,8 @@ _SETTINGS: Final = """
     SET autoinstall_known_extensions = false;
     SET autoload_known_extensions = false;
     SET allow_community_extensions = false;
-    SET enable_external_access = false;
-    SET lock_configuration = true;
 """
+_LOCKED: Final = "SET enable_external_access = false; SET lock_configuration = true;"
 _CLAUSES: Final = ("modifiers", "where_clause", "group_expressions", "having", "sample", "qualify")
 
 
@@ -152,8 +151,10 @@ class Workspace:
 
 
 @contextmanager
-def open_workspace(*, memory_limit: str = _MEMORY) -> Iterator[Workspace]:
-    """Open a DuckDB that has access to nothing but the rows that are registered.
+def open_workspace(
+    *, memory_limit: str = _MEMORY, files: Sequence[str] = ()
+) -> Iterator[Workspace]:
+    """Open a DuckDB that has access to nothing but registered rows and the given files.
 
     `lakeport.arrow.sandbox` has no folder for what does not fit its memory, and DuckDB does not let
     it have one later.
@@ -164,4 +165,8 @@ def open_workspace(*, memory_limit: str = _MEMORY) -> Iterator[Workspace]:
         config = {"memory_limit": memory_limit, "temp_directory": folder}
         with duckdb.connect(config=config) as connection:
             connection.execute(_SETTINGS)
+            if files:
+                allowed = ", ".join(duckdb_string(path) for path in files)
+                connection.execute(f"SET allowed_paths = [{allowed}]")
+            connection.execute(_LOCKED)
             yield Workspace(connection)

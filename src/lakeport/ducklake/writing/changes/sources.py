@@ -70,6 +70,8 @@ class AddressTask:
     """Read only these positions; all when left out."""
     excluded: Positions | None = None
     """Do not read these positions: the transaction has deleted them."""
+    has_row_ids: bool = False
+    """All rows have row ids. Rows that the transaction has added have none yet."""
 
     @property
     def estimated_bytes(self) -> int:
@@ -94,8 +96,7 @@ class AddressTask:
             if kept.num_rows:
                 *columns, row_ids, positions = kept.columns
                 place = pa.array(np.full(kept.num_rows, self.place, np.int64))
-                # Rows that the transaction has added have no id yet; theirs are negative here.
-                ids = pc.if_else(pc.less(row_ids, 0), pa.scalar(None, pa.int64()), row_ids)
+                ids = row_ids if self.has_row_ids else _known_ids(row_ids)
                 yield pa.RecordBatch.from_arrays([place, positions, ids, *columns], schema=schema)
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -108,6 +109,11 @@ class AddressTask:
         if self.excluded is not None:
             keep &= ~contains(self.excluded, positions)
         return batch.filter(pa.array(keep))
+
+
+def _known_ids(row_ids: pa.Array) -> pa.Array:
+    # Rows without an id have a negative one here.
+    return pc.if_else(pc.less(row_ids, 0), pa.scalar(None, pa.int64()), row_ids)
 
 
 def address_schema(schema: pa.Schema) -> pa.Schema:

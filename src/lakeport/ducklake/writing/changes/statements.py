@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from lakeport.ducklake.writing.changes.expressions import (
     open_workspace,
     parse_expression,
 )
+from lakeport.ducklake.writing.changes.file_search import search_files
 from lakeport.ducklake.writing.changes.sources import (
     ADDRESS,
     PLACE,
@@ -122,8 +124,7 @@ def delete_rows(rows: TableRows, where: str | None) -> None:
         rows.delete_all()
         return
     condition = parse_expression(where, "the condition")
-    with open_workspace() as workspace:
-        places, touched = _find(rows, condition, where, workspace, "delete from")
+    places, touched = _find(rows, condition, where, "delete from")
     rows.delete(touched, places)
 
 
@@ -139,7 +140,7 @@ def update_rows(rows: TableRows, assignments: Mapping[str, str], where: str | No
     used = [name for name in VIRTUAL_COLUMNS if any(e.mentions(name) for e in values.values())]
     virtual = [name for name in used if fold_name(name) not in {fold_name(n) for n in names}]
     with open_workspace() as workspace:
-        places, touched = _find(rows, condition, where, workspace, "update")
+        places, touched = _find(rows, condition, where, "update", workspace)
         if not touched:
             return
         wide = same_places(rows, places, [*names, *virtual], pruning_filter(where, columns))
@@ -262,17 +263,27 @@ def _find(
     rows: TableRows,
     condition: SqlExpression,
     where: str | None,
-    workspace: Workspace,
     title: str,
+    workspace: Workspace | None = None,
 ) -> tuple[list[Place], dict[PlaceKey, Any]]:
     """Return the places that may have matching rows, and the addresses of the matching ones."""
     columns = rows.writer.columns
-    places = rows.places(read_columns(columns, [condition]), pruning_filter(where, columns))
+    names = read_columns(columns, [condition])
+    places = rows.places(names, pruning_filter(where, columns))
     if not places:
         return [], {}
     sql = f"SELECT {PLACE}, {POSITION} FROM candidates WHERE {condition.sql}"
     remote = engine_rows(rows, places, title)
     if remote is not None:
         return places, group_addresses(remote.find(places, sql, ADDRESS), places)
-    workspace.register("candidates", rows.read(places))
-    return places, group_addresses(workspace.stream(sql, ADDRESS).read_all(), places)
+    used = [column for column in columns if column.name in names]
+    found = (
+        search_files(places, used, rows.base_columns, condition) if len(used) == len(names) else {}
+    )
+    touched = {key: rows.undeleted(key, positions) for key, positions in found.items()}
+    rest = [place for place in places if place.key not in found]
+    if rest:
+        with nullcontext(workspace) if workspace else open_workspace() as evaluator:
+            evaluator.register("candidates", rows.read(rest))
+            touched |= group_addresses(evaluator.stream(sql, ADDRESS).read_all(), rest)
+    return places, {key: positions for key, positions in touched.items() if len(positions)}

@@ -106,11 +106,23 @@ class TableRows:
                 number,
                 None if touched is None else touched.get(place.key, np.empty(0, np.int64)),
                 self._excluded(place.key),
+                has_row_ids=place.key[0] in ("file", "inlined"),
             )
             for number, place in enumerate(places)
             if touched is None or place.key in touched
             for task in place.tasks
         ]
+
+    @property
+    def base_columns(self) -> tuple[Column, ...]:
+        """The columns of the table at the base snapshot; none if the transaction creates it."""
+        table = self.writer.table
+        return () if table is None else table.planner.state.columns
+
+    def undeleted(self, key: PlaceKey, positions: Positions) -> Positions:
+        """Return positions of a place without those that the transaction has deleted."""
+        excluded = self._excluded(key)
+        return positions if excluded is None else positions[~contains(excluded, positions)]
 
     def add(
         self,

@@ -15,6 +15,7 @@ from lakeport.ducklake.writing.change_set import ChangeSet
 from lakeport.ducklake.writing.database import CreateInlinedTable, Delete, Insert, Statement
 from lakeport.ducklake.writing.inlining import inlined_table_name
 from lakeport.ducklake.writing.rows.changes_made import format_changes
+from lakeport.ducklake.writing.rows.compaction import compaction_rows
 from lakeport.ducklake.writing.rows.data import data_rows
 from lakeport.ducklake.writing.rows.ids import CommitIds
 from lakeport.ducklake.writing.rows.objects import object_rows
@@ -55,6 +56,7 @@ def plan_commit(changes: ChangeSet, state: CommitState) -> CommitPlan:
             # The reference writes none, and then resolves the columns at a wrong snapshot.
             versioned.append(id)
     data = data_rows(changes, state, ids, inlined)
+    compacted = compaction_rows(changes, state, ids)
     has_new_schema = bool(objects.changes or created)
     schema_version = next_version if has_new_schema else state.latest.schema_version
     layouts: list[Statement] = []
@@ -73,7 +75,7 @@ def plan_commit(changes: ChangeSet, state: CommitState) -> CommitPlan:
     )
     made = SnapshotChangesRow(
         snapshot_id=ids.snapshot,
-        changes_made=format_changes([*objects.changes, *data.changes]) or None,
+        changes_made=format_changes([*objects.changes, *data.changes, *compacted.changes]) or None,
         author=changes.info.author,
         commit_message=changes.info.message,
         commit_extra_info=changes.info.extra_info,
@@ -86,6 +88,7 @@ def plan_commit(changes: ChangeSet, state: CommitState) -> CommitPlan:
             *objects.statements,
             *layouts,
             *data.statements,
+            *compacted.statements,
             *([Insert(versions)] if versions else []),
             *metadata_statements(changes, ids),
             Insert((made,)),

@@ -1,0 +1,153 @@
+"""Who may call a server and what they may do, from its configuration; replaced by a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lakeport.auth import (
+    AccessRequest,
+    Authenticator,
+    CertificateAuth,
+    ClaimMapping,
+    Identity,
+    JwtAuth,
+    KeySet,
+    SeveralAuth,
+    TokenTable,
+)
+from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
+from lakeport.cli.access.tokens import Tokens
+from lakeport.cli.config import LakeSettings, Settings
+from lakeport.errors import DefinitionError, UnauthenticatedError
+
+__all__ = ["AccessRules", "ServerAccess"]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """The callers of a configuration, and what they may do."""
+
+    tokens: Tokens
+    authenticator: Authenticator | None
+    """Accepts tokens and JSON Web Tokens; None if the configuration has neither."""
+    certificates: CertificateAuth | None
+
+    @classmethod
+    def of(cls, settings: Settings, served: Mapping[str, LakeSettings]) -> AccessRules:
+        """Return the rules of the settings; `served` are the catalogs by name."""
+        tokens = Tokens.of(settings, served)
+        authenticators: list[Authenticator] = [_issuer(entry) for entry in settings.issuer]
+        if tokens.identities:
+            authenticators.append(TokenTable(tokens.identities))
+        return cls(
+            tokens,
+            SeveralAuth(authenticators) if authenticators else None,
+            _certificates(settings.certificate),
+        )
+
+    @property
+    def requires_identity(self) -> bool:
+        """Whether every call needs a token or a certificate of a user."""
+        return self.authenticator is not None or self.certificates is not None
+
+    @property
+    def are_checked(self) -> bool:
+        """Whether what callers may do differs from caller to caller."""
+        return bool(self.tokens.lakes)
+
+    def allow(self, access: AccessRequest) -> bool:
+        """Return whether a caller may do something."""
+        if access.caller.method in ("jwt", "certificate"):
+            return True
+        return self.tokens.allows(access.identity, access.catalog)
+
+
+class ServerAccess:
+    """Authenticates and authorises by rules that may be replaced while the server runs."""
+
+    def __init__(self, rules: AccessRules) -> None:
+        # One reference, replaced as a whole, so that a call uses either the old or the new rules.
+        self._rules = rules
+
+    @property
+    def rules(self) -> AccessRules:
+        """The present rules."""
+        return self._rules
+
+    def replace(self, rules: AccessRules) -> None:
+        """Use these rules from now on."""
+        self._rules = rules
+
+    def check(self, rules: AccessRules) -> None:
+        """Raise DefinitionError if rules need a server that is started in another way."""
+        old = self._rules
+        if not old.requires_identity and rules.requires_identity:
+            raise DefinitionError("the server runs without tokens: restart it to require them")
+        if old.requires_identity and not rules.requires_identity:
+            raise DefinitionError("restart the server to go without tokens")
+        if rules.are_checked and not old.are_checked:
+            raise DefinitionError("restart the server to begin with [[token]] or [[policy]]")
+        if (rules.certificates is None) != (old.certificates is None):
+            raise DefinitionError("restart the server to begin or end with [[certificate]]")
+        if (rules.authenticator is None) != (old.authenticator is None):
+            raise DefinitionError("restart the server to begin or end with tokens")
+
+    def authenticate(self, token: str) -> str | Identity:
+        """Return the identity of a token."""
+        authenticator = self._rules.authenticator
+        if authenticator is None:
+            raise UnauthenticatedError("the bearer token is not valid")
+        return authenticator.authenticate(token)
+
+    def authenticate_subject(self, subject: str) -> Identity:
+        """Return the identity of a certificate's subject."""
+        certificates = self._rules.certificates
+        if certificates is None:
+            raise UnauthenticatedError("the certificate of the client belongs to no user")
+        return certificates.authenticate_subject(subject)
+
+    def authorize(self, access: AccessRequest) -> bool:
+        """Return whether the caller may do something."""
+        return self._rules.allow(access)
+
+
+def _issuer(settings: IssuerSettings) -> JwtAuth:
+    if settings.jwks_file is not None:
+        keys = KeySet.of_file(settings.jwks_file, refresh=settings.refresh)
+        try:
+            keys.check()
+        except DefinitionError:
+            raise DefinitionError(
+                f"issuer {settings.issuer!r}: {settings.jwks_file} cannot be read, or has no key "
+                "that tokens can be verified with"
+            ) from None
+    elif settings.jwks_url is not None:
+        keys = KeySet.of_url(settings.jwks_url, refresh=settings.refresh)
+    else:
+        keys = KeySet.of_issuer(settings.issuer, refresh=settings.refresh)
+    return JwtAuth(
+        settings.issuer,
+        audience=settings.audience,
+        keys=keys,
+        algorithms=settings.algorithms,
+        leeway=settings.leeway,
+        claims=ClaimMapping(
+            settings.user_claim, settings.groups_claim, settings.attributes, settings.prefix
+        ),
+    )
+
+
+def _certificates(entries: Sequence[CertificateSettings]) -> CertificateAuth | None:
+    if not entries:
+        return None
+    subjects: dict[str, Identity] = {}
+    for entry in entries:
+        if entry.subject in subjects:
+            raise DefinitionError(f"certificate {entry.subject!r} is given twice")
+        if entry.subject == "*" and entry.user:
+            raise DefinitionError("certificate '*' cannot have a user: every subject is its own")
+        subjects[entry.subject] = Identity(
+            entry.user or entry.subject, frozenset(entry.groups), entry.attributes
+        )
+    return CertificateAuth(subjects)

@@ -1,0 +1,82 @@
+"""The sections of the configuration about callers: issuers, certificates, policies, limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+__all__ = ["CertificateSettings", "IssuerSettings"]
+
+_STRICT = ConfigDict(extra="forbid", frozen=True)
+
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+
+
+class IssuerSettings(BaseModel):
+    """An issuer of JSON Web Tokens: an identity provider, or the keys of `lakeport token`."""
+
+    model_config = _STRICT
+
+    issuer: str = Field(
+        min_length=1,
+        description="The claim `iss` of its tokens. Without `jwks_url` and `jwks_file` it is a URL "
+        "whose `/.well-known/openid-configuration` names the keys (OpenID Connect discovery).",
+    )
+    audience: list[str] = Field(
+        min_length=1, description="The claim `aud` of a token must be, or contain, one of these."
+    )
+    jwks_url: str | None = Field(
+        default=None, description="Where the public keys are, by `https://`."
+    )
+    jwks_file: Path | None = Field(default=None, description="A file with the public keys.")
+    algorithms: list[Algorithm] = Field(
+        default=["RS256", "ES256", "EdDSA"],
+        description="The signatures that are accepted; `none` and HMAC never are.",
+    )
+    leeway: float = Field(
+        default=30.0, ge=0, description="By how many seconds the clocks may differ."
+    )
+    refresh: float = Field(
+        default=3600.0,
+        gt=0,
+        description="After how many seconds the keys are read again. They are also read again when "
+        "a token names an unknown key, at most every 30 seconds.",
+    )
+    user_claim: str = Field(
+        default="sub",
+        description="The claim of the user's name; with dots for a claim inside another.",
+    )
+    groups_claim: str = Field(default="groups", description="The claim of the user's groups.")
+    attributes: dict[str, str] = Field(
+        default={}, description='The claim of each attribute: `{ region = "office.region" }`.'
+    )
+    prefix: str = Field(
+        default="",
+        description="Is put before users and groups, such as `corp/`, so that two issuers cannot "
+        "name the same ones.",
+    )
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        if self.jwks_url is not None and self.jwks_file is not None:
+            raise ValueError("give one of jwks_url and jwks_file, not both")
+        return self
+
+
+class CertificateSettings(BaseModel):
+    """A client certificate and the user whose it is, with `tls_client_ca`."""
+
+    model_config = _STRICT
+
+    subject: str = Field(
+        min_length=1,
+        description="The first subject alternative name of the certificate; its common name if it "
+        "has none. `*` stands for every other subject, which is then the user itself.",
+    )
+    user: str = Field(default="", description="The user; the subject by default.")
+    groups: list[str] = Field(default=[], description="The groups of the user.")
+    attributes: dict[str, str] = Field(default={}, description="The attributes of the user.")
