@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from lakeport._version import __version__
 from lakeport.ducklake.metadata.queries import CatalogReader
+from lakeport.ducklake.metadata.rows import SnapshotRow
 from lakeport.ducklake.writing.change_set import ChangeSet, TableChange
 from lakeport.ducklake.writing.conflicts import check_conflicts
 from lakeport.ducklake.writing.database import CatalogWriter, WriteDatabase
@@ -49,8 +50,8 @@ class RetryPolicy:
 class Committed:
     """A successful commit."""
 
-    snapshot: int | None
-    """None if only metadata was committed."""
+    snapshot: int
+    """The new snapshot; the latest one if only metadata was committed."""
     attempts: int
     ids: CommitIds | None
     """None if a lost commit was found by its token."""
@@ -120,7 +121,7 @@ class _Commit:
             state = read_state(writer, self._catalog, self._changes)
             check_conflicts(self._changes, state)
             if self._changes.is_empty:
-                return self._commit_metadata(writer, CommitIds(state.latest))
+                return self._commit_metadata(writer, state.latest)
             snapshot = state.latest.snapshot_id + 1
             self._check_deletes(snapshot)
             plan = plan_commit(self._changes, state)
@@ -130,11 +131,11 @@ class _Commit:
             writer.commit()
             return Committed(snapshot, self.attempts, plan.ids)
 
-    def _commit_metadata(self, writer: CatalogWriter, ids: CommitIds) -> Committed:
-        for statement in metadata_statements(self._changes, ids):
+    def _commit_metadata(self, writer: CatalogWriter, latest: SnapshotRow) -> Committed:
+        for statement in metadata_statements(self._changes, CommitIds(latest)):
             writer.run(statement)
         writer.commit()
-        return Committed(None, self.attempts, None)
+        return Committed(latest.snapshot_id, self.attempts, None)
 
     def failed(self, error: Exception) -> str:
         """Return the reason of a failed attempt that can be repeated; raise other errors."""

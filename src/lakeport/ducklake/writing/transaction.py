@@ -200,7 +200,8 @@ class Transaction(DdlMethods):
             self.rollback()
             raise
         self._is_open = False
-        self.result = replace(_result(changes), snapshot=done.snapshot, attempts=done.attempts)
+        snapshot = None if changes.is_empty else done.snapshot
+        self.result = replace(_result(changes), snapshot=snapshot, attempts=done.attempts)
         return self.result
 
     @property

@@ -29,7 +29,6 @@ from lakeport.spark.sql.statements.parser import parse_statement
 from lakeport.spark.sql.statements.sources import (
     frame_of,
     inserted_frame,
-    rows_of,
     values_table,
 )
 from lakeport.types import Column, duckdb_identifier, fold_name
@@ -102,11 +101,11 @@ def _merge(lake: Lake, statement: Merge, spark: Callable[[], SparkSession]) -> W
         raise InvalidInputError(
             f"MERGE has the name {'.'.join(source)!r} for both of its tables: give one an alias"
         )
-    with rows_of(frame_of(lake, spark, statement.source)) as rows:
-        merge = table.merge(rows, _join_condition(statement, names))
-        for clause in statement.clauses:
-            merge = _with_clause(merge, table, clause, target, names)
-        return merge.execute()
+    rows: Any = frame_of(lake, spark, statement.source)
+    merge = table.merge(rows, _join_condition(statement, names))
+    for clause in statement.clauses:
+        merge = _with_clause(merge, table, clause, target, names)
+    return merge.execute()
 
 
 def _join_condition(statement: Merge, names: Qualifiers) -> str:

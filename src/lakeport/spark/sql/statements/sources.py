@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakeport.ducklake.writing.changes import default_sql, open_workspace
 from lakeport.errors import InvalidInputError
-from lakeport.spark.frames.columns import arrow_schema as frame_schema
-from lakeport.spark.frames.columns import frame_columns, select
 from lakeport.spark.frames.columns import sql_type as spark_sql_type
 from lakeport.spark.frames.values import not_held, spark_data_type
 from lakeport.spark.sql.lake_queries import lake_query
 from lakeport.spark.sql.statements.expressions import duckdb_sql
 from lakeport.spark.sql.statements.model import Query, Values
-from lakeport.spark.transport.frame_stream import stream_dataframe
 from lakeport.types import Column, arrow_schema, duckdb_identifier, spark_identifier, sql_type
 
 if TYPE_CHECKING:
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
 
     from lakeport.ducklake import Lake
 
-__all__ = ["frame_of", "inserted_frame", "rows_of", "values_table"]
+__all__ = ["frame_of", "inserted_frame", "values_table"]
 
 
 def values_table(values: Values, columns: Sequence[Column]) -> pa.Table:
@@ -85,12 +81,3 @@ def _cast(name: str, type: str, column: Column) -> str:
         return f"{quoted} AS {target}"
     wanted = spark_sql_type(spark_data_type(column))
     return f"{quoted} AS {target}" if wanted == type else f"CAST({quoted} AS {wanted}) AS {target}"
-
-
-@contextmanager
-def rows_of(frame: DataFrame) -> Iterator[pa.RecordBatchReader]:
-    """Yield the rows of a DataFrame as Spark computes them."""
-    columns = frame_columns(frame.schema)
-    frame = select(frame.toDF(*(column.name for column in columns)), columns)
-    with stream_dataframe(frame, frame_schema(columns)) as reader:
-        yield reader
