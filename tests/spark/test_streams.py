@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from lakeport import Lake
 from lakeport.spark import each_batch
 from tests.fixtures_lakes import LakeMaker, RealLake
+from tests.wait import wait_until
 
 ROWS = 200
 
@@ -57,7 +58,7 @@ def write(frame: Any, real: RealLake, folder: Path, table: str = "s.copy", **opt
 
 
 def finish(writer: Any) -> Any:
-    """Run a query over all that is there; start it again if a busy machine has no process for it."""
+    """Run a query over all that is there; a busy machine may need several attempts to start it."""
     from pyspark.errors import StreamingQueryException
 
     for attempt in range(4):
@@ -70,6 +71,11 @@ def finish(writer: Any) -> Any:
         else:
             break
     return query
+
+
+def has_begun(query: Any, checkpoint: Path, batch: int) -> Callable[[], bool]:
+    """Return a condition: the query has written the offsets of a batch, or has ended."""
+    return lambda: (checkpoint / "offsets" / str(batch)).exists() or not query.isActive
 
 
 def forget_last_batch(checkpoint: Path) -> None:
@@ -105,11 +111,13 @@ def test_a_query_that_is_stopped_at_random_writes_every_row_once(
     spark: Any, real: RealLake, tmp_path: Path
 ) -> None:
     chance = random.Random(20)
-    for _ in range(5):
+    for number in range(5):
         writer = write(read(spark, real, maxFilesPerTrigger=1), real, tmp_path / "checkpoint")
         query = writer.start()
-        time.sleep(chance.uniform(0.2, 2.5))
-        # Tasks and commits are interrupted where they are.
+        # A batch has begun that no earlier query has begun: its task, its commit or the next batch
+        # is interrupted.
+        wait_until(has_begun(query, tmp_path / "checkpoint", number))
+        time.sleep(chance.uniform(0, 1.5))
         query.stop()
     forget_last_batch(tmp_path / "checkpoint")
 
