@@ -79,7 +79,11 @@ class ServerState:
     def _bind_transaction(self, call: Call, route: CatalogRoute) -> None:
         identifier = call.transaction(self.transactions, route.registered_name)
         may = route.permissions(call.caller)
-        set_request(current_request().bound(transaction_id=identifier, may=may))
+        set_request(
+            current_request().bound(
+                transaction_id=identifier, may=may, restriction=route.restrictions(call.caller)
+            )
+        )
 
     def check_running(self) -> None:
         """Raise `UnavailableError` if the server is stopping."""

@@ -10,6 +10,8 @@ from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -29,9 +31,10 @@ from lakeport.types import Column, Target, _with_ids, arrow_type, duckdb_string,
 
 __all__ = [
     "DuckDBTargets",
-    "IsWanted",
+    "FindRows",
     "ParquetReader",
     "UndecodableError",
+    "are_few",
     "matching_row_groups",
     "open_parquet",
     "open_with_duckdb",
@@ -41,10 +44,17 @@ __all__ = [
 DuckDBTargets = Callable[[pa.Schema], Mapping[int, Target]]
 """Returns the fields of a file that DuckDB must convert because pyarrow cannot, by position."""
 
-IsWanted = Callable[[int, int], bool]
-"""Returns whether the row group from one position to another is read."""
+FindRows = Callable[[int, int], npt.NDArray[np.int64] | None]
+"""Returns the rows to read of the row group from one position to another, ascending, or None: all.
+
+Other rows may be read as well.
+"""
 
 _Run = tuple[int, int, list[int]]
+
+# A row group with fewer rows to read than this share is read in small batches, up to the last row.
+_FEW_ROWS: Final = 0.01
+_SMALL_BATCH_ROWS: Final = 8192
 
 _SMALL_BYTES: Final = 1024 * 1024
 
@@ -78,12 +88,12 @@ class ParquetReader(Protocol):
         start: int = 0,
         end: int | None = None,
         where: pc.Expression | None = None,
-        is_wanted: IsWanted | None = None,
+        find_rows: FindRows | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield top-level fields of the row groups that begin in [start, end), with positions.
 
-        Row groups without a row that matches `where`, and those that are not wanted, may be
-        skipped.
+        Row groups without a row that matches `where`, and rows that `find_rows` does not return,
+        may be skipped.
         """
 
     def close(self) -> None:
@@ -182,17 +192,18 @@ class _ArrowSource:
         start: int = 0,
         end: int | None = None,
         where: pc.Expression | None = None,
-        is_wanted: IsWanted | None = None,
+        find_rows: FindRows | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         names = [self.shape.fields[i].name for i in fields]
         columns = self.shape.leaves(tuple(fields), self._paths) if fields else []
         runs = self._runs(start, end, where)
         # pyarrow returns columns in the order of the file, and with "a" also one called "a.b".
         is_ordered = all(before < after for before, after in pairwise(fields))
-        for first, _, groups in runs if is_wanted is None else self._wanted(runs, is_wanted):
+        for (first, last, groups), rows in self._found(runs, find_rows):
             position = first
+            is_sparse = rows is not None and are_few(rows, last - first)
             batches = self._file.iter_batches(
-                batch_size=batch_rows,
+                batch_size=min(batch_rows, _SMALL_BATCH_ROWS) if is_sparse else batch_rows,
                 row_groups=groups,
                 columns=columns,
                 use_threads=self._is_worth_threads(groups),
@@ -200,20 +211,30 @@ class _ArrowSource:
             try:
                 with _translate_errors(self._path):
                     for batch in batches:
+                        start, position = position, position + batch.num_rows
+                        if rows is not None and not _has_row(rows, start, position):
+                            continue
                         is_exact = is_ordered and batch.num_columns == len(fields)
-                        yield position, batch if is_exact else batch.select(names)
-                        position += batch.num_rows
+                        yield start, batch if is_exact else batch.select(names)
+                        if rows is not None and rows[-1] < position:
+                            break
             except CorruptLakeError as error:
                 raise UndecodableError(str(error), resume=position, end=runs[-1][1]) from None
 
-    def _wanted(self, runs: Sequence[_Run], is_wanted: IsWanted) -> Iterator[_Run]:
-        """Yield the row groups of the runs that are wanted, one by one."""
+    def _found(
+        self, runs: Sequence[_Run], find_rows: FindRows | None
+    ) -> Iterator[tuple[_Run, npt.NDArray[np.int64] | None]]:
+        """Yield the row groups to read, one by one, with the rows to read; without a search all."""
+        if find_rows is None:
+            yield from ((run, None) for run in runs)
+            return
         for first, _, groups in runs:
             for group in groups:
                 end = first + self._footer.row_group(group).num_rows
                 try:
-                    if is_wanted(first, end):
-                        yield first, end, [group]
+                    rows = find_rows(first, end)
+                    if rows is None or len(rows):
+                        yield (first, end, [group]), rows
                 except UndecodableError as error:
                     raise UndecodableError(str(error), resume=first, end=runs[-1][1]) from None
                 first = end  # noqa: PLW2901
@@ -256,6 +277,17 @@ class _ArrowSource:
 
     def close(self) -> None:
         self._handle.close()
+
+
+def are_few(rows: npt.NDArray[np.int64], count: int) -> bool:
+    """Return whether so few of the rows of a row group are read that other rows are skipped."""
+    return len(rows) < _FEW_ROWS * count
+
+
+def _has_row(rows: npt.NDArray[np.int64], start: int, end: int) -> bool:
+    """Return whether one of some ascending positions is in a range."""
+    at = np.searchsorted(rows, start)
+    return bool(at < len(rows) and rows[at] < end)
 
 
 def _fingerprint(footer: pq.FileMetaData) -> str:
@@ -342,7 +374,7 @@ class _DuckDBSource:
         start: int = 0,
         end: int | None = None,
         where: pc.Expression | None = None,  # noqa: ARG002 (DuckDB does not skip row groups)
-        is_wanted: IsWanted | None = None,  # noqa: ARG002
+        find_rows: FindRows | None = None,  # noqa: ARG002
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         import duckdb
 

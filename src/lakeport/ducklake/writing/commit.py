@@ -15,6 +15,7 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 
+from lakeport._tracing import annotate, note_event, span
 from lakeport._version import __version__
 from lakeport.ducklake.metadata.queries import CatalogReader
 from lakeport.ducklake.metadata.rows import SnapshotRow
@@ -65,6 +66,7 @@ class _StaleDeletesError(Exception):
         self.snapshot = snapshot
 
 
+@span("commit")
 def commit(
     database: WriteDatabase,
     catalog: CatalogReader,
@@ -78,13 +80,16 @@ def commit(
     deadline = time.monotonic() + 2 * database.database.lock_timeout
     while True:
         try:
-            return work.attempt()
+            done = work.attempt()
+            annotate(snapshot=done.snapshot, attempts=done.attempts)
+            return done
         except _StaleDeletesError as stale:
             work.rewrite_deletes(stale.snapshot)
         except database.database.errors as error:
             message = work.failed(error)
             if work.attempts >= policy.attempts or time.monotonic() > deadline:
                 raise work.gave_up(message) from None
+            note_event("attempt failed", attempt=work.attempts, reason=message)
             _log.debug("attempt %d of a commit failed: %s", work.attempts, message)
             time.sleep(policy.pause(work.attempts - 1))
         except ConflictError:

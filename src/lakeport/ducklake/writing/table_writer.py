@@ -13,6 +13,7 @@ from lakeport.ducklake.writing.changes import RowStatements, TableRows, run_stat
 from lakeport.ducklake.writing.changes.target import file_target
 from lakeport.ducklake.writing.ddl import columns as changes_of
 from lakeport.ducklake.writing.ddl.definitions import TableDefinition
+from lakeport.ducklake.writing.ddl.expressions import literal_text
 from lakeport.ducklake.writing.ddl.names import check_name
 from lakeport.ducklake.writing.ddl.specs import partition_keys, sort_keys
 from lakeport.ducklake.writing.ddl.types import TypeLike, column_of
@@ -144,6 +145,16 @@ class TableWriter(RowStatements):
         run_statement(self, statement)
 
     @property
+    def rows(self) -> TableRows:
+        """The rows of the table as the transaction leaves them, to be read."""
+        entry = self._entry
+        if entry.rows is not None:
+            return entry.rows
+        rows = TableRows(self)
+        rows.take(entry.data)
+        return rows
+
+    @property
     def entry(self) -> TableEntry:
         """What the transaction has recorded about the table; raises if it has been dropped."""
         _ = self.definition
@@ -214,6 +225,14 @@ class TableWriter(RowStatements):
         path = _path(name)
         node = self._node(path)
         self._define(lambda table: changes_of.set_default(table, path, node, default, expression))
+
+    def set_default_sql(self, name: ColumnPath, sql: str) -> None:
+        """Set the default of new rows to the value of an SQL expression, as SET DEFAULT does."""
+        literal = literal_text(sql)
+        if literal is None:
+            self.set_default(name, expression=sql)
+        else:
+            self.set_default(name, literal)
 
     def set_nullable(self, name: ColumnPath, *, nullable: bool) -> None:
         """Allow NULL in a column, or forbid it, which needs a column without NULL."""

@@ -62,6 +62,7 @@ class Transaction(DdlMethods):
         message: str | None = None,
         author: str | None = None,
         extra_info: str | None = None,
+        version: int | None = None,
         retry: RetryPolicy | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -73,7 +74,7 @@ class Transaction(DdlMethods):
         self.progress = progress
         """Called while an engine writes; None for no reports."""
         self._retry = retry
-        self._base: int | None = None
+        self._base = version
         self._options: Options | None = None
         self._is_open = True
         self._next_id = -1
@@ -86,7 +87,7 @@ class Transaction(DdlMethods):
 
     @property
     def base(self) -> int:
-        """The snapshot that the transaction has read: the newest one when it was first used."""
+        """The snapshot that the transaction reads: by default the newest one at its first use."""
         if self._base is None:
             self._base = self.lake.snapshot().id
         return self._base

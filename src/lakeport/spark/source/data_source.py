@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
 )
 
 from lakeport.ducklake import Column
 from lakeport.ducklake.reading import ScanTask
-from lakeport.errors import InvalidArgumentError, UnsupportedError
+from lakeport.errors import InvalidArgumentError
 from lakeport.spark.frames.values import spark_schema, to_spark_batch
 from lakeport.spark.source.options import SourceOptions
 from lakeport.spark.source.planning_errors import errors_in_one_sentence
@@ -29,17 +31,11 @@ from lakeport.spark.source.stream_options import (
     StreamReadOptions,
     StreamWriteOptions,
 )
-from lakeport.spark.source.stream_reader import make_stream_reader, stream_columns
-from lakeport.spark.source.stream_writer import DuckLakeStreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["DuckLakeSource"]
-
-_NO_WRITING: Final = (
-    "the format 'ducklake' cannot write batches: use lake.table(…).append(df), overwrite or merge"
-)
 
 
 class DuckLakeSource(DataSource):  # type: ignore[misc]
@@ -70,6 +66,8 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
                 self._pinned = replace(options, version=table.snapshot.id, timestamp=None)
                 self._columns = table.columns
                 if stream.change_feed:
+                    from lakeport.spark.source.stream_reader import stream_columns
+
                     return spark_schema(stream_columns(table.columns, change_feed=True))
                 return spark_schema(options.context(table).columns)
 
@@ -92,15 +90,21 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
         It raises its errors later: PySpark 4.3.0 would stop a reader that it does not have, and
         report an UnboundLocalError.
         """
+        from lakeport.spark.source.stream_reader import make_stream_reader
+
         return make_stream_reader(dict(self.options), self._columns)
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001
-        """Refuse to write."""
-        with errors_in_one_sentence():
-            raise UnsupportedError(_NO_WRITING)
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001
+        """Return the writer of a batch, for the modes `append` and `overwrite`."""
+        from lakeport.spark.source.writer import LakeWriter, WriteOptions
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DuckLakeStreamWriter:  # noqa: FBT001, N802
+        with errors_in_one_sentence():
+            return LakeWriter(WriteOptions.parse(self.options, overwrite=overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
         """Return the writer of a stream; `overwrite` replaces all rows with each batch."""
+        from lakeport.spark.source.stream_writer import DuckLakeStreamWriter
+
         with errors_in_one_sentence():
             options = StreamWriteOptions.parse(self.options)
             return DuckLakeStreamWriter(options, schema, overwrite=overwrite)

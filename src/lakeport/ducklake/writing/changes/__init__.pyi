@@ -1,9 +1,9 @@
 from .expressions import open_workspace
 from .merging import Clause, Merge, default_sql
 from .restoring import roll_back
+from .row_ids import delete_row_ids, read_rows, update_row_ids
 from .row_methods import RowStatements, run_statement
 from .table_rows import TableRows
-from .target import file_target
 
 __all__ = [
     "Clause",
@@ -11,8 +11,10 @@ __all__ = [
     "RowStatements",
     "TableRows",
     "default_sql",
-    "file_target",
+    "delete_row_ids",
     "open_workspace",
+    "read_rows",
     "roll_back",
     "run_statement",
+    "update_row_ids",
 ]

@@ -8,7 +8,7 @@ from .definitions import (
     TableDefinition,
     ViewDefinition,
 )
-from .types import column_of
+from .types import TypeLike, column_of
 
 __all__ = [
     "MacroDefinition",
@@ -18,6 +18,7 @@ __all__ = [
     "SchemaDefinition",
     "SortKey",
     "TableDefinition",
+    "TypeLike",
     "ViewDefinition",
     "column_of",
 ]

@@ -106,7 +106,7 @@ class EngineRows:
         reads = self.rows.reads(places)
         query = ChangeQuery(sql=sql, schema=schema, rows=_schema(places), source=source)
         groups = [ChangeGroup(part) for part in group_reads(reads, self.engine.parallelism)]
-        reports = self._run(query, groups, "find rows of")
+        reports = self._run(query, groups, "find rows")
         found = [report.rows for report in reports if report.rows is not None]
         return pa.concat_tables(found) if found else schema.empty_table()
 
@@ -140,7 +140,7 @@ class EngineRows:
             ChangeGroup(part, _matches_of(part, matches))
             for part in group_reads(reads, self.engine.parallelism)
         ]
-        reports = self._run(query, groups, "write rows of")
+        reports = self._run(query, groups, "write rows")
         self.rows.take(
             DataChanges(files=tuple(file for report in reports for file in report.files))
         )
@@ -155,7 +155,7 @@ class EngineRows:
             query,
             groups,
             target=file_target(self.rows.writer),
-            title=f"{self.title}: {phase} the table",
+            title=f"{self.title}: {phase}",
             progress=self.rows.writer.transaction.progress,
         )
 
