@@ -17,18 +17,24 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from lakeport.ducklake.writing import DataChanges
-from lakeport.ducklake.writing.changes import file_target
+from lakeport.ducklake.writing.distributed import file_target
 from lakeport.ducklake.writing.tasks import (
     AppendTask,
     TaskReport,
+    WrittenRows,
+    delete_leftovers,
     few_rows_of,
-    leftover_files,
     new_job,
     pack_report,
+    rows_of_reports,
     unpack_report,
 )
-from lakeport.errors import ConflictError, InvalidArgumentError, LakeportError, UnsupportedError
+from lakeport.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    UnknownOutcomeError,
+    UnsupportedError,
+)
 from lakeport.spark.frames.columns import arrow_schema
 from lakeport.spark.source.planning_errors import errors_in_one_sentence
 from lakeport.spark.source.stream_options import StreamWriteOptions
@@ -105,42 +111,54 @@ class DuckLakeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         found = [message for message in messages if isinstance(message, _Message)]
         if not found:
             return
+        reports = [unpack_report(message.report) for message in found]
         with errors_in_one_sentence(), self._options.source.open() as lake:
-            application = self._application(found)
-            reports = [unpack_report(message.report) for message in found]
             try:
-                self._commit(lake, application, batchId, found)
-            except ConflictError:
-                # The files are deleted. Another process may have committed the same batch.
-                with lake.transaction() as transaction:
-                    if self._table(transaction).begin_batch(application, batchId):
-                        transaction.rollback()
-                        raise
-            if any(report.attempt.number for report in reports):
-                self._delete_leftovers(found, reports)
+                is_new = self._commit(lake, batchId, found, reports)
+            except UnknownOutcomeError:
+                raise  # the files may be part of the lake
+            except BaseException as error:
+                self._delete(found, ())
+                if not isinstance(error, ConflictError) or self._is_new(lake, batchId, found):
+                    raise
+                return  # another process has committed the batch
+            if not is_new:
+                _log.info("batch %d is in the lake already", batchId)
+                self._delete(found, ())
+            elif any(report.attempt.number for report in reports):
+                self._delete(found, reports)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Delete the files of a batch that failed."""
-        self._delete_leftovers([m for m in messages if isinstance(m, _Message)], ())
+        self._delete([message for message in messages if isinstance(message, _Message)], ())
 
     def _commit(
-        self, lake: Lake, application: str, batch: int, messages: Sequence[_Message]
-    ) -> None:
-        reports = [unpack_report(message.report) for message in messages]
-        files = tuple(file for report in reports for file in report.files)
-        rows = [report.rows for report in reports if report.rows is not None]
+        self, lake: Lake, batch: int, messages: Sequence[_Message], reports: Sequence[TaskReport]
+    ) -> bool:
+        """Commit what tasks have written; return False if the batch has been committed before."""
+        application = self._application(messages)
         with lake.transaction(message=f"batch {batch} of {application}") as transaction:
             table = self._table(transaction)
             if not table.begin_batch(application, batch):
-                _log.info("batch %d of %s is in the lake already", batch, application)
-                self._delete([file.path for file in files])
-                return
+                return False
             self._check_layout(table, messages)
+            written = WrittenRows(
+                files=tuple(file for report in reports for file in report.files),
+                rows=rows_of_reports(reports, table.columns),
+            )
             if self._overwrite:
-                table.delete()
-            table.add(DataChanges(files=files))
-            if rows:
-                table.append(pa.concat_tables(rows))
+                table.overwrite(written)
+            else:
+                table.append(written)
+        return True
+
+    def _is_new(self, lake: Lake, batch: int, messages: Sequence[_Message]) -> bool:
+        """Return whether the lake does not have a batch."""
+        transaction = lake.transaction()
+        try:
+            return self._table(transaction).begin_batch(self._application(messages), batch)
+        finally:
+            transaction.rollback()
 
     def _table(self, transaction: Transaction) -> TableWriter:
         return transaction.table(self._options.source.name, self._options.source.schema)
@@ -160,33 +178,15 @@ class DuckLakeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         layout = _layout(file_target(table))
         if any(message.layout != layout for message in messages):
             definition = table.definition
-            self._delete_leftovers(messages, ())
             raise ConflictError(
                 f"the table {definition.schema.name}.{definition.name} was altered while the "
                 "stream ran: start the query again, with the same checkpoint"
             )
 
-    def _delete_leftovers(
-        self, messages: Sequence[_Message], reports: Sequence[TaskReport]
-    ) -> None:
+    def _delete(self, messages: Sequence[_Message], reports: Sequence[TaskReport]) -> None:
         """Delete the files of a batch that no report lists."""
-        target = self._task.target
-        reported = [file.path for report in reports for file in report.files]
         for job in {message.job for message in messages}:
-            try:
-                paths = leftover_files(target.storage, target.directory, job, reported)
-            except (OSError, LakeportError) as error:
-                _log.warning("files of a batch in %s remain: %s", target.directory, error)
-                continue
-            self._delete(paths, directory="")
-
-    def _delete(self, paths: Sequence[str], *, directory: str | None = None) -> None:
-        target = self._task.target
-        for path in paths:
-            try:
-                target.storage.delete((target.directory if directory is None else directory) + path)
-            except (OSError, LakeportError) as error:
-                _log.warning("the file %s of a batch remains: %s", path, error)
+            delete_leftovers(self._task.target, job, reports)
 
 
 def _layout(target: FileTarget) -> str:
