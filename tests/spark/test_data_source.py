@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from pyspark.errors import AnalysisException
 
 from lakeport.ducklake import S3Secret
 from lakeport.errors import InvalidArgumentError
