@@ -21,7 +21,7 @@ from pydantic_settings import (
 )
 
 from lakeport.auth import MIN_TOKEN_LENGTH
-from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
+from lakeport.cli.access.settings import CertificateSettings, IssuerSettings, PolicySettings
 from lakeport.cli.lake_settings import LakeSettings, MaintenanceSettings, StorageSettings
 from lakeport.errors import DefinitionError, first_line
 
@@ -204,6 +204,9 @@ class Settings(BaseSettings):
     )
     certificate: list[CertificateSettings] = Field(
         default=[], description="The users of client certificates."
+    )
+    policy: list[PolicySettings] = Field(
+        default=[], description="What callers may do and see; everything without policies."
     )
     server: ServerSettings = ServerSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
+from lakeport.cli.access.settings import CertificateSettings, IssuerSettings, PolicySettings
 from lakeport.cli.config import (
     LakeSettings,
     LogSettings,
@@ -85,6 +85,7 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[[token]]", "", TokenSettings),
     ("[[issuer]]", "", IssuerSettings),
     ("[[certificate]]", "", CertificateSettings),
+    ("[[policy]]", "", PolicySettings),
     ("[server]", "LAKEPORT_SERVER__", ServerSettings),
     ("[maintenance]", "LAKEPORT_MAINTENANCE__", MaintenanceSettings),
     ("[spark]", "LAKEPORT_SPARK__", SparkSettings),
@@ -99,6 +100,9 @@ _REPEATED: Mapping[str, str] = {
     "[[token]]": "Repeated for every token. Without tokens, issuers and certificates, every client "
     "may call.",
     "[[issuer]]": "Repeated for every issuer. SIGHUP reads them again.",
+    "[[policy]]": "Repeated for every policy. Without any, callers may do everything. With the "
+    "first one, callers may do only what a policy allows: see "
+    "[who may see what](../guides/policies.md). SIGHUP reads them again.",
     "[[certificate]]": "Repeated for every certificate. A call with a bearer token is that of the "
     "token's user, whatever the certificate is.",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from lakeport.auth import (
     AccessRequest,
@@ -13,9 +14,12 @@ from lakeport.auth import (
     Identity,
     JwtAuth,
     KeySet,
+    Policies,
+    Restriction,
     SeveralAuth,
     TokenTable,
 )
+from lakeport.cli.access.policies import policies_of
 from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
 from lakeport.cli.access.tokens import Tokens
 from lakeport.cli.config import LakeSettings, Settings
@@ -32,10 +36,21 @@ class AccessRules:
     authenticator: Authenticator | None
     """Accepts tokens and JSON Web Tokens; None if the configuration has neither."""
     certificates: CertificateAuth | None
+    policies: Policies | None = None
+    """What callers may do and see; None if everything."""
 
     @classmethod
-    def of(cls, settings: Settings, served: Mapping[str, LakeSettings]) -> AccessRules:
-        """Return the rules of the settings; `served` are the catalogs by name."""
+    def of(
+        cls,
+        settings: Settings,
+        served: Mapping[str, LakeSettings],
+        *,
+        file: Path | None = None,
+    ) -> AccessRules:
+        """Return the rules of the settings; `served` are the catalogs by name.
+
+        `file` is where the settings are from, for messages about policies.
+        """
         tokens = Tokens.of(settings, served)
         authenticators: list[Authenticator] = [_issuer(entry) for entry in settings.issuer]
         if tokens.identities:
@@ -44,6 +59,7 @@ class AccessRules:
             tokens,
             SeveralAuth(authenticators) if authenticators else None,
             _certificates(settings.certificate),
+            policies_of(settings.policy, served, file),
         )
 
     @property
@@ -54,13 +70,15 @@ class AccessRules:
     @property
     def are_checked(self) -> bool:
         """Whether what callers may do differs from caller to caller."""
-        return bool(self.tokens.lakes)
+        return bool(self.tokens.lakes) or self.policies is not None
 
     def allow(self, access: AccessRequest) -> bool:
         """Return whether a caller may do something."""
-        if access.caller.method in ("jwt", "certificate"):
-            return True
-        return self.tokens.allows(access.identity, access.catalog)
+        has_token = access.caller.method not in ("jwt", "certificate")
+        is_checked = has_token and bool(self.tokens.identities)
+        if is_checked and not self.tokens.allows(access.identity, access.catalog):
+            return False
+        return self.policies is None or self.policies(access)
 
 
 class ServerAccess:
@@ -88,6 +106,9 @@ class ServerAccess:
             raise DefinitionError("restart the server to go without tokens")
         if rules.are_checked and not old.are_checked:
             raise DefinitionError("restart the server to begin with [[token]] or [[policy]]")
+        if rules.policies is None and old.policies is not None:
+            # An empty file after a mistake must not open everything.
+            raise DefinitionError("restart the server to go without [[policy]]")
         if (rules.certificates is None) != (old.certificates is None):
             raise DefinitionError("restart the server to begin or end with [[certificate]]")
         if (rules.authenticator is None) != (old.authenticator is None):
@@ -107,9 +128,18 @@ class ServerAccess:
             raise UnauthenticatedError("the certificate of the client belongs to no user")
         return certificates.authenticate_subject(subject)
 
-    def authorize(self, access: AccessRequest) -> bool:
+    def __call__(self, access: AccessRequest) -> bool:
         """Return whether the caller may do something."""
         return self._rules.allow(access)
+
+    def restriction(
+        self, caller: Identity, catalog: str, schema: str, name: str, verb: str = "select"
+    ) -> Restriction | None:
+        """Return what the caller sees of a table; None if all of it."""
+        policies = self._rules.policies
+        if policies is None:
+            return None
+        return policies.restriction(caller, catalog, schema, name, verb)
 
 
 def _issuer(settings: IssuerSettings) -> JwtAuth:

@@ -39,7 +39,7 @@ from lakeport.ducklake.maintenance import (
 from lakeport.ducklake.metadata import parse_location
 from lakeport.ducklake.storage import keep_reserve
 from lakeport.errors import DefinitionError
-from lakeport.lakehouse import LakeCatalog
+from lakeport.lakehouse import LakeCatalog, check_policies
 from lakeport.observability import (
     CallLog,
     CompositeObserver,
@@ -196,17 +196,17 @@ def serve(
         every = [lake.model_copy(update=explicit) for lake in [*settings.lake, *arguments]]
         return settings.model_copy(update={"lake": every})
 
-    run_server(load, reloads=config is not None)
+    run_server(load, file=config)
 
 
-def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
+def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
     """Serve the catalogs of the settings until a signal ends the process."""
     settings = load()
     secrets: set[str] = set()
 
     def read(new: Settings) -> tuple[dict[str, LakeSettings], AccessRules]:
         named = by_name(new.lake)
-        rules = AccessRules.of(new, named)
+        rules = AccessRules.of(new, named, file=file)
         # Earlier secrets stay redacted: these settings may yet be refused.
         secrets.update(rules.tokens.identities, _passwords(named.values()))
         log_to_stderr(
@@ -227,6 +227,8 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
         stack.enter_context(export_traces(settings.server.traces_endpoint))
         catalogs = stack.enter_context(ServedCatalogs(settings.spark))
         opened = catalogs.open(lakes)
+        if rules.policies is not None:
+            check_policies(rules.policies, opened)
         server = _server(settings.server, opened, location, tls, access, metrics)
         add_spark_gauges(metrics, catalogs.spark, lambda: len(catalogs.lakes))
         stack.enter_context(server)
@@ -255,13 +257,15 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
         def reread() -> tuple[dict[str, LakeSettings], Callable[[], None]]:
             named, new = read(load())
             access.check(new)
+            if new.policies is not None:
+                check_policies(new.policies, catalogs.opened)
             return named, lambda: access.replace(new)
 
         finished = serve_until_signalled(
             server,
             ready=announce,
             drain=settings.server.drain,
-            on_hangup=reload if reloads else None,
+            on_hangup=reload if file is not None else None,
         )
     if not finished:
         exit_immediately()
@@ -282,7 +286,7 @@ def _server(
         auth=access if rules.authenticator is not None else None,
         certificates=access if rules.certificates is not None else None,
         # An authorizer disables the cache of listings; without it callers see the same.
-        authorize=access.authorize if rules.are_checked else None,
+        authorize=access if rules.are_checked else None,
         tls=tls,
         advertise=settings.advertise,
         batch_rows=settings.batch_rows,

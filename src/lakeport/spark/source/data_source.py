@@ -33,7 +33,7 @@ from lakeport.spark.source.stream_options import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 __all__ = ["DuckLakeSource"]
 
@@ -71,13 +71,19 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
                     return spark_schema(stream_columns(table.columns, change_feed=True))
                 return spark_schema(options.context(table).columns)
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """Return the reader of the table."""
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the table.
+
+        Spark's catalog recorded the schema of a table that `CREATE TABLE … USING ducklake` made.
+        """
         with errors_in_one_sentence():
-            if self._pinned is None:
+            if self._pinned is None and _types(self.schema()) != _types(schema):
                 raise InvalidArgumentError(
-                    "a table of a lake has its own schema: do not pass another"
+                    "a table of a lake has its own schema, and it is not the one that Spark has: "
+                    "do not pass another, and create a table of Spark's catalog again"
                 )
+            if self._pinned is None:
+                raise InvalidArgumentError("the table of the lake could not be found")
             given = {key.lower() for key in self.options}
             for name, written in STREAM_READ_NAMES.items():
                 if name in given:
@@ -108,6 +114,11 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
         with errors_in_one_sentence():
             options = StreamWriteOptions.parse(self.options)
             return DuckLakeStreamWriter(options, schema, overwrite=overwrite)
+
+
+def _types(schema: StructType) -> list[tuple[str, DataType]]:
+    """Return the names and types of columns; Spark's catalog adds comments and metadata."""
+    return [(field.name, field.dataType) for field in schema.fields]
 
 
 class _Reader(DataSourceReader):  # type: ignore[misc]
