@@ -89,7 +89,7 @@ def forget_last_batch(checkpoint: Path) -> None:
 def test_a_chain_of_streams_brings_every_row_to_its_end(
     spark: Any, real: RealLake, tmp_path: Path
 ) -> None:
-    first = write(read(spark, real, maxFilesPerTrigger=4), real, tmp_path / "first")
+    first = write(read(spark, real, maxFilesPerTrigger=5), real, tmp_path / "first")
     second = write(read(spark, real, "s.copy"), real, tmp_path / "second", "s.end")
 
     finish(first)
@@ -111,7 +111,7 @@ def test_a_query_that_is_stopped_at_random_writes_every_row_once(
     spark: Any, real: RealLake, tmp_path: Path
 ) -> None:
     chance = random.Random(20)
-    for number in range(5):
+    for number in range(4):
         writer = write(read(spark, real, maxFilesPerTrigger=1), real, tmp_path / "checkpoint")
         query = writer.start()
         # A batch has begun that no earlier query has begun: its task, its commit or the next batch
@@ -170,21 +170,19 @@ def test_complete_mode_replaces_all_rows(spark: Any, real: RealLake, tmp_path: P
     assert ids(real, "copy") == [0, 1, 2]
 
 
-def test_what_cannot_run_is_an_error_in_one_sentence(
+def test_a_start_that_has_been_expired_is_an_error_in_one_sentence(
     spark: Any, real: RealLake, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
 
     real.execute("CALL ducklake_expire_snapshots('lake', versions => [2, 3, 4, 5])")
     real.detach()
-
     expired = write(read(spark, real, startingVersion=4), real, tmp_path / "expired")
-    with pytest.raises(StreamingQueryException, match="snapshot 4, which has been expired"):
-        finish(expired)
-    surplus = write(read(spark, real).selectExpr("*", "1 AS x"), real, tmp_path / "surplus")
-    with pytest.raises(StreamingQueryException, match="'x'"):
-        finish(surplus)
 
+    with pytest.raises(StreamingQueryException, match="4, which has been expired") as failure:
+        finish(expired)
+
+    assert "Traceback" not in str(failure.value)
     assert ids(real, "copy") == []
 
 

@@ -139,7 +139,9 @@ class _AdmissionReader(_Reader, _AvailableNow):  # type: ignore[misc]
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Return the limit of the options; Spark passes it to `latestOffset`."""
-        options = self._options
+        # Spark calls it first.
+        with errors_in_one_sentence():
+            options = self._options
         if options.max_files is not None:
             return admission.ReadMaxFiles(options.max_files)
         if options.max_rows is not None:
