@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from lakeport._version import __version__
+from lakeport.cli.commands.access import access
 from lakeport.cli.commands.console import console
 from lakeport.cli.commands.demo import demo
 from lakeport.cli.commands.inspect import inspect
@@ -44,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (serve, demo, inspect, maintain, sql, query, console, ps, kill):
+for command in (serve, demo, inspect, maintain, sql, query, console, ps, kill, access):
     app.command()(command)
 app.add_typer(token)
 
