@@ -60,11 +60,8 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
     def schema(self) -> StructType:
         """Return the columns of the table, and pin the source to their snapshot."""
         with _errors_in_one_sentence():
-            options = SourceOptions.parse(self.options)
-            with options.open() as lake:
-                table = options.table(lake)
-                self._pinned = replace(options, version=table.snapshot.id, timestamp=None)
-                return spark_schema(options.context(table).columns)
+            self._pinned, schema = self._load()
+            return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the table.
@@ -72,14 +69,22 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
         Spark's catalog recorded the schema of a table that `CREATE TABLE … USING ducklake` made.
         """
         with _errors_in_one_sentence():
-            if self._pinned is None and _types(self.schema()) != _types(schema):
+            if self._pinned is not None:
+                return _Reader(self._pinned)
+            pinned, own = self._load()
+            if _types(own) != _types(schema):
                 raise InvalidArgumentError(
                     "a table of a lake has its own schema, and it is not the one that Spark has: "
                     "do not pass another, and create a table of Spark's catalog again"
                 )
-            if self._pinned is None:
-                raise InvalidArgumentError("the table of the lake could not be found")
-            return _Reader(self._pinned)
+            return _Reader(pinned)
+
+    def _load(self) -> tuple[SourceOptions, StructType]:
+        options = SourceOptions.parse(self.options)
+        with options.open() as lake:
+            table = options.table(lake)
+            pinned = replace(options, version=table.snapshot.id, timestamp=None)
+            return pinned, spark_schema(options.context(table).columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """Return a reader that refuses to read."""
