@@ -36,6 +36,7 @@ FILES = {
     "cli/test_serve_lake.py": ("process", "spark"),
     "cli/test_soak.py": ("process", "soak", "spark"),
     "cli/test_warm_up.py": ("process",),
+    "ducklake/doctor": ("exhaustive",),
     "ducklake/test_changes.py": ("exhaustive",),
     "ducklake/test_freshness.py": ("process",),
     "ducklake/test_partition_pruning.py": ("exhaustive",),

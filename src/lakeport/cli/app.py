@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from lakeport._version import __version__
 from lakeport.cli.commands.demo import demo
+from lakeport.cli.commands.doctor import advise, doctor
 from lakeport.cli.commands.inspect import inspect
 from lakeport.cli.commands.query import query
 from lakeport.cli.commands.serve import serve
@@ -41,7 +42,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (serve, demo, inspect, sql, query):
+for command in (serve, demo, inspect, sql, query, doctor, advise):
     app.command()(command)
 
 
