@@ -11,6 +11,7 @@ from lakeport._version import __version__
 from lakeport.cli.commands.access import access
 from lakeport.cli.commands.console import console
 from lakeport.cli.commands.demo import demo
+from lakeport.cli.commands.doctor import advise, doctor
 from lakeport.cli.commands.inspect import inspect
 from lakeport.cli.commands.maintain import maintain
 from lakeport.cli.commands.ps import kill, ps
@@ -45,7 +46,11 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (serve, demo, inspect, maintain, sql, query, console, ps, kill, access):
+_COMMANDS = (
+    *(serve, demo, inspect, sql, query, console),
+    *(maintain, doctor, advise, ps, kill, access),
+)
+for command in _COMMANDS:
     app.command()(command)
 app.add_typer(token)
 
