@@ -51,6 +51,17 @@ def test_a_client_maintains_a_lake(write: Write) -> None:
         call(here.client, "flush", None)
 
 
+def test_a_table_lists_the_newest_maintenance(write: Write) -> None:
+    here = write(*LIFE, "CALL lake.set_option('rewrite_delete_threshold', 0.5)")
+    table = here.client.table("lakeport.maintenance")
+    assert table.scan().count() == 0
+    [rewritten] = call(here.client, "maintain")
+    [row] = table.scan().to_arrow().to_pylist()
+    assert {name: row[name] for name in rewritten} == rewritten
+    assert row["time"] is not None
+    here.ours.check()
+
+
 def test_maintenance_needs_the_right_to_alter(write: Write) -> None:
     here = write(*LIFE)
 

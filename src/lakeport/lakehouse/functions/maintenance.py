@@ -1,5 +1,7 @@
 """The functions of a writable lake that maintain it, such as `CALL lake.lakeport.maintain()`.
 
+The table `lakeport.maintenance` has what was done.
+
 They commit on their own, whatever the session has staged: no statement sees a difference.
 """
 
@@ -15,16 +17,17 @@ from lakeport.catalog import (
     CallableTableFunction,
     Parameter,
     ParameterKind,
+    ScanTable,
     TableFunction,
     current_request,
 )
 from lakeport.ducklake import Lake, LakeTable
-from lakeport.ducklake.maintenance import MaintenanceResult
+from lakeport.ducklake.maintenance import MaintenanceResult, read_log
 from lakeport.errors import InvalidInputError, PermissionDeniedError
 from lakeport.lakehouse.names import PublishedNames, parse_table_name
 from lakeport.lakehouse.resources import LakeResources
 
-__all__ = ["maintenance_functions"]
+__all__ = ["maintenance_functions", "maintenance_table"]
 
 _RESULT: Final = pa.schema(
     [
@@ -40,6 +43,7 @@ _RESULT: Final = pa.schema(
         ("skipped", pa.list_(pa.string())),
     ]
 )
+_LOG: Final = pa.schema([("time", pa.timestamp("us", "UTC")), *_RESULT])
 _TABLE: Final = Parameter("table_name", pa.string())
 _DRY_RUN: Final = Parameter("dry_run", pa.bool_(), ParameterKind.NAMED, default=False)
 
@@ -54,6 +58,31 @@ def maintenance_functions(access: LakeResources, names: PublishedNames) -> Itera
     """Yield the functions that maintain a lake; none if it is served read-only."""
     if access.writes.writable:
         yield from _Maintenance(access.lake, names).functions()
+
+
+def maintenance_table(lake: Lake, names: PublishedNames) -> ScanTable:
+    """Return the table of the newest maintenance, of tables that the caller may list."""
+
+    def rows() -> Iterator[dict[str, Any]]:
+        request = current_request()
+        for entry in read_log(lake):
+            values = dict(entry.values)
+            schema, _, name = (values.pop("table", None) or "").partition(".")
+            shown = None
+            if name:
+                published = names.published(schema)
+                if not request.may(Operation.LIST, published, name):
+                    continue
+                shown = f"{published}.{name}"
+            expired = values.pop("expired", 0)
+            yield {**values, "time": entry.time, "table_name": shown, "snapshots_expired": expired}
+
+    return ScanTable(
+        "maintenance",
+        _LOG,
+        lambda _: pa.Table.from_pylist(list(rows()), schema=_LOG),
+        comment="The newest maintenance of the lake, by any server",
+    )
 
 
 class _Maintenance:
