@@ -63,7 +63,7 @@ FILES = {
     "lakehouse/test_view_dialect.py": ("exhaustive",),
     "memory/test_expression_bounds.py": ("process",),
     "observability/test_traces.py": ("process",),
-    "policies/test_roads.py": ("process",),
+    "policies": ("process",),
     "spark/test_class_archive.py": ("process",),
     "spark/test_clusters.py": ("process", "spark"),
     "spark/test_lost_session.py": ("process", "spark"),
