@@ -55,6 +55,7 @@ __all__ = [
     "InsertableTable",
     "ListingStateCatalog",
     "OpenScanTable",
+    "PolicyCatalog",
     "SizedTable",
     "StagingCatalog",
     "StatisticsTable",
@@ -389,4 +390,21 @@ class ActionCatalog(Catalog, Protocol):
 
     def actions(self) -> Sequence[Action]:
         """Return the actions. DuckDB users call them with `airport_action`."""
+        ...
+
+
+@runtime_checkable
+class PolicyCatalog(Catalog, Protocol):
+    """A catalog that shows each caller only what `current_request().restriction` leaves.
+
+    It applies the restrictions of rows and columns wherever data of a table leaves: scans, columns,
+    sizes, statistics, functions. Without this capability, a caller with a restriction of a table
+    cannot use the table.
+    """
+
+    def describes_itself(self, schema: str) -> bool:
+        """Return whether a schema holds tables and functions about the catalog itself.
+
+        Their rows must be about objects that the caller may list or read.
+        """
         ...

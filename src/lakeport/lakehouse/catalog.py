@@ -24,12 +24,14 @@ from lakeport.lakehouse.functions.spark_sql import LakeSqlFunction
 from lakeport.lakehouse.functions.table_functions import functions_schema
 from lakeport.lakehouse.missing import MissingTables
 from lakeport.lakehouse.names import MAIN, PublishedNames, check_main_as
+from lakeport.lakehouse.policies.restricted_table import RestrictedTable
 from lakeport.lakehouse.resources import (
     SPARK_VIEW_BYTES,
     LakeResources,
     transaction_snapshot,
 )
 from lakeport.lakehouse.schema import LakeCatalogSchema, SchemaIndex
+from lakeport.lakehouse.table import LakeCatalogTable
 from lakeport.lakehouse.writing.schema_methods import CatalogWrites
 from lakeport.spark import SparkSource
 from lakeport.types import fold_name
@@ -149,6 +151,10 @@ class LakeCatalog(CatalogWrites):
         """The name under which the lake's schema `main` is published now."""
         return self._directory(self._access.newest_snapshot()).names.main
 
+    def published_name(self, schema: str) -> str:
+        """Return the name under which a schema of the lake is published now."""
+        return self._directory(self._access.newest_snapshot()).names.published(schema)
+
     def close(self) -> None:
         """Close the lake. The Spark session keeps running, because other code may use it."""
         self._access.writes.close()
@@ -190,6 +196,11 @@ class LakeCatalog(CatalogWrites):
                 f"'main' are in {directory.names.main!r}"
             )
         return None
+
+    def describes_itself(self, schema: str) -> bool:
+        """Return whether a schema is the one of tables and functions about the lake."""
+        names = self._directory(self._access.current_snapshot()).names
+        return fold_name(schema) == fold_name(names.functions)
 
     def catalog_version(self) -> CatalogVersion:
         """Return the schema version of the lake, which changes of rows do not increase."""
@@ -282,9 +293,19 @@ class LakeCatalog(CatalogWrites):
             snapshot,
             explain=missing.explain,
             omitted=omitted,
+            as_seen=partial(self._as_seen, directory.names),
             writes=self._access.writes,
             find=partial(self._table, name),
         )
+
+    def _as_seen(self, names: PublishedNames, schema: str, table: Table) -> Table:
+        """Return a table as the policies of the caller leave it; views apply them themselves."""
+        if not isinstance(table, LakeCatalogTable):
+            return table
+        restriction = current_request().restriction(schema, table.name)
+        if restriction is None:
+            return table
+        return RestrictedTable(self._access, names, table, restriction)
 
     def _functions(self, directory: SchemaIndex, snapshot: Snapshot) -> Schema:
         return functions_schema(

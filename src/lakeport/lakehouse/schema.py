@@ -13,7 +13,7 @@ from lakeport.catalog import ScalarFunction, Table, TableFunction, TableFunction
 from lakeport.ducklake import Schema, Snapshot
 from lakeport.ducklake.metadata import LakeContents, Omission
 from lakeport.ducklake.writing import Transaction
-from lakeport.errors import CorruptLakeError, LakeportError
+from lakeport.errors import CorruptLakeError, LakeportError, PermissionDeniedError
 from lakeport.lakehouse.names import PublishedNames
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.lakehouse.table import LakeCatalogTable
@@ -40,6 +40,7 @@ class LakeCatalogSchema(SchemaWrites):
         *,
         explain: Callable[[str], str | None],
         omitted: Mapping[str, Omission],
+        as_seen: Callable[[str, Table], Table],
         writes: LakeWrites,
         find: Callable[[str], Table | None],
     ) -> None:
@@ -57,10 +58,13 @@ class LakeCatalogSchema(SchemaWrites):
         self._omitted = omitted
         self._snapshot = snapshot
         self._explain = explain
+        self._as_seen = as_seen
 
     def tables(self) -> Sequence[Table]:
         """Return the tables; those with a column of an unknown type are logged and left out."""
-        tables = [publish(self._snapshot) for publish in self._members.values()]
+        tables = [
+            self._as_seen(self.name, publish(self._snapshot)) for publish in self._members.values()
+        ]
         return [table for table in tables if self._can_be_listed(table)]
 
     def table(self, name: str) -> Table | None:
@@ -71,7 +75,7 @@ class LakeCatalogSchema(SchemaWrites):
             raise CorruptLakeError(
                 f"the {omission.kind} {self.name}.{name} cannot be read: {omission.reason}"
             )
-        return None if publish is None else publish(self._snapshot)
+        return None if publish is None else self._as_seen(self.name, publish(self._snapshot))
 
     def why_missing(self, name: str) -> str | None:
         """Return why there is no such table now; None if it never existed."""
@@ -92,6 +96,8 @@ class LakeCatalogSchema(SchemaWrites):
     def _can_be_listed(self, table: Table) -> bool:
         try:
             table.arrow_schema()
+        except PermissionDeniedError:  # a view over tables that the caller may not read
+            return False
         except LakeportError as error:
             _log.warning("table %s.%s is not listed: %s", self.name, table.name, error)
             return False

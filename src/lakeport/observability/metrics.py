@@ -96,6 +96,25 @@ class Metrics:
             for what, title in _MOVED.items()
         }
 
+        self._maintenance = self._counter(
+            "maintenance", "Operations of maintenance", "catalog", "operation", "result"
+        )
+        self._maintained_files = self._counter(
+            "maintenance_files", "Files that maintenance has replaced", "catalog", "operation"
+        )
+        self._maintained_bytes = self._counter(
+            "maintenance_bytes", "Bytes of the replaced files", "catalog", "operation"
+        )
+
+    def maintained(
+        self, catalog: str, operation: str, *, files: int, size: int, failed: bool
+    ) -> None:
+        """Count an operation of maintenance that had something to do."""
+        label = self._catalogs.label(catalog)
+        self._maintenance.labels(label, operation, "failed" if failed else "done").inc()
+        self._maintained_files.labels(label, operation).inc(files)
+        self._maintained_bytes.labels(label, operation).inc(size)
+
     def add_gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
         """Add a gauge whose value is computed when the metrics are read."""
         gauge = Gauge(f"lakeport_{name}", description, registry=self.registry)
