@@ -27,9 +27,12 @@ from tests.wait import TIMEOUT_SECONDS
 NOT_PLAYED: dict[str, dict[int, str]] = {
     "insert": {27: "copies a file of the recording machine"},
     "ddl_table": {7: "a generated column, whose expression the client does not send"},
-    "types_roundtrip": dict.fromkeys(
-        range(134), "not lossless: the client itself sends other types"
-    ),
+    "ddl_struct_fields": dict.fromkeys((2, 11, 12), "the client does not send the name"),
+    "types_roundtrip": {
+        **dict.fromkeys(range(134), "not lossless: the client sends other types"),
+        **dict.fromkeys((234, 235, 240, 241), "ENUM and ARRAY, which the reference refuses"),
+        **dict.fromkeys((261, 262), "the reference cannot read such a struct that it inlined"),
+    },
 }
 """Statements that neither side runs."""
 REFERENCE_SQL: dict[str, dict[int, str]] = {
@@ -110,7 +113,7 @@ def test_types_that_the_reference_refuses_are_stored_as_others(make_lake: LakeMa
 
     found = contents(lake)
     assert found['w."ty_true_33"'][1] == [("blue",), (None,)]
-    assert found['w."ty_true_35"'][1] == [([1, 2, 3],), (None,)]
+    assert found['w."ty_true_35"'][1] == [(None,), ([1, 2, 3],)]
     assert len(found['w."ty_true_42"'][1]) == 2
 
 
