@@ -58,6 +58,8 @@ FILES = {
     "ducklake/writing/test_two_writers.py": ("exhaustive",),
     "ducklake/writing/test_killed_writers.py": ("process", "soak"),
     "ducklake/writing/test_writer_processes.py": ("process", "soak"),
+    "lakehouse/writing/test_concurrent_writers.py": ("process",),
+    "lakehouse/writing/test_recordings.py": ("exhaustive",),
     "end_to_end/test_concurrency.py": ("soak",),
     "examples": ("process",),
     "lakehouse/test_view_dialect.py": ("exhaustive",),

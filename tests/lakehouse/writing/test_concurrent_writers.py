@@ -39,7 +39,6 @@ for number in range(int(sys.argv[2])):
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 
-@pytest.mark.process
 def test_clients_beside_a_reference_writer_lose_no_update(write: Write) -> None:
     here = write("CREATE TABLE c (id BIGINT, n BIGINT)", "INSERT INTO c VALUES (0, 0)")
     conflicts: list[str] = []
@@ -102,7 +101,6 @@ with Server(catalog) as server:
 """
 
 
-@pytest.mark.process
 def test_a_server_killed_in_the_middle_of_inserts_leaves_whole_statements(
     make_lake: LakeMaker,
 ) -> None:

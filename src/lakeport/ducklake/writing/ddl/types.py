@@ -22,7 +22,10 @@ ColumnsLike: TypeAlias = (
 """The columns of a table."""
 
 _BY_DUCKDB_ID: Final = {row.id: row.name for row in BY_ID.values()}
-_BY_ALIAS: Final = {(row.id, row.id_alias): row.name for row in TYPES if row.id_alias}
+# A variant is published as JSON, but JSON of a client is stored as JSON.
+_BY_ALIAS: Final = {
+    (row.id, row.id_alias): row.name for row in TYPES if row.id_alias and row.name != "variant"
+}
 # Types of DuckDB whose id in `duckdb.sqltype` is not the name of the type.
 _PY_IDS: Final = {
     "timestamp with time zone": "timestamptz",
