@@ -1,7 +1,22 @@
-from .batches import arrays_of, combine, concat, no_rows, null_count, split, write_batch
+from .batches import (
+    arrays_of,
+    combine,
+    concat,
+    filter_rows,
+    no_rows,
+    null_count,
+    split,
+    write_batch,
+)
 from .cancelling_reader import CancellingReader
 from .conversion import Alignment, SchemaAdapter, convert
-from .duckdb_connection import give_back_cursor, sandbox, take_cursor, thread_connection
+from .duckdb_connection import (
+    give_back_cursor,
+    sandbox,
+    take_cursor,
+    thread_connection,
+    thread_sandbox,
+)
 from .nested import rebuild_list, rebuild_map, rebuild_struct, relabel, stored_type
 from .readers import RowsLike, RowSource, arrow_table, as_reader, reader_of
 
@@ -17,6 +32,7 @@ __all__ = [
     "combine",
     "concat",
     "convert",
+    "filter_rows",
     "give_back_cursor",
     "no_rows",
     "null_count",
@@ -30,5 +46,6 @@ __all__ = [
     "stored_type",
     "take_cursor",
     "thread_connection",
+    "thread_sandbox",
     "write_batch",
 ]

@@ -8,7 +8,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-__all__ = ["arrays_of", "combine", "concat", "no_rows", "null_count", "split", "write_batch"]
+__all__ = [
+    "arrays_of",
+    "combine",
+    "concat",
+    "filter_rows",
+    "no_rows",
+    "null_count",
+    "split",
+    "write_batch",
+]
+
+
+def filter_rows(batch: pa.RecordBatch, condition: pc.Expression) -> pa.Table:
+    """Return the rows that pass. `Table.filter` uses threads, which costs small batches the most.
+
+    Large scans have a thread for each core already. A table, because pyarrow 26 cannot make a batch
+    without rows that has a UUID in a list.
+    """
+    from pyarrow import acero
+
+    rows = pa.Table.from_batches([batch])
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
+    passing = acero.Declaration("filter", acero.FilterNodeOptions(condition), [source])
+    return passing.to_table(use_threads=False)
 
 
 def split(batch: pa.RecordBatch, *, rows: int, size: int) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["give_back_cursor", "sandbox", "take_cursor", "thread_connection"]
+__all__ = ["give_back_cursor", "sandbox", "take_cursor", "thread_connection", "thread_sandbox"]
 
 _SETTINGS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
 _NO_ACCESS: Final = """
@@ -62,6 +62,17 @@ def take_cursor() -> Any:
 def give_back_cursor(cursor: Any) -> None:
     """Keep a connection for the next `take_cursor` of this thread."""
     _local.__dict__.setdefault("cursors", []).append(cursor)
+
+
+def thread_sandbox() -> Any:
+    """Return the thread's own sandbox, for expressions that change nothing in it.
+
+    Opening one takes 15 milliseconds.
+    """
+    connection = getattr(_local, "sandbox", None)
+    if connection is None:
+        connection = _local.sandbox = sandbox()
+    return connection
 
 
 def sandbox(prepare: Callable[[Any], object] | None = None, **settings: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.arrow import sandbox
+from lakeport.arrow import filter_rows, thread_sandbox
 from lakeport.catalog import field_is_rowid
 from lakeport.errors import (
     InvalidArgumentError,
@@ -156,11 +156,20 @@ Evaluator: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
 
 
 def _evaluator(filter: Filter, schema: pa.Schema) -> Evaluator:
+    """Return what evaluates a filter: Arrow where it computes the same as DuckDB, else DuckDB."""
+    encoder = ArrowEncoder(schema, in_memory=True)
+    parts = [encoder.encode_expression(conjunct) for conjunct in filter.conjuncts]
+    # pyarrow 26 cannot filter views.
+    has_views = any("_view" in str(field.type) for field in schema)
+    if all(part is not None for part in parts) and not has_views:
+        return _arrow_evaluator(reduce(pc.Expression.__and__, parts))
     # DuckDB 1.5 drops the nanoseconds of instants; Arrow compares them as they are.
     zoned_nanoseconds = any(field.type == pa.timestamp("ns", "UTC") for field in schema)
-    if importlib.util.find_spec("duckdb") is not None and not zoned_nanoseconds:
-        return _duckdb_evaluator(filter)
-    return _arrow_evaluator(filter, schema)
+    if importlib.util.find_spec("duckdb") is None or zoned_nanoseconds:
+        raise UnsupportedError(
+            "a part of the filter cannot be applied by Arrow alone; install the duckdb package"
+        )
+    return _duckdb_evaluator(filter)
 
 
 def _duckdb_evaluator(filter: Filter) -> Evaluator:
@@ -171,9 +180,9 @@ def _duckdb_evaluator(filter: Filter) -> Evaluator:
     condition = " AND ".join(part for part in parts if part is not None)
     if None in parts:
         raise UnsupportedError("a part of the filter cannot be applied to the received rows")
-    connection = sandbox()
 
     def evaluate(tested: pa.RecordBatch) -> pa.Array:
+        connection = thread_sandbox()
         connection.register("tested", pa.Table.from_batches([tested]))
         # DuckDB keeps the order of the rows because a sandbox has one thread.
         query = f"SELECT coalesce(({condition}), false) AS matches FROM tested"  # noqa: S608
@@ -182,25 +191,22 @@ def _duckdb_evaluator(filter: Filter) -> Evaluator:
         except duckdb.Error as error:
             reason = first_line(error)
             raise InvalidInputError(f"the filter cannot be applied: {reason}") from None
+        finally:
+            connection.unregister("tested")
         return pc.indices_nonzero(mask)
 
     return evaluate
 
 
-def _arrow_evaluator(filter: Filter, schema: pa.Schema) -> Evaluator:
-    encoder = ArrowEncoder(schema, in_memory=True)
-    parts = [encoder.encode_expression(conjunct) for conjunct in filter.conjuncts]
-    if any(part is None for part in parts):
-        raise UnsupportedError(
-            "a part of the filter cannot be applied by Arrow alone; install the duckdb package"
-        )
-    condition = reduce(pc.Expression.__and__, parts)
-
+def _arrow_evaluator(condition: pc.Expression) -> Evaluator:
     def evaluate(tested: pa.RecordBatch) -> pa.Array:
-        numbers = pa.array(range(tested.num_rows), pa.uint64())
-        # pyarrow 26: filtering a batch to zero rows fails for list<uuid> and others; a table works.
-        numbered = pa.Table.from_batches([tested.append_column(_ROW_NUMBER, numbers)])
-        return numbered.filter(condition).column(_ROW_NUMBER).combine_chunks()
+        numbered = tested.append_column(_ROW_NUMBER, pa.arange(0, tested.num_rows))
+        try:
+            passing = filter_rows(numbered, condition)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            reason = first_line(error)
+            raise InvalidInputError(f"the filter cannot be applied: {reason}") from None
+        return passing.column(_ROW_NUMBER).combine_chunks()
 
     return evaluate
 
