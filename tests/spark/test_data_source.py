@@ -375,32 +375,3 @@ def test_an_s3_secret_is_given_in_the_words_of_duckdb() -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidArgumentError, match=sentence):
         SourceOptions.parse(options)
-
-
-def test_a_table_of_sparks_catalog_can_be_a_table_of_a_lake(
-    spark: Any, make_lake: Any, tmp_path: Path
-) -> None:
-    lake = make_lake()
-    lake.execute("CREATE TABLE t AS SELECT i AS id, 'v' || i AS v FROM range(3) r(i)")
-    lake.detach()
-    spark.sql(f"CREATE DATABASE shop LOCATION '{tmp_path}/shop'")
-    try:
-        spark.sql(
-            f"CREATE TABLE shop.t USING ducklake OPTIONS (catalog '{lake.uri}', table 'main.t')"
-        )
-        spark.sql("CREATE VIEW shop.big AS SELECT id * 100 AS big FROM shop.t")
-        tables = [row["tableName"] for row in spark.sql("SHOW TABLES IN shop").collect()]
-        columns = [tuple(row)[:2] for row in spark.sql("DESCRIBE shop.t").collect()]
-        assert (tables, columns) == (["big", "t"], [("id", "bigint"), ("v", "string")])
-        assert spark.table("shop.t").count() == 3
-        lake.execute("INSERT INTO t VALUES (7, 'new')")
-        lake.detach()
-        rows = spark.sql("SELECT b.big FROM shop.big b JOIN shop.t t ON b.big = 100 * t.id")
-        assert sorted(row[0] for row in rows.collect()) == [0, 100, 200, 700]
-        lake.execute("ALTER TABLE t ADD COLUMN later INTEGER")
-        lake.detach()
-        with pytest.raises(Exception, match="create a table of Spark's catalog again"):
-            spark.table("shop.t").count()
-    finally:
-        spark.sql("DROP DATABASE shop CASCADE")
-    assert len(lake.query("FROM t")) == 4

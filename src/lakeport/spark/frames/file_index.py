@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 import struct
 import threading
 from collections import OrderedDict
@@ -87,9 +86,9 @@ def _check_methods(jvm: Any) -> None:
     if not _methods:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         interface = loader.loadClass(LakeFileIndex.Java.implements[0])
-        text = jvm.java.util.Arrays.toString(interface.getMethods())
+        names = {method.getName() for method in interface.getMethods()}
         # Scala's copies of default methods, such as `toString$`, are static.
-        _methods.extend({name for name in re.findall(r"(\w+\$?)\(", text) if "$" not in name})
+        _methods.extend(sorted(name for name in names if "$" not in name))
     missing = [name for name in _methods if not hasattr(LakeFileIndex, name)]
     if missing:
         raise TypeError(f"Spark's FileIndex has other methods: {', '.join(missing)}")

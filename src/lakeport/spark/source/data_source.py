@@ -33,7 +33,7 @@ from lakeport.spark.source.stream_options import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 __all__ = ["DuckLakeSource"]
 
@@ -62,25 +62,18 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
             self._pinned, self._columns, schema = self._load()
             return schema
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of the table.
-
-        Spark's catalog recorded the schema of a table that `CREATE TABLE … USING ducklake` made.
-        """
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """Return the reader of the table."""
         with errors_in_one_sentence():
             given = {key.lower() for key in self.options}
             for name, written in STREAM_READ_NAMES.items():
                 if name in given:
                     raise InvalidArgumentError(f"the option {written!r} is for spark.readStream")
-            if self._pinned is not None:
-                return _Reader(self._pinned)
-            pinned, _, own = self._load()
-            if _types(own) != _types(schema):
+            if self._pinned is None:
                 raise InvalidArgumentError(
-                    "a table of a lake has its own schema, and it is not the one that Spark has: "
-                    "do not pass another, and create a table of Spark's catalog again"
+                    "a table of a lake has its own schema: do not pass another"
                 )
-            return _Reader(pinned)
+            return _Reader(self._pinned)
 
     def _load(self) -> tuple[SourceOptions, tuple[Column, ...], StructType]:
         """Return the options with a fixed snapshot, the columns of the table, and the schema."""
@@ -120,11 +113,6 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
         with errors_in_one_sentence():
             options = StreamWriteOptions.parse(self.options)
             return DuckLakeStreamWriter(options, schema, overwrite=overwrite)
-
-
-def _types(schema: StructType) -> list[tuple[str, DataType]]:
-    """Return the names and types of columns; Spark's catalog adds comments and metadata."""
-    return [(field.name, field.dataType) for field in schema.fields]
 
 
 class _Reader(DataSourceReader):  # type: ignore[misc]
