@@ -158,8 +158,10 @@ def _show(console: Console, diagnosis: Diagnosis, location: str) -> None:
 def _show_finding(console: Console, finding: Finding) -> None:
     colour = _COLOURS[finding.severity]
     lines = [
-        (f"\n[bold {colour}]{finding.severity}[/]  {_escape(finding.where)}: "
-        f"{_escape(finding.what)}"),
+        (
+            f"\n[bold {colour}]{finding.severity}[/]  {_escape(finding.where)}: "
+            f"{_escape(finding.what)}"
+        ),
         *(f"    {_escape(example)}" for example in finding.examples),
     ]
     if finding.count > len(finding.examples):
