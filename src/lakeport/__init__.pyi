@@ -3,7 +3,7 @@ from ._version import __version__
 from .airport.client import Client, connect
 from .airport.protocol import Limits
 from .airport.server import Server, serve
-from .auth import AccessRequest, BearerAuth, Operation, TlsConfig, TokenTable
+from .auth import AccessRequest, BearerAuth, Identity, Operation, TlsConfig, TokenTable
 from .catalog import (
     ANY,
     Action,
@@ -56,6 +56,7 @@ __all__ = [
     "FileReference",
     "Filter",
     "FunctionReference",
+    "Identity",
     "Lake",
     "LakeCatalog",
     "LakeportError",

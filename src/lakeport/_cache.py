@@ -1,4 +1,4 @@
-"""A least-recently-used cache.
+"""Least-recently-used caches.
 
 Facts about a snapshot may be cached, because a snapshot never changes. Whether a snapshot still
 exists, and which data files it has now, must be read from the catalog for every scan: compaction
@@ -10,13 +10,17 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Final, TypeVar
 
 from lakeport.errors import InvalidArgumentError
 
-__all__ = ["LruCache"]
+__all__ = ["LruCache", "cached_by_identity"]
 
+S = TypeVar("S")
 T = TypeVar("T")
+
+_MAX_OBJECTS: Final = 128
 
 
 class LruCache:
@@ -75,3 +79,19 @@ class LruCache:
         value = load()
         self.put(key, value)
         return value
+
+
+def cached_by_identity(compute: Callable[[S], T]) -> Callable[[S], T]:
+    """Cache what a function returns for the objects that it was called with last.
+
+    For objects that are shared and never change, and whose hash takes longer than a lookup.
+    """
+    known = LruCache(_MAX_OBJECTS)
+
+    @wraps(compute)
+    def cached(subject: S) -> T:
+        # The entry refers to the object, so no other object can have its id.
+        entry: tuple[S, T] = known.get_or_load(id(subject), lambda: (subject, compute(subject)))
+        return entry[1]
+
+    return cached

@@ -74,7 +74,7 @@ def test_a_stopping_server_does_not_wait_for_the_rest_of_the_input() -> None:
                 stopping.set()
 
     host: Any = SimpleNamespace(stopping=stopping, idle=IdleStreams())
-    exchange = Exchange(host, Call({}, ""), Address("s", "t"), None, Endless(), None)
+    exchange = Exchange(host, Call({}), Address("s", "t"), None, Endless(), None)
     exchange.drain()
     exchange.close()
     host.idle.close()

@@ -11,7 +11,7 @@ from pyarrow import flight
 
 from lakeport.airport.server.calls import Calls
 from lakeport.airport.server.headers import Call, HeaderMiddlewareFactory
-from lakeport.auth import TokenTable
+from lakeport.auth import Identity, TokenTable
 from lakeport.catalog import CatalogBuilder, RequestContext, current_request
 from tests.airport.flight_client import Serving, path
 
@@ -74,7 +74,7 @@ def test_a_server_survives_oversized_headers(start_server: Serving, size: int) -
 
 def test_an_owner_is_a_session_of_an_identity() -> None:
     def owner(identity: str, session: str) -> str | None:
-        return Call({"airport-client-session-id": [session]}, identity).owner
+        return Call({"airport-client-session-id": [session]}, Identity(identity)).owner
 
     assert owner("ada", "") is None
     assert owner("ada", "1") == owner("ada", "1")

@@ -38,15 +38,14 @@ class Authority:
         )
         self.certificate = certificate.public_bytes(serialization.Encoding.PEM)
 
-    def sign(self, name: str, *, password: bytes | None = None) -> Pair:
+    def sign(self, name: str, *, password: bytes | None = None, address: bool = True) -> Pair:
         """A new certificate and key; with a password the key is encrypted."""
         key = ec.generate_private_key(ec.SECP256R1())
-        address = x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))
-        certificate = (
-            _unsigned(_named(name), self._name, key)
-            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
+        builder = _unsigned(_named(name), self._name, key)
+        if address:
+            loopback = x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))
+            builder = builder.add_extension(x509.SubjectAlternativeName([loopback]), critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
         encryption: serialization.KeySerializationEncryption = (
             serialization.NoEncryption()
             if password is None

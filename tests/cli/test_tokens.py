@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import lakeport
+from lakeport.cli.access.server_access import AccessRules, ServerAccess
+from lakeport.cli.access.tokens import Tokens
 from lakeport.cli.config import LakeSettings, TokenSettings, load_settings
-from lakeport.cli.tokens import TokenPolicy, Tokens
 from lakeport.errors import (
     DefinitionError,
     LakeportError,
@@ -154,11 +155,11 @@ def test_a_lake_that_stands_alone_is_named_by_its_default_name() -> None:
     entry = TokenSettings(identity="ada", token=ADA, lakes=["lake"])
     settings = load_settings().model_copy(update={"token": [entry]})
 
-    policy = TokenPolicy(Tokens.of(settings, served))
+    policy = ServerAccess(AccessRules.of(settings, served))
 
-    assert policy.authenticate(ADA) == "ada"
-    assert policy.authorize(lakeport.AccessRequest("ada", lakeport.Operation.LIST, ""))
-    assert not policy.authorize(lakeport.AccessRequest("eve", lakeport.Operation.LIST, ""))
+    assert policy.authenticate(ADA) == lakeport.Identity("ada")
+    assert policy(lakeport.AccessRequest("ada", lakeport.Operation.LIST, ""))
+    assert not policy(lakeport.AccessRequest("eve", lakeport.Operation.LIST, ""))
 
 
 @pytest.mark.parametrize(

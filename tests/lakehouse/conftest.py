@@ -33,13 +33,15 @@ Serve: TypeAlias = Callable[..., Served]
 def serve(spark: Any) -> Iterator[Serve]:
     """Serve a lake with the given options; the real implementation lets go of it first.
 
-    Files are read on Spark, however small they are, unless a test gives `small_scan_bytes`.
+    Files are read on Spark, however small they are, unless a test gives `small_scan_bytes`. Small
+    tables offer statistics too, unless a test gives `statistics_rows`.
     """
     with ExitStack() as stack:
 
         def served(lake: Any, *, authorize: Authorizer | None = None, **options: Any) -> Served:
             lake.detach()
             options.setdefault("small_scan_bytes", 0)
+            options.setdefault("statistics_rows", 0)
             catalog = stack.enter_context(LakeCatalog(lake.uri, spark=spark, **options))
             server = stack.enter_context(Server(catalog, authorize=authorize))
             client = stack.enter_context(connect(server.location, timeout=TIMEOUT_SECONDS))

@@ -163,6 +163,25 @@ class _DuckDB:
         return bytes(result.body.to_pybytes())
 
 
+def test_a_listing_offers_statistics_of_a_table_that_has_become_large(lake: Any) -> None:
+    """Statistics cost a client two requests for each column of every statement."""
+    with (
+        LakeCatalog(lake.uri, engine="local", statistics_rows=3000) as catalog,
+        Server(catalog) as server,
+    ):
+
+        def offered() -> dict[str, bool]:
+            with connect(server.location) as client:
+                return {name: client.table(f"public.{name}").has_statistics for name in "tu"}
+
+        assert offered() == {"t": False, "u": False}
+        lake.execute("INSERT INTO t SELECT i FROM range(2000, 3000) r(i)")
+        lake.detach()
+        version = catalog.catalog_version()
+        assert offered() == {"t": True, "u": False}
+        assert catalog.catalog_version() == version, "a new listing needs no new version"
+
+
 def _wide_lake(make_lake: MakeLake, kind: str) -> Any:
     lake = make_lake(kind, options="DATA_INLINING_ROW_LIMIT 0")
     columns = ", ".join(f"i + {n} AS c{n}" for n in range(1, 16))

@@ -109,7 +109,7 @@ def test_spark_filters_on_floats_lose_no_nan_and_no_negative_zero(
     lake = make_lake(options=IN_FILES)
     lake.execute(
         "CREATE TABLE t(f DOUBLE, s STRUCT(g FLOAT))",
-        "INSERT INTO t SELECT -0.0, {'g': -0.0} FROM range(100)",
+        "INSERT INTO t SELECT '-0.0'::DOUBLE, {'g': '-0.0'::FLOAT} FROM range(100)",
         "INSERT INTO t SELECT f, {'g': f} FROM"
         " (SELECT if(i = 3, 'nan'::DOUBLE, i) AS f FROM range(100) r(i))",
     )
@@ -119,6 +119,36 @@ def test_spark_filters_on_floats_lose_no_nan_and_no_negative_zero(
     for name, kind in (("f", "DOUBLE"), ("s.g", "FLOAT")):
         assert frame.where(f"{name} = CAST(0 AS {kind})").count() == 101
         assert frame.where(f"{name} > CAST(1000 AS {kind})").count() == 1
+
+
+def test_spark_compares_numbers_with_statistics_where_no_file_has_nan(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t(f DOUBLE, g FLOAT)",
+        # The literal -0.0 is a DECIMAL, which has no negative zero.
+        "INSERT INTO t SELECT if(i = 0, '-0.0'::DOUBLE, i), if(i = 3, 'nan'::FLOAT, i)"
+        " FROM range(100) r(i)",
+        "INSERT INTO t SELECT '-0.0'::DOUBLE, 0.0 FROM range(100) r(i)",
+    )
+    with lake.open() as ours:
+        frame = check(ours.table("t").scan(), spark, native=True)
+
+    shown = physical_plan(frame.where("f > 90D"))
+    hidden = physical_plan(frame.where("g > CAST(90 AS FLOAT)"))
+    assert ("GreaterThan(f,90.0)" in shown, "GreaterThan(g" in hidden) == (True, False)
+    for condition, count in (
+        ("f > 97D", 2),
+        ("f = 0D", 101),
+        ("f >= 0D AND f < 1D", 101),
+        ("f <= 0D", 101),
+        ("f IN (0D, 7D)", 102),
+        ("f = -0D", 101),
+        ("NOT f > -0D", 101),
+        ("g > CAST(97 AS FLOAT)", 3),
+    ):
+        assert frame.where(condition).count() == count
 
 
 def test_a_filter_that_spark_has_no_words_for_is_still_exact(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from lakeport.auth.identity import ANONYMOUS, Identity
 from lakeport.auth.operations import Operation
 
 __all__ = ["AccessRequest", "Authorizer"]
@@ -19,7 +20,7 @@ class AccessRequest:
     """
 
     identity: str
-    """The identity of the caller; empty without authentication."""
+    """The user of the caller; empty without authentication."""
     operation: Operation
     """The operation that is checked."""
     catalog: str
@@ -28,6 +29,14 @@ class AccessRequest:
     """The schema; None if the operation is on the catalog itself."""
     name: str | None = None
     """The table, function or action; None if the operation is on the schema itself."""
+    caller: Identity = field(default=ANONYMOUS, compare=False)
+    """The caller with groups and attributes."""
+    verb: str = ""
+    """What a WRITE or ALTER does, where it is known: `insert`, `update`, `delete`, `create`,
+    `alter`, `drop`."""
+    describes_catalog: bool = False
+    """Whether the schema holds tables and functions about the catalog itself, such as `lakeport` of
+    a lake. Their rows are about objects that the caller may list or read."""
 
 
 Authorizer: TypeAlias = Callable[[AccessRequest], bool]

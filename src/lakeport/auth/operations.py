@@ -17,10 +17,26 @@ class Operation(enum.Enum):
     """Scan a table, or read its schema or statistics."""
     WRITE = "write"
     """Insert, update or delete rows."""
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
     ALTER = "alter"
     """Create, alter or drop."""
+    CREATE = "create"
+    DROP = "drop"
     CALL = "call"
     """Call a function or an action."""
+    ADMIN = "admin"
+    """See and cancel the calls of other identities."""
+
+    @property
+    def kind(self) -> Operation:
+        """The operation that an authorizer decides about: WRITE for INSERT, ALTER for DROP."""
+        if self in (Operation.INSERT, Operation.UPDATE, Operation.DELETE):
+            return Operation.WRITE
+        if self in (Operation.CREATE, Operation.DROP):
+            return Operation.ALTER
+        return self
 
 
 class MayDo(Protocol):
@@ -37,10 +53,10 @@ class MayDo(Protocol):
 
 
 def allow_everything(
-    operation: Operation,  # noqa: ARG001
+    operation: Operation,
     schema: str | None = None,  # noqa: ARG001
     name: str | None = None,  # noqa: ARG001
     /,
 ) -> bool:
-    """Return True. Used outside of a request, and by servers without an authorizer."""
-    return True
+    """Return True, except for ADMIN: without an authorizer, identities see their own calls only."""
+    return operation is not Operation.ADMIN

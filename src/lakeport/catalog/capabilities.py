@@ -6,8 +6,8 @@ missing, the client receives an error that names it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeGuard, runtime_checkable
+from collections.abc import Hashable, Sequence
+from typing import Final, Protocol, TypeGuard, runtime_checkable
 
 import pyarrow as pa
 
@@ -43,6 +43,7 @@ from lakeport.catalog.results import (
 )
 
 __all__ = [
+    "STATISTICS_ROWS",
     "ActionCatalog",
     "DeletableBatchTable",
     "DeletableTable",
@@ -52,15 +53,22 @@ __all__ = [
     "EndpointTable",
     "HistoricSchema",
     "InsertableTable",
+    "ListingStateCatalog",
     "OpenScanTable",
+    "PolicyCatalog",
     "SizedTable",
+    "StagingCatalog",
     "StatisticsTable",
     "TimeTravelTable",
     "TransactionManager",
     "UpdatableBatchTable",
     "UpdatableTable",
     "VersionedCatalog",
+    "has_endpoints",
+    "has_open_scan",
+    "has_size",
     "has_statistics",
+    "offers_statistics",
 ]
 
 
@@ -136,9 +144,17 @@ class DeletableBatchTable(Table, Protocol):
         ...
 
 
+STATISTICS_ROWS: Final = 100_000
+"""From how many rows on the statistics of a table save more time than their requests take."""
+
+
 @runtime_checkable
 class StatisticsTable(Table, Protocol):
-    """A table with statistics of its columns."""
+    """A table with statistics of its columns.
+
+    DuckDB requests them twice for each column of every statement. A table that is too small for
+    this to pay has an attribute `offers_statistics` that is False.
+    """
 
     def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:
         """Return statistics of a column; `duckdb_type` is its type as DuckDB spells it."""
@@ -148,10 +164,15 @@ class StatisticsTable(Table, Protocol):
 def has_statistics(table: Table) -> TypeGuard[StatisticsTable]:
     """Return whether a table is a `StatisticsTable`.
 
-    DuckDB requests statistics more often than anything else, and `isinstance` with a protocol looks
-    at every member of the table, which takes a tenth of the time of such a request.
+    `isinstance` with a protocol looks at every member of the table, which takes a tenth of the time
+    of a small request. So does no function here that is called by most requests.
     """
     return hasattr(table, "column_statistics")
+
+
+def offers_statistics(table: Table) -> bool:
+    """Return whether a listing offers the statistics of a table to clients."""
+    return has_statistics(table) and bool(getattr(table, "offers_statistics", True))
 
 
 @runtime_checkable
@@ -161,6 +182,11 @@ class SizedTable(Table, Protocol):
     def size(self, options: ScanOptions) -> TableSize:
         """Return an estimate of what a scan with these options reads."""
         ...
+
+
+def has_size(table: Table) -> TypeGuard[SizedTable]:
+    """Return whether a table is a `SizedTable`."""
+    return hasattr(table, "size")
 
 
 @runtime_checkable
@@ -175,6 +201,11 @@ class OpenScanTable(Table, Protocol):
         ...
 
 
+def has_open_scan(table: Table) -> TypeGuard[OpenScanTable]:
+    """Return whether a table is an `OpenScanTable`."""
+    return hasattr(table, "open_scan")
+
+
 @runtime_checkable
 class EndpointTable(Table, Protocol):
     """A table that is read in several parts, or by the client itself."""
@@ -182,6 +213,11 @@ class EndpointTable(Table, Protocol):
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
         """Return the parts of a scan. An empty sequence means no rows."""
         ...
+
+
+def has_endpoints(table: Table) -> TypeGuard[EndpointTable]:
+    """Return whether a table is an `EndpointTable`."""
+    return hasattr(table, "endpoints")
 
 
 @runtime_checkable
@@ -294,6 +330,15 @@ class VersionedCatalog(Catalog, Protocol):
 
 
 @runtime_checkable
+class ListingStateCatalog(Catalog, Protocol):
+    """A catalog whose listing may change without a new version."""
+
+    def listing_state(self) -> Hashable:
+        """Return a value that differs between two listings of one version that differ."""
+        ...
+
+
+@runtime_checkable
 class TransactionManager(Protocol):
     """A catalog with transactions.
 
@@ -325,9 +370,41 @@ class TransactionManager(Protocol):
 
 
 @runtime_checkable
+class StagingCatalog(TransactionManager, Protocol):
+    """A catalog that can stage writes until its client commits them.
+
+    A staged transaction belongs to the DuckDB process that began it. The catalog may end it by
+    itself, for example in a function `commit`: then `transaction_status` returns `COMMITTED` or
+    None for its identifier.
+    """
+
+    @property
+    def stages_writes(self) -> bool:
+        """Whether every write of a client waits for an explicit commit."""
+        ...
+
+
+@runtime_checkable
 class ActionCatalog(Catalog, Protocol):
     """A catalog with Flight actions of its own."""
 
     def actions(self) -> Sequence[Action]:
         """Return the actions. DuckDB users call them with `airport_action`."""
+        ...
+
+
+@runtime_checkable
+class PolicyCatalog(Catalog, Protocol):
+    """A catalog that shows each caller only what `current_request().restriction` leaves.
+
+    It applies the restrictions of rows and columns wherever data of a table leaves: scans, columns,
+    sizes, statistics, functions. Without this capability, a caller with a restriction of a table
+    cannot use the table.
+    """
+
+    def describes_itself(self, schema: str) -> bool:
+        """Return whether a schema holds tables and functions about the catalog itself.
+
+        Their rows must be about objects that the caller may list or read.
+        """
         ...

@@ -6,13 +6,21 @@ none, unless you start it with `contextvars.copy_context().run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from lakeport.auth import MayDo, allow_everything
+from lakeport.auth import (
+    ANONYMOUS,
+    Identity,
+    MayDo,
+    RestrictionOf,
+    allow_everything,
+    no_restriction,
+)
+from lakeport.catalog.activity import NO_ACTIVITY, Activity
+from lakeport.filters import Filter
 
 __all__ = [
     "RequestContext",
@@ -21,6 +29,7 @@ __all__ = [
     "note_snapshot",
     "once_per_request",
     "request_scope",
+    "set_fact",
     "set_request",
 ]
 
@@ -43,6 +52,12 @@ class RequestNotes:
     """The snapshot or version that was read."""
     operation: str = ""
     """The action, or the operation of an exchange."""
+    columns: str = ""
+    """The columns that a scan reads, separated by commas; empty for all."""
+    filter: Filter | None = None
+    """The filter of a scan."""
+    cancelled: str = ""
+    """Why an operator has cancelled the call; empty if none has."""
     peer: str = ""
     """The network address of the client."""
     is_sending: bool = False
@@ -58,7 +73,7 @@ class RequestContext:
     """The request that is being handled."""
 
     identity: str = ""
-    """The identity that the authenticator returned; empty without authentication."""
+    """The user that the authenticator returned; empty without authentication."""
     catalog: str = ""
     """The name that the client attached the catalog by."""
     transaction_id: str | None = None
@@ -79,10 +94,41 @@ class RequestContext:
     `current_request().may(Operation.READ, "sales", "orders")`. Outside of a request everything is
     allowed, so call it in the thread that handles the request.
     """
+    restriction: RestrictionOf = field(default=no_restriction, compare=False, repr=False)
+    """Return which rows and columns of a table the caller sees; None if all.
+
+    A catalog that is no `PolicyCatalog` never sees another value than None: the server refuses the
+    tables of other catalogs to callers with a restriction.
+    """
+    activity: Activity = field(default=NO_ACTIVITY, compare=False, repr=False)
+    """The calls of the server, running and recent."""
+    caller: Identity = field(default=ANONYMOUS, compare=False)
+    """The caller, with groups and attributes."""
     notes: RequestNotes = field(default_factory=RequestNotes, compare=False, repr=False)
     """Facts about the call for the log."""
     facts: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """Values that `once_per_request` has computed."""
+
+    @property
+    def owner(self) -> str | None:
+        """The owner of transactions of several statements: one DuckDB process of one identity."""
+        return f"{self.identity}\0{self.session_id}" if self.session_id else None
+
+    def bound(
+        self,
+        *,
+        transaction_id: str | None,
+        may: MayDo,
+        restriction: RestrictionOf = no_restriction,
+    ) -> RequestContext:
+        """Return the request in a transaction, with permissions of the catalog that it names."""
+        if (
+            transaction_id == self.transaction_id
+            and may is self.may
+            and restriction is self.restriction
+        ):
+            return self
+        return replace(self, transaction_id=transaction_id, may=may, restriction=restriction)
 
 
 NO_REQUEST = RequestContext()
@@ -113,14 +159,27 @@ def once_per_request(key: Hashable, compute: Callable[[], T]) -> T:
     return value
 
 
-@contextmanager
-def request_scope(request: RequestContext) -> Iterator[RequestContext]:
+def set_fact(key: Hashable, value: Any) -> None:
+    """Replace a value of `once_per_request` for the rest of the current request."""
+    request = _current.get()
+    if request is not NO_REQUEST:
+        request.facts[key] = value
+
+
+class request_scope:  # noqa: N801 (used like a function; quicker than a generator)
     """Make `current_request()` return this request inside the block."""
-    token = _current.set(request)
-    try:
-        yield request
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_request", "_token")
+
+    def __init__(self, request: RequestContext) -> None:
+        self._request = request
+
+    def __enter__(self) -> RequestContext:
+        self._token = _current.set(self._request)
+        return self._request
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
 
 
 def set_request(request: RequestContext) -> None:

@@ -8,12 +8,17 @@ import typer
 from typer.core import TyperGroup
 
 from lakeport._version import __version__
+from lakeport.cli.commands.access import access
+from lakeport.cli.commands.console import console
 from lakeport.cli.commands.demo import demo
 from lakeport.cli.commands.doctor import advise, doctor
 from lakeport.cli.commands.inspect import inspect
+from lakeport.cli.commands.maintain import maintain
+from lakeport.cli.commands.ps import kill, ps
 from lakeport.cli.commands.query import query
 from lakeport.cli.commands.serve import serve
 from lakeport.cli.commands.sql import sql
+from lakeport.cli.commands.token import token
 from lakeport.errors import LakeportError
 
 __all__ = ["app", "main"]
@@ -38,12 +43,16 @@ app = typer.Typer(
     help="An airport for your lake: attach tables and functions to DuckDB over Arrow Flight.",
     epilog="Exit codes: 0 done, 1 an error in one sentence, 2 a wrong call, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (serve, demo, inspect, sql, query, doctor, advise):
+_COMMANDS = (
+    *(serve, demo, inspect, sql, query, console),
+    *(maintain, doctor, advise, ps, kill, access),
+)
+for command in _COMMANDS:
     app.command()(command)
+app.add_typer(token)
 
 
 def _print_version(value: bool) -> None:

@@ -138,7 +138,11 @@ class ServedCatalogs:
             database_timeout=lake.database_timeout,
             direct_reads=lake.direct_reads,
             spark_sql=lake.spark_sql,
+            writable=lake.writable,
+            explicit_transactions=lake.explicit_transactions,
+            add_files_from=lake.add_files_from,
             small_scan_bytes=lake.small_scan_bytes,
+            statistics_rows=lake.statistics_rows,
             storage=storage,
         )
 

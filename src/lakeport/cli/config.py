@@ -21,12 +21,20 @@ from pydantic_settings import (
 )
 
 from lakeport.auth import MIN_TOKEN_LENGTH
-from lakeport.ducklake import SMALL_SCAN_BYTES
+from lakeport.cli.access.settings import (
+    AuditSettings,
+    CertificateSettings,
+    IssuerSettings,
+    LimitSettings,
+    PolicySettings,
+)
+from lakeport.cli.lake_settings import LakeSettings, MaintenanceSettings, StorageSettings
 from lakeport.errors import DefinitionError, first_line
 
 __all__ = [
     "LakeSettings",
     "LogSettings",
+    "MaintenanceSettings",
     "ServerSettings",
     "Settings",
     "SparkSettings",
@@ -37,106 +45,6 @@ __all__ = [
 ]
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
-
-
-class StorageSettings(BaseModel):
-    """An S3-compatible object store of a lake.
-
-    Missing keys are read from the environment, as in every tool of AWS.
-    """
-
-    model_config = _STRICT
-
-    endpoint: str | None = Field(
-        default=None, description="Host and port of the store; that of AWS by default."
-    )
-    region: str | None = Field(default=None, description="The region of the store.")
-    key_id: str | None = Field(default=None, description="The id of the access key.")
-    secret_file: Path | None = Field(
-        default=None, description="The file that contains the secret of the access key."
-    )
-    secret_env: str | None = Field(
-        default=None,
-        description="The variable of the environment that contains the secret instead.",
-    )
-    session_token_file: Path | None = Field(
-        default=None, description="The file that contains a session token, with temporary keys."
-    )
-    session_token_env: str | None = Field(
-        default=None, description="The variable that contains the session token instead."
-    )
-    url_style: Literal["path", "vhost"] | None = Field(
-        default=None, description="Where the name of the bucket stands in a URL."
-    )
-    use_ssl: bool = Field(default=True, description="Whether the store is reached by HTTPS.")
-    scope: str = Field(
-        default="",
-        description="The beginning of the paths that this store is for, such as `s3://sales/`; all "
-        "paths by default. The longest that fits is used.",
-    )
-
-    @model_validator(mode="after")
-    def _check_key(self) -> Self:
-        if self.secret_file is not None and self.secret_env is not None:
-            raise ValueError("give one of secret_file and secret_env, not both")
-        if self.session_token_file is not None and self.session_token_env is not None:
-            raise ValueError("give one of session_token_file and session_token_env, not both")
-        has_secret = self.secret_file is not None or self.secret_env is not None
-        if has_secret != (self.key_id is not None):
-            raise ValueError("a key needs both key_id and one of secret_file and secret_env")
-        return self
-
-
-class LakeSettings(BaseModel):
-    """One catalog to serve."""
-
-    model_config = _STRICT
-
-    uri: str = Field(
-        repr=False,
-        description="What to serve: a lake (`ducklake:…`, `postgresql://…`, a `.ducklake` or "
-        "`.sqlite` file), `memory:`, or `package.module:name`. `@file` reads it from a file.",
-    )
-    name: str = Field(
-        default="",
-        description="The name that it is attached by. By default that of its file, database or "
-        "object; a catalog that stands alone without a name answers to every name.",
-    )
-    main_as: str | None = Field(
-        default=None,
-        description="What the schema `main` is called, which DuckDB's client cannot address; "
-        "`public` by default.",
-    )
-    data_path: str | None = Field(
-        default=None,
-        description="Where the files of the lake are, if not at the path in its catalog.",
-    )
-    metadata_schema: str | None = Field(
-        default=None, description="The database schema of the lake's own tables."
-    )
-    database_timeout: float = Field(
-        default=60.0, gt=0, description="Seconds to wait for an answer of the catalog database."
-    )
-    direct_reads: bool = Field(
-        default=False,
-        description="Let clients that can reach the storage read the Parquet files of unchanged "
-        "tables themselves.",
-    )
-    spark_sql: bool = Field(
-        default=False,
-        description="Add the function `spark_sql(query)`, which runs queries of Spark SQL over the "
-        "tables and views that the caller may read.",
-    )
-    small_scan_bytes: int = Field(
-        default=SMALL_SCAN_BYTES,
-        ge=0,
-        description="Scans that read less are read by the server itself, the others by Spark. With "
-        "0, the server reads only rows of the catalog database.",
-    )
-    storage: list[StorageSettings] = Field(
-        default=[],
-        description="The object stores of the lake's files, each a section `[[lake.storage]]`.",
-    )
 
 
 class ServerSettings(BaseModel):
@@ -172,6 +80,14 @@ class ServerSettings(BaseModel):
     )
     metrics_listen: str | None = Field(
         default=None, description="Host and port for `/healthz` and `/metrics`; none by default."
+    )
+    traces_endpoint: str | None = Field(
+        default=None,
+        description="The collector that gets traces by OTLP over HTTP, such as "
+        "`http://127.0.0.1:4318`; none by default.",
+    )
+    console_listen: str | None = Field(
+        default=None, description="Host and port for the console in the browser; none by default."
     )
     batch_rows: int = Field(
         default=64 * 1024, gt=0, description="The most rows in a batch of a scan."
@@ -221,6 +137,10 @@ class TokenSettings(BaseModel):
     lakes: list[str] = Field(
         description='The names of the lakes that it may read; `["*"]` for all. The others are '
         "neither listed nor named to its callers."
+    )
+    groups: list[str] = Field(default=[], description="The groups of the identity, for policies.")
+    attributes: dict[str, str] = Field(
+        default={}, description="The attributes of the identity, for policies."
     )
 
     @field_validator("token")
@@ -285,7 +205,21 @@ class Settings(BaseSettings):
     token: list[TokenSettings] = Field(
         default=[], description="The tokens of callers, and the lakes of each."
     )
+    issuer: list[IssuerSettings] = Field(
+        default=[], description="The issuers of JSON Web Tokens that are accepted."
+    )
+    certificate: list[CertificateSettings] = Field(
+        default=[], description="The users of client certificates."
+    )
+    policy: list[PolicySettings] = Field(
+        default=[], description="What callers may do and see; everything without policies."
+    )
+    limit: list[LimitSettings] = Field(
+        default=[], description="What callers may use at once; everything without limits."
+    )
+    audit: AuditSettings = AuditSettings()
     server: ServerSettings = ServerSettings()
+    maintenance: MaintenanceSettings = MaintenanceSettings()
     spark: SparkSettings = SparkSettings()
     log: LogSettings = LogSettings()
 

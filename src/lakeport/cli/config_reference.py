@@ -12,9 +12,17 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from lakeport.cli.access.settings import (
+    AuditSettings,
+    CertificateSettings,
+    IssuerSettings,
+    LimitSettings,
+    PolicySettings,
+)
 from lakeport.cli.config import (
     LakeSettings,
     LogSettings,
+    MaintenanceSettings,
     ServerSettings,
     SparkSettings,
     StorageSettings,
@@ -54,6 +62,13 @@ listen = "0.0.0.0:8815"
 token_file = "/run/secrets/tokens"
 metrics_listen = "127.0.0.1:9815"
 
+[maintenance]
+enabled = true
+expire_older_than = "7 days"
+
+[maintenance.tables."main.events"]   # other thresholds for one table
+merge_files = 50
+
 [spark]
 master = "spark://spark:7077"
 conf = { "spark.executor.memory" = "4g" }
@@ -74,7 +89,13 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[[lake]]", "", LakeSettings),
     ("[[lake.storage]]", "", StorageSettings),
     ("[[token]]", "", TokenSettings),
+    ("[[issuer]]", "", IssuerSettings),
+    ("[[certificate]]", "", CertificateSettings),
+    ("[[policy]]", "", PolicySettings),
+    ("[[limit]]", "", LimitSettings),
+    ("[audit]", "LAKEPORT_AUDIT__", AuditSettings),
     ("[server]", "LAKEPORT_SERVER__", ServerSettings),
+    ("[maintenance]", "LAKEPORT_MAINTENANCE__", MaintenanceSettings),
     ("[spark]", "LAKEPORT_SPARK__", SparkSettings),
     ("[log]", "LAKEPORT_LOG__", LogSettings),
 )
@@ -84,8 +105,15 @@ _REPEATED: Mapping[str, str] = {
     "objects.",
     "[[lake.storage]]": "Repeated for every store of the `[[lake]]` above it. SIGHUP reads the "
     "secrets again.",
-    "[[token]]": "Repeated for every token. Without any, and without `token_file`, every client "
+    "[[token]]": "Repeated for every token. Without tokens, issuers and certificates, every client "
     "may call.",
+    "[[issuer]]": "Repeated for every issuer. SIGHUP reads them again.",
+    "[[policy]]": "Repeated for every policy. Without any, callers may do everything. With the "
+    "first one, callers may do only what a policy allows: see "
+    "[who may see what](../guides/policies.md). SIGHUP reads them again.",
+    "[[limit]]": "Repeated for every limit. A refusal is RESOURCE_EXHAUSTED and names the limit.",
+    "[[certificate]]": "Repeated for every certificate. A call with a bearer token is that of the "
+    "token's user, whatever the certificate is.",
 }
 
 

@@ -27,7 +27,6 @@ __all__ = [
     "printable",
     "save_rows",
     "show_rows",
-    "size_text",
 ]
 
 ROWS_SHOWN: Final = 20
@@ -114,16 +113,6 @@ def save_rows(rows: pa.RecordBatchReader, path: Path) -> int:
             reason = first_line(error)
             raise UnsupportedError(f"{path.name} cannot hold these rows: {reason}") from None
     return count
-
-
-def size_text(size: int) -> str:
-    """Return a number of bytes with a unit."""
-    amount = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"
 
 
 def _first(rows: pa.RecordBatchReader, count: int) -> pa.Table:

@@ -111,7 +111,7 @@ class Engine(Protocol):
 class DataFrameEngine(Engine, Protocol):
     """An engine whose rows are also DataFrames: Spark."""
 
-    def dataframe(self, plan: Any) -> Any:
+    def dataframe(self, plan: Any, planner: Any = None) -> Any:
         """Return the rows of a scan plan as a DataFrame."""
 
     def change_dataframe(self, changes: Any, schema: pa.Schema) -> Any:
@@ -120,8 +120,17 @@ class DataFrameEngine(Engine, Protocol):
     def register(self, lake: Any, name: str | None = None, *, version: int) -> Any:
         """Make every table and view of a lake a temporary view."""
 
-    def sql(self, lake: Any, query: str, *, version: int) -> Any:
-        """Return the DataFrame of a query over the tables and views of a lake."""
+    def sql(self, lake: Any, query: str, *, version: int | None = None) -> Any:
+        """Return the DataFrame of a query over a lake, or of the outcome of a statement."""
+
+    def frame_schema(self, frame: Any) -> pa.Schema:
+        """Return the columns of a DataFrame in Arrow's types."""
+
+    def frame_reader(self, frame: Any) -> pa.RecordBatchReader:
+        """Return the rows of a DataFrame in this process, while they are computed."""
+
+    def write_frame(self, frame: Any, request: Any) -> Any:
+        """Write the rows of a DataFrame as data files of a table; return a `WrittenRows`."""
 
 
 class LocalEngine:

@@ -19,6 +19,7 @@ from lakeport.ducklake.engine import (
     make_engine,
 )
 from lakeport.ducklake.maintenance.doctor.lake_methods import LakeHealth
+from lakeport.ducklake.maintenance.methods import LakeMaintenance
 from lakeport.ducklake.metadata.contents import (
     FileTotals,
     LakeContents,
@@ -83,7 +84,7 @@ class TableLookup:
     rows: QueryResult
 
 
-class Lake(LakeWriting, LakeHealth, LakeOnSpark):
+class Lake(LakeWriting, LakeMaintenance, LakeHealth, LakeOnSpark):
     """One DuckLake catalog, and the engine that reads its tables.
 
     ```python
@@ -254,6 +255,10 @@ class Lake(LakeWriting, LakeHealth, LakeOnSpark):
         if not rows[SnapshotRow]:
             raise _no_snapshot(wanted)
         return file_totals_of(rows)
+
+    def record_counts(self) -> dict[int, int]:
+        """Return how many rows every table has now, deleted ones included, by the table's id."""
+        return self._read(self.catalog.record_counts)
 
     def schemas(
         self, *, version: int | None = None, timestamp: datetime | str | None = None

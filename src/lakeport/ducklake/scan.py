@@ -28,7 +28,7 @@ from lakeport.ducklake.engine import (
 )
 from lakeport.ducklake.model import Snapshot
 from lakeport.ducklake.planning.changes import ChangePlan
-from lakeport.ducklake.planning.plan import ScanPlan
+from lakeport.ducklake.planning.plan import Planner, ScanPlan
 from lakeport.ducklake.reading.derived_tasks import KEYS, ChangeTask, Keys, KeyTask, count_tasks
 from lakeport.ducklake.reading.tasks import ScanTask
 from lakeport.errors import UnavailableError, UnsupportedError
@@ -68,6 +68,8 @@ class Scan:
 
     plan: ScanPlan
     engine: Engine
+    planner: Planner | None = None
+    """How the files are found that later filters of a DataFrame exclude."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -88,7 +90,7 @@ class Scan:
 
     def with_tasks(self, tasks: Sequence[ScanTask]) -> Scan:
         """Return a scan of some of the tasks; it runs on the engine that the whole would run on."""
-        return Scan(replace(self.plan, tasks=tuple(tasks)), self.runs_on)
+        return Scan(replace(self.plan, tasks=tuple(tasks)), self.runs_on, self.planner)
 
     def to_batches(
         self, *, max_bytes: int = MAX_BYTES, engine: Engine | str | None = None
@@ -122,10 +124,12 @@ class Scan:
     def to_spark(self, spark: object = None) -> Any:
         """Return the rows as a DataFrame: read by Spark itself wherever it can.
 
+        Filters of later queries leave out files, too, where Spark reads them itself.
+
         It belongs to the given session; without one, to that of the lake's engine, or else to the
         active session, or one that is started.
         """
-        return spark_engine(self.engine, spark).dataframe(self.plan)
+        return spark_engine(self.engine, spark).dataframe(self.plan, self.planner)
 
     def _engine(self, engine: Engine | str | None) -> Engine:
         return resolve_engine(engine, self.engine)
@@ -166,13 +170,19 @@ class ChangeFeed:
         Where there are both insertions and deletions, their keys are read first. This process holds
         the keys of the smaller side and of the updates, and at most about `max_bytes` of rows.
         """
-        engine, schema = self._engine(engine), self.schema
-        inserted, deleted = self._updates(engine)
-        tasks = [
-            *_change_tasks(self.insertions, inserted, _INSERT, schema),
-            *_change_tasks(self.deletions, deleted, _DELETE, schema),
+        chosen = self._engine(engine)
+        return _stream(chosen, self.tasks(engine=chosen), self.schema, max_bytes)
+
+    def tasks(self, *, engine: Engine | str | None = None) -> list[ChangeTask]:
+        """Return the tasks that read the feed; the keys of both sides have been compared.
+
+        For other parts of this package.
+        """
+        inserted, deleted = self._updates(self._engine(engine))
+        return [
+            *_change_tasks(self.insertions, inserted, _INSERT, self.schema),
+            *_change_tasks(self.deletions, deleted, _DELETE, self.schema),
         ]
-        return _stream(engine, tasks, schema, max_bytes)
 
     def to_arrow(self, *, engine: Engine | str | None = None) -> pa.Table:
         """Return the whole feed as an Arrow table."""

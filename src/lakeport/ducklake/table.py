@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeport.ducklake.maintenance.methods import TableMaintenance
 from lakeport.ducklake.model import (
     DataFile,
     PartitionSpec,
@@ -32,7 +33,7 @@ __all__ = ["TASK_BYTES", "LakeTable"]
 TASK_BYTES = 64 * 1024 * 1024
 
 
-class LakeTable(TableWriting):
+class LakeTable(TableWriting, TableMaintenance):
     """One table of a lake, pinned to a snapshot."""
 
     def __init__(self, lake: Lake, snapshot: Snapshot, state: TableState) -> None:
@@ -137,7 +138,7 @@ class LakeTable(TableWriting):
                 again.
         """
         plan = self.planner.scan(columns, filter, task_bytes=task_bytes, exact=exact)
-        return Scan(plan, self._lake.engine)
+        return Scan(plan, self._lake.engine, self.planner)
 
     def to_spark(
         self,

@@ -1,5 +1,16 @@
-from .http import serve_http
+from .audit import AuditTrail
+from .http import serve_http, split_address
 from .logs import CallLog, log_to_stderr
 from .metrics import CompositeObserver, Metrics
+from .traces import export_traces
 
-__all__ = ["CallLog", "CompositeObserver", "Metrics", "log_to_stderr", "serve_http"]
+__all__ = [
+    "AuditTrail",
+    "CallLog",
+    "CompositeObserver",
+    "Metrics",
+    "export_traces",
+    "log_to_stderr",
+    "serve_http",
+    "split_address",
+]

@@ -15,7 +15,7 @@ from lakeport.ducklake.storage import reserve
 from lakeport.errors import DefinitionError, UnavailableError
 from lakeport.observability.metrics import Metrics
 
-__all__ = ["serve_http"]
+__all__ = ["serve_http", "split_address"]
 
 _REQUEST_TIMEOUT: Final = 10.0
 _MAX_REQUESTS: Final = 32

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import fields
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Final
 
 from lakeport.airport.server import CallEnded
@@ -31,6 +32,8 @@ _PATTERN_WORDS: Final = ("bearer", "passw", "secret", "token", "://")
 _OWN_FIELDS: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 
 _CALL_FIELDS: Final = tuple(field.name for field in fields(CallEnded))
+
+_call_values: Final = attrgetter(*_CALL_FIELDS)
 
 _ROW_VERBS: Final = frozenset({"DoGet", "DoExchange"})
 
@@ -64,10 +67,12 @@ class CallLog:
         level = logging.DEBUG if is_usual else logging.INFO
         if not _log.isEnabledFor(level):
             return
-        values = {name: getattr(call, name) for name in _CALL_FIELDS}
-        known = {name: value for name, value in values.items() if value != ""}
+        values = zip(_CALL_FIELDS, _call_values(call), strict=True)
+        known = {name: value for name, value in values if value != ""}
         known["seconds"] = round(call.seconds, 6)
-        _log.log(level, "%s %s", call.verb, call.status, extra=known)
+        # Not `_log.log`, which looks for its caller: this method.
+        message = ("%s %s", (call.verb, call.status))
+        _log.handle(_log.makeRecord(_log.name, level, __file__, 0, *message, None, extra=known))
 
     def scan_started(self) -> None:
         """Ignore the event: the end of the call is logged."""
@@ -116,7 +121,10 @@ class _TextFormatter(_Formatter):
         if self.may_hold_secrets("\n".join((message, *texts.values()))):
             texts = {key: self.redacted(text) for key, text in texts.items()}
             message = self.redacted(message)
-        words = "".join(f" {key}={_word(text)}" for key, text in texts.items())
+        if all(texts.values()) and _PLAIN.fullmatch("".join(texts.values())):
+            words = "".join(f" {key}={text}" for key, text in texts.items())
+        else:
+            words = "".join(f" {key}={_word(text)}" for key, text in texts.items())
         line = f"{_time(record)} {record.levelname:<7} {message}{words}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ __all__ = ["CompositeObserver", "Metrics"]
 
 LATENCY_BUCKETS: Final = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 _MAX_CATALOGS: Final = 200
+_MAX_COUNTERS: Final = 4096
 _MOVED: Final = {
     "rows_sent": "Rows sent",
     "bytes_sent": "Bytes of Arrow sent",
@@ -86,10 +88,32 @@ class Metrics:
             "catalog_call_seconds", "Seconds of calls that ended, by catalog", "catalog"
         )
         self._moved_by: set[str] = set()
+        # Finding the counters of labels takes longer than counting.
+        self._of_verb = lru_cache(_MAX_COUNTERS)(self._find_of_verb)
+        self._of_result = lru_cache(_MAX_COUNTERS)(self._find_of_result)
         self._catalog_moved = {
             what: self._counter(f"catalog_{what}", f"{title}, by catalog", "catalog")
             for what, title in _MOVED.items()
         }
+
+        self._maintenance = self._counter(
+            "maintenance", "Operations of maintenance", "catalog", "operation", "result"
+        )
+        self._maintained_files = self._counter(
+            "maintenance_files", "Files that maintenance has replaced", "catalog", "operation"
+        )
+        self._maintained_bytes = self._counter(
+            "maintenance_bytes", "Bytes of the replaced files", "catalog", "operation"
+        )
+
+    def maintained(
+        self, catalog: str, operation: str, *, files: int, size: int, failed: bool
+    ) -> None:
+        """Count an operation of maintenance that had something to do."""
+        label = self._catalogs.label(catalog)
+        self._maintenance.labels(label, operation, "failed" if failed else "done").inc()
+        self._maintained_files.labels(label, operation).inc(files)
+        self._maintained_bytes.labels(label, operation).inc(size)
 
     def add_gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
         """Add a gauge whose value is computed when the metrics are read."""
@@ -98,21 +122,23 @@ class Metrics:
 
     def call_started(self, verb: str) -> None:
         """Count a running call."""
-        self._running.labels(verb).inc()
+        self._of_verb(verb)[0].inc()
 
     def call_ended(self, call: CallEnded) -> None:
         """Count a call with its seconds, rows and bytes."""
-        self._running.labels(call.verb).dec()
-        self._calls.labels(call.verb, call.status).inc()
-        self._seconds.labels(call.verb).observe(call.seconds)
+        running, seconds = self._of_verb(call.verb)
+        running.dec()
+        seconds.observe(call.seconds)
         catalog = self._catalogs.label(call.catalog)
-        self._catalog_calls.labels(catalog, call.status).inc()
-        self._catalog_seconds.labels(catalog).inc(call.seconds)
-        for what, counter in self._catalog_moved.items():
-            # A label of its own makes the counter visible, and few calls move rows.
-            if (count := getattr(call, what)) or catalog not in self._moved_by:
-                counter.labels(catalog).inc(count)
-        self._moved_by.add(catalog)
+        calls, catalog_calls, catalog_seconds = self._of_result(call.verb, call.status, catalog)
+        calls.inc()
+        catalog_calls.inc()
+        catalog_seconds.inc(call.seconds)
+        if call.rows_sent or call.rows_received or catalog not in self._moved_by:
+            # A label of its own makes a counter visible, and few calls move rows.
+            for what, counter in self._catalog_moved.items():
+                counter.labels(catalog).inc(getattr(call, what))
+            self._moved_by.add(catalog)
 
     def scan_started(self) -> None:
         """Count a running scan."""
@@ -128,6 +154,18 @@ class Metrics:
         self._streams.dec()
         self._scans.labels("complete" if complete else "incomplete").inc()
 
+    def _find_of_verb(self, verb: str) -> tuple[Gauge, Histogram]:
+        return self._running.labels(verb), self._seconds.labels(verb)
+
+    def _find_of_result(
+        self, verb: str, status: str, catalog: str
+    ) -> tuple[Counter, Counter, Counter]:
+        return (
+            self._calls.labels(verb, status),
+            self._catalog_calls.labels(catalog, status),
+            self._catalog_seconds.labels(catalog),
+        )
+
     def _counter(self, name: str, description: str, *labels: str) -> Counter:
         return Counter(f"lakeport_{name}", description, labels, registry=self.registry)
 
@@ -142,6 +180,8 @@ class _Names:
 
     def label(self, name: str) -> str:
         """Return the label of a name; new catalogs may appear while the server runs."""
+        if name in self._names:
+            return name
         with self._lock:
             if name in self._names or len(self._names) < self._max_names:
                 self._names.add(name)

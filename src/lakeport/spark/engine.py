@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 import pyarrow as pa
 
 from lakeport.ducklake import ChangePlan, ScanPlan
-from lakeport.errors import UnavailableError
+from lakeport.errors import InvalidArgumentError, UnavailableError
 from lakeport.spark.compat import is_connect
 from lakeport.spark.errors import retried_when_lost
 from lakeport.spark.session import is_running, session
@@ -22,9 +22,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.ducklake import Lake, ReadTask, RunTask
+    from lakeport.ducklake.planning import Planner
+    from lakeport.ducklake.writing.files import FileTarget
+    from lakeport.ducklake.writing.tasks import (
+        ChangeGroup,
+        ChangeQuery,
+        FrameWrite,
+        Progress,
+        TaskReport,
+        WrittenRows,
+    )
     from lakeport.spark.sql.registration import Registration
 
 __all__ = ["SparkEngine", "SparkSource"]
+
+SMALL_CHANGE_BYTES: Final = 64 << 20
+"""Row-level changes that read less than this of a table run in this process, by default."""
 
 SparkSource: TypeAlias = Union["SparkSession", "Callable[[], SparkSession]"]
 """A session, or a callable that returns the one to use now."""
@@ -37,11 +50,18 @@ class SparkEngine:
         spark: The session, or a callable that returns the one to use now. Without it, the active
             session is used, or one is started when it is first needed; when its Java process has
             ended, another one replaces it.
+        small_change_bytes: Deletes, updates and merges that read less than this of the table run in
+            this process.
     """
 
     name: Final = "spark"
 
-    def __init__(self, spark: SparkSource | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSource | None = None,
+        *,
+        small_change_bytes: int = SMALL_CHANGE_BYTES,
+    ) -> None:
         if importlib.util.find_spec("pyspark") is None:
             raise UnavailableError('Spark is not installed: pip install "lakeport[spark]"')
         # Guards the session, which is started when the first scan needs it.
@@ -49,6 +69,7 @@ class SparkEngine:
         self._find: Callable[[], SparkSession] | None = spark if callable(spark) else None
         self._spark: SparkSession | None = None if callable(spark) else spark
         self._is_own = spark is None
+        self.small_change_bytes = small_change_bytes
 
     def __repr__(self) -> str:
         return f"SparkEngine({'' if self._is_own else self._find or self._spark!r})"
@@ -61,6 +82,10 @@ class SparkEngine:
             if self._spark is None or (self._is_own and not is_running(self._spark)):
                 self._spark = session()
             return self._spark
+
+    def has_session(self, spark: SparkSession) -> bool:
+        """Return whether the engine runs on a session, without starting one."""
+        return spark is (self._spark if self._find is None else self._find())
 
     @property
     def parallelism(self) -> int:
@@ -85,11 +110,14 @@ class SparkEngine:
             for batch in results:
                 yield from results_of(batch)
 
-    def dataframe(self, plan: ScanPlan) -> DataFrame:
-        """Return the rows of a plan as a DataFrame: read by Spark itself wherever it can."""
+    def dataframe(self, plan: ScanPlan, planner: Planner | None = None) -> DataFrame:
+        """Return the rows of a plan as a DataFrame: read by Spark itself wherever it can.
+
+        With a planner, the filters of later queries leave out files.
+        """
         from lakeport.spark.frames.dataframes import to_dataframe
 
-        return to_dataframe(self.session(), plan)
+        return to_dataframe(self.session(), plan, planner)
 
     def change_dataframe(self, changes: ChangePlan, schema: pa.Schema) -> DataFrame:
         """Return the rows of a change plan as a DataFrame with the columns of a schema."""
@@ -103,8 +131,54 @@ class SparkEngine:
 
         return register(lake, self.session(), name, version=version)
 
-    def sql(self, lake: Lake, query: str, *, version: int) -> DataFrame:
-        """Return the DataFrame of a query over the tables and views of a lake."""
+    def sql(self, lake: Lake, query: str, *, version: int | None = None) -> DataFrame:
+        """Return the DataFrame of a query over a lake, or of the outcome of a statement."""
         from lakeport.spark.sql.lake_queries import lake_query
+        from lakeport.spark.sql.statements import is_statement, result_frame, run_statement
 
-        return lake_query(lake, self.session(), query, version=version)
+        if not is_statement(query):
+            at = lake.snapshot().id if version is None else version
+            return lake_query(lake, self.session(), query, version=at)
+        if version is not None:
+            raise InvalidArgumentError(
+                "a statement changes the newest snapshot: only queries have a version or timestamp"
+            )
+        return result_frame(self.session(), run_statement(lake, query, self.session))
+
+    def frame_schema(self, frame: DataFrame) -> pa.Schema:
+        """Return the columns of a DataFrame in Arrow's types."""
+        from lakeport.spark.frames.columns import arrow_schema
+        from lakeport.spark.writing.appends import distinct_columns
+
+        return arrow_schema(distinct_columns(frame.schema))
+
+    def frame_reader(self, frame: DataFrame) -> pa.RecordBatchReader:
+        """Return the rows of a DataFrame in this process, while Spark computes them."""
+        from lakeport.spark.frames.columns import arrow_schema, select
+        from lakeport.spark.transport.frame_stream import stream_dataframe
+        from lakeport.spark.writing.appends import distinct_columns
+
+        columns = distinct_columns(frame.schema)
+        return stream_dataframe(select(frame, columns), arrow_schema(columns))
+
+    def write_frame(self, frame: DataFrame, request: FrameWrite) -> WrittenRows:
+        """Write the rows of a DataFrame as data files of a table."""
+        from lakeport.spark.writing.appends import write_frame
+
+        return write_frame(frame, request)
+
+    def run_changes(
+        self,
+        query: ChangeQuery,
+        groups: Sequence[ChangeGroup],
+        *,
+        target: FileTarget,
+        title: str,
+        progress: Progress | None = None,
+    ) -> list[TaskReport]:
+        """Run a query of a delete, update or merge on groups of rows, each in a task."""
+        from lakeport.spark.writing.changes import run_changes
+        from lakeport.spark.writing.jobs import WriteJob
+
+        spark = self.session()
+        return run_changes(spark, WriteJob(spark, target, title, progress), query, groups)

@@ -344,7 +344,7 @@ def test_the_lake_without_a_defect_is_healthy(lake: RealLake) -> None:
     assert diagnosis.files_read == diagnosis.files == 5
 
 
-def named(defects: list[Defect]) -> Any:
+def named(defects: list[Defect]) -> pytest.MarkDecorator:
     ids = [f"{number}-{defect.check}" for number, defect in enumerate(defects)]
     return pytest.mark.parametrize("defect", defects, ids=ids)
 

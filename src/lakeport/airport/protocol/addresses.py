@@ -24,6 +24,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import flight
 
+from lakeport._cache import cached_by_identity
 from lakeport._wording import counted
 from lakeport.airport.protocol.codec import decode_json
 from lakeport.airport.protocol.limits import DEFAULT_LIMITS, Limits
@@ -129,6 +130,7 @@ def json_text(request: dict[str, Any], name: str, *, default: str | None = None)
     return value
 
 
+@cached_by_identity
 def table_tag(schema: pa.Schema) -> str:
     """Return a digest of the columns that a client has bound."""
     pairs = zip(schema.names, schema.types, strict=True)

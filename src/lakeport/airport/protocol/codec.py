@@ -35,6 +35,10 @@ __all__ = [
 # The array, its length and its content.
 _CONTAINER_ELEMENTS = 3
 
+# msgpack allows a container at most as many items as the message has bytes, so a short message
+# cannot need much memory, whatever lengths it claims.
+_SHORT_BYTES = 1024
+
 
 def encode(value: Any) -> bytes:
     """Pack a value with str keys, as the client expects it."""
@@ -121,7 +125,8 @@ def decode_struct(body: bytes, subject: str, *, limits: Limits = DEFAULT_LIMITS)
     if not body:
         return Struct({}, subject)
     try:
-        check_elements(body, limits.elements, subject)
+        if len(body) > min(_SHORT_BYTES, limits.elements):
+            check_elements(body, limits.elements, subject)
         unpacker = msgpack.Unpacker(
             raw=True,
             strict_map_key=False,

@@ -32,6 +32,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Final
 
 import msgpack
@@ -45,6 +46,7 @@ from lakeport._quiet import (
     NotFound,
     PermissionDenied,
     Quiet,
+    ResourceExhausted,
     Unauthenticated,
     Unavailable,
     Unimplemented,
@@ -59,6 +61,7 @@ from lakeport.errors import (
     LakeportError,
     NotFoundError,
     PermissionDeniedError,
+    ResourceExhaustedError,
     UnauthenticatedError,
     UnavailableError,
     UnsupportedError,
@@ -86,6 +89,7 @@ _STATUSES: tuple[tuple[type[LakeportError], type[Exception]], ...] = (
     (UnsupportedError, Unimplemented),
     (UnauthenticatedError, flight.FlightUnauthenticatedError),
     (PermissionDeniedError, flight.FlightUnauthorizedError),
+    (ResourceExhaustedError, ResourceExhausted),
     (UnavailableError, flight.FlightUnavailableError),
     (CancelledError, flight.FlightCancelledError),
     (InternalError, flight.FlightInternalError),
@@ -110,6 +114,7 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (flight.FlightCancelledError, "CANCELLED"),
     (flight.FlightInternalError, "INTERNAL"),
     (flight.FlightError, "UNKNOWN"),
+    (ResourceExhausted, "RESOURCE_EXHAUSTED"),
     (KeyError, "NOT_FOUND"),
     (NotImplementedError, "UNIMPLEMENTED"),
     (ValueError, "INVALID_ARGUMENT"),
@@ -135,14 +140,7 @@ _INTERRUPTIONS: Final = (
 )
 
 
-@contextmanager
-def translate_errors(
-    subject: str,
-    *,
-    typed: bool,
-    flight_errors: bool = True,
-    stopping: Callable[[], bool] = lambda: False,
-) -> Iterator[None]:
+class translate_errors:  # noqa: N801 (used like a function; quicker than a generator)
     """Convert every exception of the block to a status.
 
     Args:
@@ -152,18 +150,41 @@ def translate_errors(
         stopping: Whether the server is stopping: failures then become UNAVAILABLE.
 
     """
-    try:
-        yield
-    except Quiet:
-        raise
-    except Exception as error:  # noqa: BLE001
-        if stopping() and _is_interruption(error):
-            status = to_status(UnavailableError(SHUTTING_DOWN), typed=typed)
+
+    __slots__ = ("_flight_errors", "_stopping", "_subject", "_typed")
+
+    def __init__(
+        self,
+        subject: str,
+        *,
+        typed: bool,
+        flight_errors: bool = True,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._subject = subject
+        self._typed = typed
+        self._flight_errors = flight_errors
+        self._stopping = stopping
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, Quiet):
+            return
+        status: Exception
+        if self._stopping() and _is_interruption(error):
+            status = to_status(UnavailableError(SHUTTING_DOWN), typed=self._typed)
         elif isinstance(error, flight.FlightError):
             status = error
         else:
-            status = to_status(as_lakeport_error(error, subject), typed=typed)
-        raise (status if flight_errors else _without_flight(status)) from None
+            status = to_status(as_lakeport_error(error, self._subject), typed=self._typed)
+        raise (status if self._flight_errors else _without_flight(status)) from None
 
 
 def _is_interruption(error: Exception) -> bool:
@@ -268,6 +289,7 @@ _DETAIL = re.compile(
     r"|Python exception: .*|flight::.*)\.?\s*$",
     re.DOTALL,
 )
+_EXHAUSTED = f"Python exception: {ResourceExhausted.__name__}"
 # Arrow's message for a stream that the server closed without an error.
 _DISCONNECTED = "(server disconnect?)"
 _PREFIX = re.compile(r"^Flight [a-z ]+, with message: ")
@@ -288,6 +310,8 @@ def from_flight(error: Exception, subject: str) -> LakeportError:
     if typed is not None:
         return typed
     message = _server_message(error) or f"{subject} failed without a message"
+    if _EXHAUSTED in str(error):
+        return ResourceExhaustedError(message)
     if _DISCONNECTED in message:
         return InternalError(f"the server ended the {subject} too early")
     for kind, error_type in _KINDS:

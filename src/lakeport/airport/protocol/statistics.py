@@ -21,6 +21,8 @@ _GREATEST_BLOB = b"\xff" * 8
 
 _MAX_ENCODED_BYTES: Final = 8 * MIB
 _encoded = LruCache(_MAX_ENCODED_BYTES, weigh=len)
+# By the id of the object, whose hash takes longer: the object, its type and the reply.
+_recent = LruCache(4096)
 
 
 def encode_statistics(stats: ColumnStats, type: pa.DataType) -> bytes:
@@ -28,6 +30,15 @@ def encode_statistics(stats: ColumnStats, type: pa.DataType) -> bytes:
 
     DuckDB requests the same twice for each column of a statement, so replies are cached.
     """
+    recent: tuple[ColumnStats, pa.DataType, bytes] | None = _recent.get(id(stats))
+    if recent is not None and recent[0] is stats and recent[1] == type:
+        return recent[2]
+    reply = _cached(stats, type)
+    _recent.put(id(stats), (stats, type, reply))
+    return reply
+
+
+def _cached(stats: ColumnStats, type: pa.DataType) -> bytes:
     key = (stats, type)
     try:
         reply: bytes | None = _encoded.get(key)

@@ -1,4 +1,4 @@
-"""The running calls of a server: counted, reported to its observer, rejected while it drains.
+"""The calls of a server: counted, listed, reported to its observer, rejected while it drains.
 
 A call lasts from its headers to its last byte. That is later than its handler returns, because the
 rows of a scan are sent after that.
@@ -6,19 +6,33 @@ rows of a scan are sent after that.
 
 from __future__ import annotations
 
+import itertools
+import secrets
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 import pyarrow as pa
 from pyarrow import flight
 
+from lakeport._tracing import end_span, start_span
 from lakeport.airport.protocol.errors import SHUTTING_DOWN, reason_of, status_name
-from lakeport.catalog import RequestNotes
-from lakeport.errors import UnavailableError
+from lakeport.catalog import CallRecord, RequestNotes
+from lakeport.errors import CancelledError, UnavailableError
+from lakeport.filters import Filter
+from lakeport.filters.encoders import filter_shape
 
-__all__ = ["CallEnded", "Calls", "NullObserver", "Observer", "RunningCall"]
+__all__ = [
+    "CallEnded",
+    "Calls",
+    "NullObserver",
+    "Observer",
+    "RunningCall",
+    "check_not_cancelled",
+]
 
 _VERBS: Final = {
     flight.FlightMethod.LIST_FLIGHTS: "ListFlights",
@@ -31,20 +45,32 @@ _VERBS: Final = {
     flight.FlightMethod.LIST_ACTIONS: "ListActions",
 }
 
+_MAX_RECENT: Final = 500
+
+# Ids of calls are short, and differ between servers.
+_PROCESS: Final = secrets.token_hex(4)
+_numbers = itertools.count(1)
+
+# Calls that read or change rows. Of the others, those that failed are kept as well.
+_ROW_VERBS: Final = frozenset({"DoGet", "DoExchange"})
+
 
 class Calls:
-    """The number of running calls, and whether new ones are accepted."""
+    """The running calls, the recent ones, and whether new ones are accepted."""
 
     def __init__(self, observer: Observer | None = None) -> None:
         self.observer: Observer = NullObserver() if observer is None else observer
         self._changed = threading.Condition()
-        self._running = 0
+        self._running: dict[str, RunningCall] = {}
+        self._recent: deque[RunningCall] = deque(maxlen=_MAX_RECENT)
         self._draining = False
         self._stopped_waiting = False
 
-    def start(self, method: flight.FlightMethod, *, trace_id: str = "") -> RunningCall:
+    def start(
+        self, method: flight.FlightMethod, *, trace_id: str = "", traceparent: str | None = None
+    ) -> RunningCall:
         """Return a new call. It must be admitted, and `end` must be called in any case."""
-        return RunningCall(self, _VERBS.get(method, "Other"), trace_id)
+        return RunningCall(self, _VERBS.get(method, "Other"), trace_id, traceparent)
 
     def drain(self, limit: float) -> bool:
         """Accept no more calls, wait for the running ones, and return whether all ended."""
@@ -66,36 +92,62 @@ class Calls:
         """Whether no more calls are accepted."""
         return self._draining
 
-    def admit(self) -> None:
+    def calls(self) -> list[CallRecord]:
+        """Return the running calls, then the recent ones, each newest first."""
+        with self._changed:
+            running, recent = list(self._running.values()), list(self._recent)
+        return [call.record() for call in (*reversed(running), *reversed(recent))]
+
+    def cancel(self, call_id: str, reason: str) -> bool:
+        """End a running call with an error; return False if there is no such call."""
+        with self._changed:
+            call = self._running.get(call_id)
+        if call is None:
+            return False
+        call.notes.cancelled = reason
+        return True
+
+    def admit(self, call: RunningCall) -> None:
         """Count a call; raise `UnavailableError` if the server drains."""
         with self._changed:
             if self._draining:
                 raise UnavailableError(SHUTTING_DOWN)
-            self._running += 1
+            self._running[call.id] = call
 
-    def call_finished(self) -> None:
+    def call_finished(self, call: RunningCall) -> None:
         """Count an admitted call as finished."""
         with self._changed:
-            self._running -= 1
-            self._changed.notify_all()
+            del self._running[call.id]
+            if call.verb in _ROW_VERBS or call.status != "OK":
+                self._recent.append(call)
+            if self._draining:
+                self._changed.notify_all()
 
 
 class RunningCall:
     """One running call."""
 
-    def __init__(self, calls: Calls, verb: str, trace_id: str) -> None:
+    def __init__(
+        self, calls: Calls, verb: str, trace_id: str, traceparent: str | None = None
+    ) -> None:
+        self.id = f"{next(_numbers):x}-{_PROCESS}"
         self.notes = RequestNotes()
         self.identity = ""
         self.trace_id = trace_id
+        self.verb = verb
+        self.status = "RUNNING"
         self._calls = calls
-        self._verb = verb
+        self._error = ""
+        self.span = start_span(verb, traceparent)
+        """The span of the call; None without tracing."""
         self._started = time.monotonic()
+        self._ended: float | None = None
         self._admitted = False
         calls.observer.call_started(verb)
 
     def admit(self) -> None:
         """Admit the call; raise `UnavailableError` if the server drains."""
-        self._calls.admit()
+        self._calls.admit(self)
         self._admitted = True
 
     def end(self, error: BaseException | None) -> None:
@@ -106,18 +158,25 @@ class RunningCall:
             error = flight.FlightCancelledError(
                 "the client disconnected before the last row was sent"
             )
+        self._ended = time.monotonic()
+        self.status = status_name(error)
+        self._error = "" if error is None else reason_of(error)
+        if self.span is not None:
+            end_span(self.span, self._error, self._facts())
         try:
             self._calls.observer.call_ended(
                 CallEnded(
-                    self._verb,
-                    status_name(error),
-                    seconds=time.monotonic() - self._started,
-                    reason="" if error is None else reason_of(error),
+                    self.verb,
+                    self.status,
+                    seconds=self._ended - self._started,
+                    reason=self._error,
                     identity=self.identity,
                     catalog=notes.catalog,
                     table=notes.table,
                     snapshot=notes.snapshot,
                     operation=notes.operation,
+                    columns=notes.columns,
+                    filter=notes.filter,
                     rows_sent=notes.rows_sent,
                     bytes_sent=notes.bytes_sent,
                     rows_received=notes.rows_received,
@@ -128,7 +187,56 @@ class RunningCall:
             )
         finally:
             if self._admitted:
-                self._calls.call_finished()
+                self._calls.call_finished(self)
+
+    def _facts(self) -> dict[str, str | int]:
+        """Return the attributes of the call's span."""
+        notes = self.notes
+        return {
+            "status": self.status,
+            "identity": self.identity,
+            "catalog": notes.catalog,
+            "table": notes.table,
+            "snapshot": notes.snapshot,
+            "operation": notes.operation,
+            "rows_sent": notes.rows_sent,
+            "bytes_sent": notes.bytes_sent,
+            "rows_received": notes.rows_received,
+            "bytes_received": notes.bytes_received,
+        }
+
+    def record(self) -> CallRecord:
+        """Return what is known of the call now."""
+        notes = self.notes
+        ended = self._ended
+        age = time.monotonic() - self._started
+        return CallRecord(
+            id=self.id,
+            state=self.status,
+            started=datetime.fromtimestamp(time.time() - age, UTC),
+            seconds=age if ended is None else ended - self._started,
+            verb=self.verb,
+            operation=notes.operation,
+            identity=self.identity,
+            catalog=notes.catalog,
+            table=notes.table,
+            snapshot=notes.snapshot,
+            columns=notes.columns,
+            filter="" if notes.filter is None else filter_shape(notes.filter),
+            rows_sent=notes.rows_sent,
+            bytes_sent=notes.bytes_sent,
+            rows_received=notes.rows_received,
+            bytes_received=notes.bytes_received,
+            peer=notes.peer,
+            trace_id=self.trace_id,
+            error=self._error,
+        )
+
+
+def check_not_cancelled(notes: RequestNotes) -> None:
+    """Raise `CancelledError` if an operator has cancelled the call."""
+    if notes.cancelled:
+        raise CancelledError(notes.cancelled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +268,10 @@ class CallEnded:
     bytes_received: int = 0
     peer: str = ""
     """The network address of the client; empty for a call that was rejected before its handler."""
+    columns: str = ""
+    """The columns that a scan reads, separated by commas; empty for all."""
+    filter: Filter | None = None
+    """The filter of a scan."""
     trace_id: str = ""
     """The trace of the header `traceparent`, or of `airport-trace-id`, or a new one."""
 

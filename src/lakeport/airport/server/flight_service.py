@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pyarrow import flight
 
+from lakeport._tracing import inside
 from lakeport.airport.protocol.addresses import ACTIONS, check_not_flight_sql, flight_sql_error
 from lakeport.airport.protocol.errors import translate_errors
 from lakeport.airport.server.actions.action_table import BoundAction
@@ -148,19 +149,21 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     def _answer(
         self, context: Any, subject: str, *, typed: bool, flight_errors: bool = True
     ) -> Iterator[Call]:
-        call = current_call(context)
+        with translate_errors("authentication", typed=False, flight_errors=flight_errors):
+            call = current_call(context)
         stopping = self._host.stopping.is_set
         peer = context.peer()
         if call.connection.end is None:
             call.connection.end = self._host.connections.begin(peer)
         # Until the call is routed, permissions are those of objects outside of any catalog.
-        may = self._host.registry.permissions(call.identity)
-        request = call.request(peer=peer, may=may, stopping=stopping)
+        may = self._host.registry.permissions(call.caller)
+        request = call.request(peer=peer, may=may, stopping=stopping, activity=self._host.calls)
         errors = translate_errors(
             subject, typed=typed, flight_errors=flight_errors, stopping=stopping
         )
-        with errors, request_scope(request):
+        with errors, request_scope(request), inside(call.span):
             self._host.check_running()
+            self._host.admission.check_call(call.caller)
             yield call
 
 

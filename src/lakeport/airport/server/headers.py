@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyarrow import flight
 
+from lakeport._tracing import Span
 from lakeport.airport.protocol.constants import (
     LIMIT_HEADER,
     NULL_COLUMNS_HEADER,
@@ -22,8 +23,17 @@ from lakeport.airport.protocol.constants import (
 from lakeport.airport.protocol.errors import translate_errors
 from lakeport.airport.server.calls import Calls, RunningCall
 from lakeport.airport.server.transactions import Transactions
-from lakeport.auth import Authenticator, MayDo, authenticate, bearer_token
-from lakeport.catalog import RequestContext, RequestNotes
+from lakeport.auth import (
+    ANONYMOUS,
+    Authenticator,
+    Identity,
+    MayDo,
+    SubjectAuthenticator,
+    authenticate,
+    bearer_token,
+    identity_of,
+)
+from lakeport.catalog import Activity, RequestContext, RequestNotes
 from lakeport.errors import InvalidArgumentError, UnauthenticatedError
 
 __all__ = ["MIDDLEWARE", "Call", "HeaderMiddlewareFactory", "current_call"]
@@ -49,6 +59,17 @@ class ClientConnection:
         self.end: Callable[[], None] | None = None
         """The function to call when the call has ended."""
 
+    def at_end(self, work: Callable[[], None]) -> None:
+        """Call a function when the call has ended, before those that were given earlier."""
+        before = self.end
+
+        def run() -> None:
+            work()
+            if before is not None:
+                before()
+
+        self.end = run
+
     def is_cancelled(self) -> bool:
         """Return whether the client has cancelled the call or disconnected."""
         context = self.context
@@ -57,13 +78,20 @@ class ClientConnection:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The headers of one call, and the identity of its token."""
+    """The headers of one call, and its caller."""
 
     headers: Mapping[str, Sequence[str]]
-    identity: str
+    caller: Identity = ANONYMOUS
     connection: ClientConnection = field(default_factory=ClientConnection, compare=False)
     trace_id: str | None = None
     notes: RequestNotes = field(default_factory=RequestNotes, compare=False)
+    span: Span | None = field(default=None, compare=False, repr=False)
+    """The span of the call; None without tracing."""
+
+    @property
+    def identity(self) -> str:
+        """The user of the caller; empty without authentication."""
+        return self.caller.user
 
     def header(self, name: str) -> str | None:
         """Return the first value of a header; None if it is missing or empty."""
@@ -120,25 +148,46 @@ class Call:
         named = self.header("airport-transaction-id")
         return transactions.current(self.owner, catalog, named, identity=self.identity)
 
-    def request(self, *, peer: str, may: MayDo, stopping: Callable[[], bool]) -> RequestContext:
+    def request(
+        self, *, peer: str, may: MayDo, stopping: Callable[[], bool], activity: Activity
+    ) -> RequestContext:
         """Return the context for catalog methods; routing sets its transaction and permissions."""
         self.notes.peer = peer
         return RequestContext(
             identity=self.identity,
+            caller=self.caller,
             catalog=self.catalog,
             session_id=self.header("airport-client-session-id"),
             trace_id=self.trace_id,
             notes=self.notes,
             peer=peer,
-            is_cancelled=lambda: stopping() or self.connection.is_cancelled(),
+            is_cancelled=lambda: (
+                stopping() or bool(self.notes.cancelled) or self.connection.is_cancelled()
+            ),
             may=may,
+            activity=activity,
         )
 
 
 class _HeaderMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
-    def __init__(self, call: Call, running: RunningCall) -> None:
+    def __init__(
+        self, call: Call, running: RunningCall, certificates: SubjectAuthenticator | None
+    ) -> None:
         self.call = call
         self._running = running
+        self._certificates = certificates
+
+    def identify(self, context: flight.ServerCallContext) -> Call:
+        """Return the call; if it has no token, its caller is the owner of the certificate.
+
+        Flight passes the certificate to handlers only, so this is the first chance to read it.
+        """
+        if self._certificates is not None and self.call.caller is ANONYMOUS:
+            subject = context.peer_identity() or b""
+            caller = self._certificates.authenticate_subject(subject.decode("utf-8", "replace"))
+            self.call = replace(self.call, caller=caller)
+            self._running.identity = caller.user
+        return self.call
 
     def call_completed(self, exception: BaseException | None) -> None:
         connection = self.call.connection
@@ -151,47 +200,61 @@ class _HeaderMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
 class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Reads and checks the headers of every call before its handler runs."""
 
-    def __init__(self, authenticator: Authenticator | None, calls: Calls) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator | None,
+        calls: Calls,
+        certificates: SubjectAuthenticator | None = None,
+    ) -> None:
         self._authenticator = authenticator
         self._calls = calls
+        self._certificates = certificates
 
     def start_call(self, info: Any, headers: Mapping[str, Sequence[Any]]) -> _HeaderMiddleware:
         """Admit the call, authenticate the caller and return both with the headers."""
-        running = self._calls.start(info.method, trace_id=_trace_id(headers))
+        running = self._calls.start(
+            info.method,
+            trace_id=_trace_id(headers),
+            traceparent=_first_text(headers, "traceparent"),
+        )
         try:
             with translate_errors("authentication", typed=False):
                 running.admit()
-                running.identity = self._identity(headers)
+                caller = self._caller(headers)
+                running.identity = caller.user
                 call = Call(
                     _texts(headers),
-                    running.identity,
+                    caller,
                     trace_id=running.trace_id,
                     notes=running.notes,
+                    span=running.span,
                 )
         except BaseException as error:
             # Flight does not call `call_completed` if `start_call` raises.
             running.end(error)
             raise
-        return _HeaderMiddleware(call, running)
+        return _HeaderMiddleware(call, running, self._certificates)
 
-    def _identity(self, headers: Mapping[str, Sequence[Any]]) -> str:
+    def _caller(self, headers: Mapping[str, Sequence[Any]]) -> Identity:
         if self._authenticator is None:
-            return ""
+            return ANONYMOUS
         token = bearer_token(next(iter(headers.get("authorization", ())), None))
+        if token is None and self._certificates is not None:
+            return ANONYMOUS
         if token is None:
             raise UnauthenticatedError(
                 "this server needs a bearer token: CREATE SECRET (TYPE airport, AUTH_TOKEN '…', "
                 "SCOPE '<location>') makes DuckDB send one on every call"
             )
-        return authenticate(self._authenticator.authenticate, token)
+        return identity_of(authenticate(self._authenticator.authenticate, token))
 
 
 def current_call(context: flight.ServerCallContext) -> Call:
     """Return the call of a handler's context."""
     middleware = context.get_middleware(MIDDLEWARE)
     if middleware is None:
-        return Call({}, "")
-    call: Call = middleware.call
+        return Call({})
+    call: Call = middleware.identify(context)
     call.connection.context = context
     return call
 
@@ -206,13 +269,17 @@ def _trace_id(headers: Mapping[str, Sequence[Any]]) -> str:
     return uuid.uuid4().hex
 
 
+def _first_text(headers: Mapping[str, Sequence[Any]], name: str) -> str | None:
+    value = next(iter(headers.get(name, ())), None)
+    return value if isinstance(value, str) else None
+
+
 def _texts(headers: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
-    texts = {
-        name: [value for value in values if isinstance(value, str)]
-        for name, values in headers.items()
-        if name != "authorization"
-    }
-    for name, values in texts.items():
-        if any(len(value) > _MAX_HEADER for value in values):
-            raise InvalidArgumentError(f"header {name[:80]!r} is too long")
+    texts: dict[str, list[str]] = {}
+    for name, values in headers.items():
+        if name != "authorization":
+            texts[name] = kept = [value for value in values if isinstance(value, str)]
+            for value in kept:
+                if len(value) > _MAX_HEADER:
+                    raise InvalidArgumentError(f"header {name[:80]!r} is too long")
     return texts

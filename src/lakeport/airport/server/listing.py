@@ -26,6 +26,7 @@ from lakeport.auth import Operation
 from lakeport.catalog import (
     CatalogVersion,
     DynamicCatalog,
+    ListingStateCatalog,
     ScalarFunction,
     Schema,
     Table,
@@ -34,8 +35,8 @@ from lakeport.catalog import (
     VersionedCatalog,
     current_request,
     field_is_rowid,
-    has_statistics,
     is_geometry,
+    offers_statistics,
 )
 
 __all__ = [
@@ -109,7 +110,12 @@ class ListingCache:
             or route.authorizer is not None
         ):
             return _list_schemas(route, version)
-        key = (id(route.catalog), route.name, request.identity, version.version)
+        state = (
+            route.catalog.listing_state()
+            if isinstance(route.catalog, ListingStateCatalog)
+            else None
+        )
+        key = (id(route.catalog), route.name, request.caller, version.version, state)
         with self._lock:
             cached = self._replies.get(key)
             if cached is not None:
@@ -209,9 +215,9 @@ def _table_info(
 
 
 def wire_schema(table: Table, columns: pa.Schema) -> pa.Schema:
-    """Return the schema to publish for a table: its columns, and whether it has statistics."""
+    """Return the schema to publish for a table: its columns, and whether it offers statistics."""
     metadata = {k: v for k, v in (columns.metadata or {}).items() if k != _CAN_PRODUCE_STATISTICS}
-    if has_statistics(table) and _can_produce_statistics(columns):
+    if offers_statistics(table) and _can_produce_statistics(columns):
         metadata[_CAN_PRODUCE_STATISTICS] = b"1"
     return columns.with_metadata(metadata or None)
 
@@ -222,11 +228,11 @@ def schema_infos(
     """Yield the FlightInfos of a schema that the caller may list; `is_fixed` as in `table_info`."""
     # Many tables of a catalog may share one schema object.
     known: dict[tuple[int, bool], tuple[pa.Schema, pa.Schema, str]] = {}
-    allows = route.permissions(current_request().identity)
+    allows = route.permissions(current_request().caller)
     for table in schema.tables():
         if allows(Operation.LIST, schema.name, table.name):
             columns = table.arrow_schema()
-            key = (id(columns), has_statistics(table))
+            key = (id(columns), offers_statistics(table))
             if key not in known:
                 tag = "" if is_fixed else table_tag(columns)
                 known[key] = (columns, wire_schema(table, columns), tag)

@@ -14,10 +14,22 @@ from typing import Final, TypeAlias, TypeVar
 
 from lakeport.airport.protocol.addresses import Address
 from lakeport.airport.protocol.signatures import tag_of
-from lakeport.auth import AccessRequest, Authorizer, MayDo, Operation, allow_everything
+from lakeport.auth import (
+    AccessRequest,
+    Authorizer,
+    Identity,
+    MayDo,
+    Operation,
+    RestrictingAuthorizer,
+    Restriction,
+    RestrictionOf,
+    allow_everything,
+    no_restriction,
+)
 from lakeport.catalog import (
     Catalog,
     HistoricSchema,
+    PolicyCatalog,
     ScalarFunction,
     Schema,
     Table,
@@ -56,11 +68,22 @@ class CatalogRoute:
         self, operation: Operation, schema: str | None = None, name: str | None = None, /
     ) -> bool:
         """Return whether the caller may do this."""
-        return self.permissions(current_request().identity)(operation, schema, name)
+        return self.permissions(current_request().caller)(operation, schema, name)
 
-    def permissions(self, identity: str) -> MayDo:
-        """Return a function that decides whether an identity may do something, in any thread."""
-        return _permissions(self.authorizer, identity, self.registered_name)
+    def permissions(self, caller: Identity) -> MayDo:
+        """Return a function that decides whether a caller may do something, in any thread."""
+        return _permissions(self.authorizer, caller, self.registered_name, self.catalog)
+
+    def restrictions(self, caller: Identity) -> RestrictionOf:
+        """Return a function that returns which rows and columns of a table a caller sees."""
+        authorizer, catalog = self.authorizer, self.registered_name
+        if not isinstance(authorizer, RestrictingAuthorizer):
+            return no_restriction
+
+        def restriction(schema: str, name: str, verb: str = "select", /) -> Restriction | None:
+            return authorizer.restriction(caller, catalog, schema, name, verb)
+
+        return restriction
 
     def require(self, operation: Operation) -> None:
         """Raise `PermissionDeniedError` if the caller may not do this with the catalog."""
@@ -159,7 +182,7 @@ class CatalogRoute:
             operation, names = Operation.LIST, ()
         parts = [part for part in (self.registered_name, *names) if part]
         subject = ".".join(parts) or "this catalog"
-        return PermissionDeniedError(f"you may not {operation.value} {subject}")
+        return PermissionDeniedError(f"you may not {operation.kind.value} {subject}")
 
 
 class _NoCatalog:
@@ -194,11 +217,11 @@ class CatalogRegistry:
 
     def allows_action(self, name: str) -> bool:
         """Return whether the caller may call an action of the server, which has no catalog."""
-        return self.permissions(current_request().identity)(Operation.CALL, None, name)
+        return self.permissions(current_request().caller)(Operation.CALL, None, name)
 
-    def permissions(self, identity: str) -> MayDo:
-        """Return a function that decides what an identity may do outside of any catalog."""
-        return _permissions(self._authorizer, identity, "")
+    def permissions(self, caller: Identity) -> MayDo:
+        """Return a function that decides what a caller may do outside of any catalog."""
+        return _permissions(self._authorizer, caller, "", NO_CATALOG)
 
     def add(self, name: str, catalog: Catalog) -> None:
         """Add a catalog."""
@@ -256,12 +279,29 @@ class CatalogRegistry:
         return CatalogRoute(name, catalog, self._authorizer, registered_name)
 
 
-def _permissions(authorizer: Authorizer | None, identity: str, catalog: str) -> MayDo:
+def _permissions(
+    authorizer: Authorizer | None, caller: Identity, name_of_catalog: str, catalog: Catalog
+) -> MayDo:
     if authorizer is None:
         return allow_everything
+    policies = catalog if isinstance(catalog, PolicyCatalog) else None
+    restricting = authorizer if isinstance(authorizer, RestrictingAuthorizer) else None
 
     def may(operation: Operation, schema: str | None = None, name: str | None = None, /) -> bool:
-        return bool(authorizer(AccessRequest(identity, operation, catalog, schema, name)))
+        kind = operation.kind
+        verb = "" if kind is operation else operation.value
+        describes = (
+            policies is not None and schema is not None and policies.describes_itself(schema)
+        )
+        access = AccessRequest(
+            caller.user, kind, name_of_catalog, schema, name, caller, verb, describes
+        )
+        if not authorizer(access):
+            return False
+        if policies is not None or restricting is None or schema is None or name is None:
+            return True
+        # A catalog that does not know policies would return all rows and columns.
+        return restricting.restriction(caller, name_of_catalog, schema, name) is None
 
     return may
 

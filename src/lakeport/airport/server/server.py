@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from lakeport.airport.protocol.limits import DEFAULT_LIMITS, Limits
+from lakeport.airport.server.admission import Admission
 from lakeport.airport.server.calls import Calls, Observer
 from lakeport.airport.server.connections import MAX_CONNECTIONS, Connections
 from lakeport.airport.server.flight_service import FlightService
@@ -29,7 +30,14 @@ from lakeport.airport.server.lifetime import (
 from lakeport.airport.server.routing import CatalogRegistry, CatalogSource
 from lakeport.airport.server.state import REUSE_CONNECTION, ServerState
 from lakeport.airport.server.transactions import Transactions
-from lakeport.auth import Authorizer, AuthSource, TlsConfig, authenticator_of
+from lakeport.auth import (
+    Authorizer,
+    AuthSource,
+    LimitRules,
+    SubjectAuthenticator,
+    TlsConfig,
+    authenticator_of,
+)
 from lakeport.catalog import Action, Catalog
 from lakeport.errors import DefinitionError, UnavailableError
 from lakeport.types import duckdb_identifier, duckdb_string
@@ -57,6 +65,8 @@ class Server:
         location: Where to listen; port 0 picks a free one. `grpc+tls://` with `tls`.
         auth: An authenticator, a callable that returns the identity of a token (or None), or a
             mapping of tokens to identities. Without it every client may call.
+        certificates: The identities of clients' certificates, with mutual TLS. With `auth`, a call
+            has a token or is that of its certificate's owner.
         authorize: Decides for each catalog, schema and table what an identity may list and do.
         tls: Certificate and key; with a client CA for mutual TLS.
         advertise: The location for plain Flight clients, such as `grpc://lake.example:8815`.
@@ -66,6 +76,7 @@ class Server:
         compression: Compress batches with `"lz4"` or `"zstd"`; faster on slow networks only.
             `"auto"` is LZ4, except to clients on this machine.
         limits: Limits on requests.
+        caller_limits: Limits on what callers use at once: scans, rows, calls a second.
         transaction_timeout: After how many seconds without a call a transaction is rolled back.
         stream_timeout: After how many seconds a stream ends whose client neither reads nor writes.
         max_connections: The most open connections; above it, those without calls are closed.
@@ -80,6 +91,7 @@ class Server:
         *,
         location: str | None = None,
         auth: AuthSource | None = None,
+        certificates: SubjectAuthenticator | None = None,
         authorize: Authorizer | None = None,
         tls: TlsConfig | None = None,
         advertise: str | None = None,
@@ -88,6 +100,7 @@ class Server:
         max_message_size: int = 64 * 1024 * 1024,
         compression: Literal["lz4", "zstd", "auto"] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        caller_limits: LimitRules | None = None,
         transaction_timeout: float = 600.0,
         stream_timeout: float = STREAM_TIMEOUT,
         max_connections: int = MAX_CONNECTIONS,
@@ -102,16 +115,22 @@ class Server:
             raise DefinitionError(
                 f"compression must be 'lz4', 'zstd' or 'auto', not {compression!r}"
             )
+        if certificates is not None and (tls is None or tls.client_ca is None):
+            raise DefinitionError(
+                "certificates of clients are checked by mutual TLS only: give the client CA"
+            )
         self._requested = check_location(location, tls)
         self._tls = tls.load() if tls is not None else None
         self._advertise = advertise
         self._authenticator = authenticator_of(auth)
+        self._certificates = certificates
         self._registry = CatalogRegistry(catalogs, authorizer=authorize)
         self._actions = {action.name: action for action in actions}
         self._batch_rows = batch_rows
         self._max_message_size = max_message_size
         self._compression: Literal["lz4", "zstd", "auto"] | None = compression
         self._limits = limits
+        self._caller_limits = caller_limits
         self._transaction_timeout = transaction_timeout
         self._stream_timeout = stream_timeout
         self._max_connections = max_connections
@@ -133,7 +152,9 @@ class Server:
                     host,
                     self._requested,
                     middleware={
-                        MIDDLEWARE: HeaderMiddlewareFactory(self._authenticator, host.calls)
+                        MIDDLEWARE: HeaderMiddlewareFactory(
+                            self._authenticator, host.calls, self._certificates
+                        )
                     },
                     **self._tls_options(),
                 )
@@ -247,6 +268,7 @@ class Server:
             actions=self._actions,
             transactions=Transactions(idle_seconds=self._transaction_timeout),
             calls=Calls(self._observer),
+            admission=Admission(self._caller_limits),
             connections=Connections(self._max_connections),
             idle=IdleStreams(self._stream_timeout),
         )

@@ -14,9 +14,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from lakeport._wording import counted
+from lakeport._wording import counted, size_text
 from lakeport.cli.arguments import parse_lake, redacted
-from lakeport.cli.output import make_console, plain_table, printable, size_text
+from lakeport.cli.output import make_console, plain_table, printable
 from lakeport.ducklake import Lake
 from lakeport.ducklake.maintenance.doctor import Advice, Diagnosis, Finding, Repaired, Verdict
 

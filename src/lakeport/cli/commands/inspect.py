@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
-from lakeport._wording import counted
+from lakeport._wording import counted, size_text
 from lakeport.cli.arguments import parse_at, parse_lake, redacted
-from lakeport.cli.output import make_console, plain_table, printable, size_text
+from lakeport.cli.output import make_console, plain_table, printable
 from lakeport.ducklake import Lake
 from lakeport.ducklake.maintenance import (
     LakeReport,

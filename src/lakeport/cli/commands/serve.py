@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lakeport.airport.server import Server, check_listening, exit_immediately, serve_until_signalled
-from lakeport.auth import Authorizer, TlsConfig
+from lakeport.airport.server import (
+    Observer,
+    Server,
+    check_listening,
+    exit_immediately,
+    serve_until_signalled,
+)
+from lakeport.auth import TlsConfig
+from lakeport.catalog import Catalog
+from lakeport.cli.access.server_access import AccessRules, ServerAccess
+from lakeport.cli.access.settings import AuditSettings
 from lakeport.cli.arguments import (
     by_name,
     is_lake,
@@ -21,17 +32,36 @@ from lakeport.cli.arguments import (
 )
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import ServedCatalogs
+from lakeport.cli.commands.console import DEFAULT_CONSOLE
 from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_settings
 from lakeport.cli.health import Health
 from lakeport.cli.output import make_console
 from lakeport.cli.supervisor import add_spark_gauges
-from lakeport.cli.tokens import TokenPolicy, Tokens
+from lakeport.console import Console, ServerAddress, serve_console
+from lakeport.ducklake import Lake
+from lakeport.ducklake.maintenance import (
+    MaintenancePolicy,
+    MaintenanceResult,
+    MaintenanceSchedule,
+)
 from lakeport.ducklake.metadata import parse_location
 from lakeport.ducklake.storage import keep_reserve
 from lakeport.errors import DefinitionError
-from lakeport.observability import CallLog, CompositeObserver, Metrics, log_to_stderr, serve_http
+from lakeport.lakehouse import LakeCatalog, check_policies
+from lakeport.observability import (
+    AuditTrail,
+    CallLog,
+    CompositeObserver,
+    Metrics,
+    export_traces,
+    log_to_stderr,
+    serve_http,
+    split_address,
+)
 
 __all__ = ["serve"]
+
+_log = logging.getLogger("lakeport")
 
 
 def serve(
@@ -95,12 +125,30 @@ def serve(
             show_default="no",
         ),
     ] = None,
+    writable: Annotated[
+        bool | None,
+        typer.Option("--writable", help="Let clients change the lakes; by default they read only."),
+    ] = None,
+    explicit_transactions: Annotated[
+        bool | None,
+        typer.Option(
+            "--explicit-transactions",
+            help="Stage the writes of a client until it calls lakeport.commit('message').",
+        ),
+    ] = None,
     small_scan_bytes: Annotated[
         int | None,
         typer.Option(help="Scans of less are read by the server itself; 512 MiB by default."),
     ] = None,
     metrics_listen: Annotated[
         str | None, typer.Option(help="Where to answer /healthz and /metrics.")
+    ] = None,
+    console: Annotated[
+        bool,
+        typer.Option("--console", help=f"Serve the console in the browser at {DEFAULT_CONSOLE}."),
+    ] = False,
+    console_listen: Annotated[
+        str | None, typer.Option(help="Where to serve the console in the browser.")
     ] = None,
     drain: Annotated[
         float | None,
@@ -133,6 +181,7 @@ def serve(
             "tls_key": tls_key,
             "tls_client_ca": tls_client_ca,
             "metrics_listen": metrics_listen,
+            "console_listen": console_listen or (DEFAULT_CONSOLE if console else None),
             "drain": drain,
         },
         "spark": {"master": master},
@@ -142,6 +191,8 @@ def serve(
         "main_as": main_as,
         "direct_reads": direct_reads,
         "spark_sql": spark_sql,
+        "writable": writable,
+        "explicit_transactions": explicit_transactions,
         "small_scan_bytes": small_scan_bytes,
     }
     if name is not None and len(lakes or []) != 1:
@@ -154,26 +205,27 @@ def serve(
         every = [lake.model_copy(update=explicit) for lake in [*settings.lake, *arguments]]
         return settings.model_copy(update={"lake": every})
 
-    run_server(load, reloads=config is not None)
+    run_server(load, file=config)
 
 
-def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
+def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
     """Serve the catalogs of the settings until a signal ends the process."""
     settings = load()
     secrets: set[str] = set()
 
-    def read(new: Settings) -> tuple[dict[str, LakeSettings], Tokens]:
+    def read(new: Settings) -> tuple[dict[str, LakeSettings], AccessRules]:
         named = by_name(new.lake)
-        tokens = Tokens.of(new, named)
+        rules = AccessRules.of(new, named, file=file)
         # Earlier secrets stay redacted: these settings may yet be refused.
-        secrets.update(tokens.identities, _passwords(named.values()))
+        secrets.update(rules.tokens.identities, _passwords(named.values()))
         log_to_stderr(
             level=settings.log.level, as_json=settings.log.format == "json", secrets=secrets
         )
-        return named, tokens
+        return named, rules
 
-    lakes, tokens = read(settings)
-    policy = TokenPolicy(tokens) if tokens.identities else None
+    lakes, rules = read(settings)
+    trail = _trail(settings.audit)
+    access = ServerAccess(rules, required_trail=trail if settings.audit.required else None)
     if not lakes:
         raise DefinitionError("no lake given: pass a LAKE, or a file with --config")
     tls = _tls_config(settings.server)
@@ -182,46 +234,47 @@ def run_server(load: Callable[[], Settings], *, reloads: bool) -> None:
     keep_reserve()
     metrics = Metrics()
     with ExitStack() as stack:
+        stack.enter_context(export_traces(settings.server.traces_endpoint))
         catalogs = stack.enter_context(ServedCatalogs(settings.spark))
         opened = catalogs.open(lakes)
-        # An authorizer disables the cache of listings; without it every token may use every lake.
-        authorize = policy.authorize if policy is not None and tokens.lakes else None
-        server = _server(settings.server, opened, location, tls, policy, authorize, metrics)
+        _check_policies(rules, opened)
+        observers: list[Observer | None] = [metrics, CallLog(), trail]
+        server = _server(settings.server, opened, location, tls, access, observers)
         add_spark_gauges(metrics, catalogs.spark, lambda: len(catalogs.lakes))
         stack.enter_context(server)
         side = settings.server.metrics_listen
         health = Health(server, catalogs)
         url = None if side is None else stack.enter_context(serve_http(side, health, metrics))
 
+        needs_token = rules.requires_identity and rules.certificates is None
+        page = stack.enter_context(_console(settings.server, server, needs_token=needs_token))
+        schedule = _schedule(settings, catalogs, metrics)
+        if schedule is not None:
+            stack.enter_context(schedule)
+
         def announce() -> None:
             console = make_console()
             show_served(console, server, opened, lakes)
             if url is not None:
                 console.print(f"\n{url}/healthz and {url}/metrics", highlight=False)
-            show_sql(console, attach_sql(server.location, lakes, needs_token=policy is not None))
+            if page is not None:
+                console.print(f"\nThe console is at {page.url}", highlight=False)
+            show_sql(console, attach_sql(server.location, lakes, needs_token=needs_token))
 
         def reload() -> None:
             catalogs.reload(server, reread)
 
         def reread() -> tuple[dict[str, LakeSettings], Callable[[], None]]:
             named, new = read(load())
-            if policy is None:
-                if new.identities:
-                    raise DefinitionError(
-                        "the server runs without tokens: restart it to require them"
-                    )
-                return named, lambda: None
-            if not new.identities or (new.lakes and authorize is None):
-                raise DefinitionError(
-                    "restart the server to go without tokens, or to begin with [[token]]"
-                )
-            return named, lambda: policy.replace(new)
+            access.check(new)
+            _check_policies(new, catalogs.opened)
+            return named, lambda: _replace_rules(access, new, trail)
 
         finished = serve_until_signalled(
             server,
             ready=announce,
             drain=settings.server.drain,
-            on_hangup=reload if reloads else None,
+            on_hangup=reload if file is not None else None,
         )
     if not finished:
         exit_immediately()
@@ -232,15 +285,17 @@ def _server(
     catalogs: Any,
     location: str,
     tls: TlsConfig | None,
-    policy: TokenPolicy | None,
-    authorize: Authorizer | None,
-    metrics: Metrics,
+    access: ServerAccess,
+    observers: Sequence[Observer | None],
 ) -> Server:
+    rules = access.rules
     return Server(
         catalogs,
         location=location,
-        auth=policy,
-        authorize=authorize,
+        auth=access if rules.authenticator is not None else None,
+        certificates=access if rules.certificates is not None else None,
+        # An authorizer disables the cache of listings; without it callers see the same.
+        authorize=access if rules.are_checked or access.requires_trail else None,
         tls=tls,
         advertise=settings.advertise,
         batch_rows=settings.batch_rows,
@@ -249,8 +304,93 @@ def _server(
         transaction_timeout=settings.transaction_timeout,
         stream_timeout=settings.stream_timeout,
         max_connections=settings.max_connections,
-        observer=CompositeObserver(metrics, CallLog()),
+        caller_limits=rules.limits,
+        observer=CompositeObserver(*(each for each in observers if each is not None)),
     )
+
+
+@contextmanager
+def _console(
+    settings: ServerSettings, server: Server, *, needs_token: bool
+) -> Iterator[Console | None]:
+    """Serve the console if the settings name an address for it."""
+    if settings.console_listen is None:
+        yield None
+        return
+    if settings.tls_client_ca is not None:
+        raise DefinitionError(
+            "the console cannot be used with tls_client_ca: it has no certificate of its own"
+        )
+    host, port = split_address(settings.console_listen)
+    address = ServerAddress(
+        location=server.location,
+        needs_token=needs_token,
+        trusts_any_certificate=settings.tls_cert is not None,
+    )
+    with serve_console(
+        address, host=host, port=port, certificate=settings.tls_cert, key=settings.tls_key
+    ) as console:
+        yield console
+
+
+def _schedule(
+    settings: Settings, catalogs: ServedCatalogs, metrics: Metrics
+) -> MaintenanceSchedule | None:
+    """Return the maintenance of the lakes that ask for it; None if none does."""
+
+    def lakes() -> dict[str, tuple[Lake, MaintenancePolicy]]:
+        found = {}
+        for name, catalog in catalogs.opened.items():
+            own = catalogs.lakes[name].maintenance or settings.maintenance
+            if isinstance(catalog, LakeCatalog) and own.enabled:
+                found[name] = (catalog.lake, own.policy)
+        return found
+
+    def report(name: str, result: MaintenanceResult) -> None:
+        metrics.maintained(
+            name,
+            result.operation,
+            files=result.files_replaced,
+            size=result.bytes_replaced,
+            failed=bool(result.skipped) and result.is_empty,
+        )
+        _log.info("maintained", extra={"lake": name, **_described(result)})
+
+    every = [lake.maintenance for lake in catalogs.lakes.values()]
+    enabled = [s for s in [settings.maintenance, *every] if s is not None and s.enabled]
+    if not enabled:
+        return None
+    schedule = MaintenanceSchedule(
+        lakes, every=min(each.every for each in enabled), on_result=report
+    )
+    metrics.add_gauge(
+        "maintenance_running",
+        "Whether a lake is being maintained by this server",
+        lambda: float(schedule.is_running),
+    )
+    return schedule
+
+
+def _described(result: MaintenanceResult) -> dict[str, Any]:
+    """Return the fields of a result that have a value, for the log."""
+    fields = asdict(result) | {"expired": len(result.expired), "paths": len(result.paths)}
+    return {name: value for name, value in fields.items() if value}
+
+
+def _trail(settings: AuditSettings) -> AuditTrail | None:
+    return None if settings.file is None else AuditTrail(settings.file)
+
+
+def _check_policies(rules: AccessRules, catalogs: Mapping[str, Catalog]) -> None:
+    if rules.policies is not None:
+        check_policies(rules.policies, catalogs)
+
+
+def _replace_rules(access: ServerAccess, rules: AccessRules, trail: AuditTrail | None) -> None:
+    access.replace(rules)
+    if trail is not None:
+        count = 0 if rules.policies is None else len(rules.policies.policies)
+        trail.record("policy_reload", policies=count)
 
 
 def _tls_config(settings: ServerSettings) -> TlsConfig | None:

@@ -1,4 +1,4 @@
-"""Facts about the state of a lake, for people who run it."""
+"""Keep a lake in order: facts about its state, and the operations that improve it."""
 
 from lakeport._lazy import attach
 

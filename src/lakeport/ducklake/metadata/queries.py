@@ -23,6 +23,7 @@ from lakeport.ducklake.metadata.rows import (
     SnapshotChangesRow,
     SnapshotRow,
     TableRow,
+    TableStatsRow,
     ViewRow,
 )
 from lakeport.ducklake.metadata.statements import (
@@ -217,6 +218,12 @@ class CatalogReader:
             return query
 
         return self.run(connection, ("file_totals", version is None), build, at=version)
+
+    def record_counts(self, connection: sa.Connection) -> dict[int, int]:
+        """Return how many rows were added to every table, by the table's id."""
+        totals = self.tables[TableStatsRow]
+        rows = connection.execute(sa.select(totals.c.table_id, totals.c.record_count))
+        return {int(id): int(count or 0) for id, count in rows}
 
     def file_count(self, connection: sa.Connection, table_id: int) -> int:
         """Return the number of data files of a table, of all snapshots."""

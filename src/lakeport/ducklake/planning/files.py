@@ -85,6 +85,11 @@ class FileColumns:
     def __len__(self) -> int:
         return int(self.data_files.num_rows)
 
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the files."""
+        return [int(id) for id in self._ids()]
+
     def take(self, keep: Mask) -> FileColumns:
         """Return the files where `keep` is true; `statistics` and deletes still have the others."""
         if keep.all():
@@ -92,12 +97,12 @@ class FileColumns:
         return replace(self, data_files=self.data_files.filter(pa.array(keep)))
 
     def with_statistics(self, columns: Sequence[int], keys: int) -> pa.Table:
-        """Return a row for each file: `s1_min_value` …, `p0` …, `partition_id`, `mapping_id`.
+        """Return a row for each file: `s1_min_value` …, `p0` …, and columns of the file itself.
 
         A value that the catalog lacks is null, and one that it has more than once.
         """
         arrays: dict[str, Any] = {
-            name: self.data_files[name] for name in ("partition_id", "mapping_id")
+            name: self.data_files[name] for name in ("partition_id", "mapping_id", "record_count")
         }
         for column in columns:
             rows = self.statistics.filter(pc.equal(self.statistics["column_id"], column))
@@ -110,6 +115,18 @@ class FileColumns:
     def data_file_objects(self, state: TableState) -> list[DataFile]:
         """Return the data files, by id, with the deletes that apply to them."""
         return list(self._objects(state))
+
+    def without_nan(self) -> dict[int, frozenset[int]]:
+        """Return the columns that have no NaN, of those with statistics, by file."""
+        found: dict[int, set[int]] = defaultdict(set)
+        ids = self._ids()
+        for column in pc.unique(self.statistics["column_id"]).to_pylist():
+            rows = self.statistics.filter(pc.equal(self.statistics["column_id"], column))
+            flags = combine(rows["contains_nan"]).take(self._rows_of_files(rows))
+            is_absent = pc.fill_null(pc.equal(pc.cast(flags, pa.int64()), 0), fill_value=False)
+            for id in ids[is_absent.to_numpy(zero_copy_only=False)]:
+                found[int(id)].add(column)
+        return {id: frozenset(columns) for id, columns in found.items()}
 
     def deleted_positions(self) -> dict[int, bytes]:
         """Return the positions of inlined deletes by data file, as ascending 64-bit integers."""
@@ -167,7 +184,7 @@ class FileColumns:
         for wrong in set(other) - {"parquet", ""}:
             path = rows.filter(pc.equal(rows["file_format"], wrong))["path"][0].as_py()
             raise CorruptLakeError(f"the file {path!r} has the format {wrong!r}")
-        deletes = self._deletes(state)
+        deletes, without_nan = self._deletes(state), self.without_nan()
         specs = state.partition_specs
         keys = max((len(spec.fields) for spec in specs.values()), default=0)
         # The values of a file that has fewer keys than others are cut off below.
@@ -201,6 +218,7 @@ class FileColumns:
                 partial_max=partial_max,
                 partial_rows=partial_rows,
                 deletes=deletes.get(id, ()),
+                without_nan=without_nan.get(id, frozenset()),
             )
 
     def _deletes(self, state: TableState) -> Mapping[int, tuple[DeleteFile, ...]]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import pyarrow as pa
 import sqlalchemy as sa
 
+from lakeport._tracing import annotate, span
 from lakeport._wording import counted
 from lakeport.ducklake.metadata.queries import CatalogReader
 from lakeport.ducklake.metadata.statements import FileQuery
@@ -123,6 +125,7 @@ class Planner:
     snapshot: Snapshot
     state: TableState
 
+    @span("plan")
     def scan(
         self,
         columns: Sequence[str] | None,
@@ -164,6 +167,7 @@ class Planner:
         for part, table in zip(inlined, tables, strict=True):
             tasks += inlined_tasks(context, table, part.name)
         excluded = files.excluded_by_partition + int((~by_partition).sum())
+        annotate(table=self.state.name, snapshot=self.snapshot.id, tasks=len(tasks))
         return ScanPlan(
             table=f"{self.state.schema}.{self.state.name}",
             snapshot=self.snapshot,
@@ -179,6 +183,30 @@ class Planner:
                 inlined_by_filter=inlined_rows - sum(table.num_rows for table in tables),
             ),
         )
+
+    def excluded_files(self, filter: FilterLike) -> frozenset[int]:
+        """Return the ids of the files in which no row passes a filter.
+
+        Files that the catalog no longer has are not among them: a plan may still read them.
+        """
+        bound = self._filter(filter)
+        state = self.state
+        rules = pruning_rules(
+            bound, state.columns, state.partition_specs, state.columns_with_older_types
+        )
+        if rules.decides_nothing:
+            return frozenset()
+        files = self.catalog.database.read(
+            lambda connection: self.files(connection, rules.statistics_columns)
+        )
+        keys = self._partition_keys if rules.partition != "TRUE" else 0
+        masks = rules.keep(files.with_statistics(rules.statistics_columns, keys))
+        return frozenset(files.take(~(masks[0] & masks[1])).ids)
+
+    def files_without_nan(self, columns: Sequence[int]) -> dict[int, frozenset[int]]:
+        """Return which of some columns have no NaN, by the ids of files."""
+        read = self.catalog.database.read
+        return read(lambda connection: self.files(connection, columns)).without_nan()
 
     def column(self, name: str) -> Column:
         """Return a column by its name, ignoring case."""
@@ -222,10 +250,12 @@ class Planner:
     def _read(
         self, context: ScanContext, rules: PruningRules, pushed: PushedFilter
     ) -> tuple[FileColumns, list[InlinedRows]]:
-        columns = () if pushed.decides_statistics else rules.statistics_columns
+        columns = set() if pushed.decides_statistics else set(rules.statistics_columns)
+        # Readers need to know which files have NaN, which the bounds of row groups do not show.
+        columns |= {column.id for column in context.read_columns if _is_compared(column, context)}
 
         def work(connection: sa.Connection) -> tuple[FileColumns, list[InlinedRows]]:
-            files = self.files(connection, columns, pushed=pushed)
+            files = self.files(connection, sorted(columns), pushed=pushed)
             return files, self.inlined(connection, files, context)
 
         return self.catalog.database.read(work)
@@ -340,6 +370,13 @@ class Planner:
             if name.lower() in VIRTUAL_COLUMNS:
                 return name.lower()
             raise
+
+
+def _is_compared(column: Column | str, context: ScanContext) -> TypeGuard[Column]:
+    """Return whether the filter has a column of floating-point numbers."""
+    if isinstance(column, str) or column.type not in ("float32", "float64"):
+        return False
+    return column.name in context.filter.columns
 
 
 def _field(column: Column | str) -> pa.Field:

@@ -6,8 +6,9 @@ all files at once, with its own order of values. A predicate without statistics 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -70,12 +71,17 @@ class PruningRules:
     statistics: str
     partition: str
 
+    @property
+    def decides_nothing(self) -> bool:
+        """Whether every file may match, whatever the catalog records about it."""
+        return self.statistics == "TRUE" and self.partition == "TRUE"
+
     def keep(self, files: pa.Table) -> tuple[Mask, Mask]:
         """Return for each file whether its partition values and its statistics allow a match."""
         import duckdb
 
         everything = np.ones(files.num_rows, np.bool_)
-        if not files.num_rows or (self.statistics == "TRUE" and self.partition == "TRUE"):
+        if not files.num_rows or self.decides_nothing:
             return everything, everything
         conditions = f"({self.partition}) AS by_partition, ({self.statistics}) AS by_statistics"
         try:
@@ -133,6 +139,9 @@ def may_match(node: Expression, columns: Mapping[str, Column], rules: Rules) -> 
             return _may_not_match(child, columns, rules)
         case FunctionCall("prefix" | "starts_with", (probe, Constant() as constant)):
             return _prefix(probe, constant, columns, rules)
+        case FunctionCall("~~", (probe, Constant(str() as pattern) as constant)):
+            prefix = replace(constant, value=re.split(r"[%_\\]", pattern, maxsplit=1)[0])
+            return _prefix(probe, prefix, columns, rules)
         case ColumnRef() | FunctionCall("struct_extract"):
             return _compare(Op.EQUAL, node, _TRUE, columns, rules)
         case _:
@@ -204,12 +213,17 @@ def _in(
 def _prefix(
     probe: Expression, constant: Constant, columns: Mapping[str, Column], rules: Rules
 ) -> str:
-    """Compare with the prefix: a text with prefix p is >= p, so smaller maxima exclude a file."""
+    """Compare with the prefix p: a text that starts with it is >= p, and < the text after them."""
     target = _target(probe, columns)
-    if target is None or target.cast or target.column.type != "varchar":
+    if target is None or target.cast or target.column.type != "varchar" or not constant.value:
         return "TRUE"
-    literal = _literal(constant, target)
-    return (literal and rules.compare(Op.GREATER_OR_EQUAL, target, [literal])) or "TRUE"
+    parts = [_compare(Op.GREATER_OR_EQUAL, probe, constant, columns, rules)]
+    last = ord(constant.value[-1])
+    # The code points after these two are no characters.
+    if last not in (0xD7FF, 0x10FFFF):
+        after = replace(constant, value=constant.value[:-1] + chr(last + 1))
+        parts.append(_compare(Op.LESS, probe, after, columns, rules))
+    return all_of(parts)
 
 
 def _target(node: Expression, columns: Mapping[str, Column]) -> ComparedColumn | None:

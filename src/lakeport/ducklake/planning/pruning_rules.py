@@ -30,6 +30,8 @@ __all__ = [
 
 Op = ComparisonOp
 _MANY_ITEMS: Final = 200
+# DuckLake 1.5 records whether the last row group has NaN; DuckDB's row groups have so many rows.
+_ONE_ROW_GROUP: Final = 122_880
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,10 @@ class StatisticsRules:
         low, high = (self._bound(target, name) for name in ("min_value", "max_value"))
         value_count = f"s{column.id}_value_count"
         is_float = _is_floating(column)
-        nan = f"coalesce(s{column.id}_contains_nan <> 0, TRUE)" if is_float else "FALSE"
+        nan = "FALSE"
+        if is_float:
+            flag = f"s{column.id}_contains_nan <> 0 OR record_count > {_ONE_ROW_GROUP}"
+            nan = f"coalesce({flag}, TRUE)"
         constants = [literal.sql for literal in literals]
         if op is Op.EQUAL and len(constants) > _MANY_ITEMS:
             least, greatest = f"least({', '.join(constants)})", f"greatest({', '.join(constants)})"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lakeport.ducklake.writing.ddl.definitions import (
     MacroDefinition,
@@ -20,6 +20,7 @@ from lakeport.ducklake.writing.ddl.definitions import (
     ViewDefinition,
 )
 from lakeport.ducklake.writing.written import (
+    CompactedFile,
     InlinedDeletes,
     InlinedRowDeletes,
     InlinedRowInserts,
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ChangeSet",
     "CommitInfo",
+    "Compaction",
     "DataChanges",
     "MacroChange",
+    "MetadataEntry",
     "ReadFile",
     "RewriteDeletes",
     "SchemaChange",
@@ -124,12 +127,30 @@ class DataChanges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """Rows of a table that move to other files, without a change of any value."""
+
+    kind: Literal["merge_adjacent", "rewrite_delete", "inline_flush"]
+    files: tuple[CompactedFile, ...] = ()
+    sources: tuple[ReadFile, ...] = ()
+    """The data files that are replaced; for a flush, those whose inlined deletes are moved.
+
+    Each must have the same deletes when the compaction commits.
+    """
+    delete_files: tuple[WrittenDeleteFile, ...] = ()
+    """The delete files with the inlined deletes of the sources of a flush."""
+    flushed_tables: tuple[str, ...] = ()
+    """The tables of the catalog database whose rows, up to the base snapshot, are in the files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableChange:
     """A table before and after the transaction; None where it does not exist."""
 
     before: TableDefinition | None
     after: TableDefinition | None
     data: DataChanges = DataChanges()
+    compaction: Compaction | None = None
     inlines: bool = False
     """The table may have inlined rows, by its options and its columns."""
 
@@ -181,6 +202,17 @@ class MacroChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataEntry:
+    """A key of a table in `ducklake_metadata` that gets a value in the commit's transaction."""
+
+    table_id: int
+    key: str
+    value: str
+    expected: str | None
+    """The value before the commit; None for no entry. Another value is a conflict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInfo:
     """What a commit records about itself."""
 
@@ -199,15 +231,16 @@ class ChangeSet:
     tables: tuple[TableChange, ...] = ()
     views: tuple[ViewChange, ...] = ()
     macros: tuple[MacroChange, ...] = ()
+    metadata: tuple[MetadataEntry, ...] = ()
     info: CommitInfo = CommitInfo()
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to commit."""
+        """Whether there is nothing to commit as a snapshot; metadata has no snapshots."""
         return (
             not self.schemas
             and not self.views
             and not self.macros
             and not any(c.before is not c.after and c.before != c.after for c in self.tables)
-            and all(c.data.is_empty for c in self.tables)
+            and all(c.data.is_empty and c.compaction is None for c in self.tables)
         )

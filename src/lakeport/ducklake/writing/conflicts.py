@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from lakeport._wording import counted
 from lakeport.ducklake.metadata.rows import ColumnRow
 from lakeport.ducklake.writing.change_set import ChangeSet, TableChange
 from lakeport.ducklake.writing.ddl.definitions import (
@@ -25,12 +26,21 @@ from lakeport.ducklake.writing.state import CommitState, TableCommitState
 from lakeport.errors import ConflictError
 from lakeport.types import fold_name
 
-__all__ = ["OtherChanges", "check_conflicts"]
+__all__ = ["OtherChanges", "StaleFilesError", "check_conflicts"]
 
 _Named: TypeAlias = TableDefinition | ViewDefinition | MacroDefinition
 _INSERTS = ("inserted_into_table", "inlined_insert")
 _DELETES = ("deleted_from_table", "inlined_delete")
 _REWRITES = ("merge_adjacent", "rewrite_delete")
+
+
+class StaleFilesError(ConflictError):
+    """Files that a compaction replaces were changed; it can be repeated without them."""
+
+    def __init__(self, message: str, files: frozenset[int]) -> None:
+        super().__init__(message)
+        self.files = files
+        """The ids of these data files."""
 
 
 class OtherChanges:
@@ -62,7 +72,7 @@ class OtherChanges:
 
 def check_conflicts(changes: ChangeSet, state: CommitState) -> None:
     """Raise ConflictError if commits since the base of the transaction make it impossible."""
-    if state.missing:
+    if state.missing and not all(_is_identified(change) for change in changes.tables):
         raise ConflictError(
             f"snapshot {state.missing[0]} was expired during the transaction, so it is not known "
             "what it has changed: start again"
@@ -73,6 +83,19 @@ def check_conflicts(changes: ChangeSet, state: CommitState) -> None:
     for change in changes.tables:
         _check_table(change, others, state.table(change.id))
     _check_names(changes, others)
+    _check_metadata(changes, state)
+
+
+def _check_metadata(changes: ChangeSet, state: CommitState) -> None:
+    for entry in changes.metadata:
+        found = state.metadata.get((entry.table_id, entry.key))
+        # A lost commit of metadata alone leaves no token behind, but the same value.
+        is_repeated = changes.is_empty and found == entry.value
+        if found != entry.expected and not is_repeated:
+            raise ConflictError(
+                f"another transaction has set {entry.key} of the table with id {entry.table_id} to "
+                f"{found}: start again"
+            )
 
 
 def _check_table(change: TableChange, others: OtherChanges, now: TableCommitState) -> None:
@@ -91,6 +114,41 @@ def _check_table(change: TableChange, others: OtherChanges, now: TableCommitStat
         if _adds_not_null(before, after) and others.of(before.id, *_INSERTS):
             raise _conflict(before, "got rows, in which a column that is to be not null may be")
     _check_data(change, before, others, now)
+    _check_compaction(change, before, others, now)
+
+
+def _is_identified(change: TableChange) -> bool:
+    """Return whether the state of a change's files decides alone if it can be committed."""
+    compaction = change.compaction
+    return compaction is not None and not compaction.flushed_tables and change.data.is_empty
+
+
+def _check_compaction(
+    change: TableChange, before: TableDefinition, others: OtherChanges, now: TableCommitState
+) -> None:
+    """Check that rows which move to other files are those that are valid now."""
+    compaction = change.compaction
+    if compaction is None:
+        return
+    stale = frozenset(
+        read.data_file_id
+        for read in compaction.sources
+        if read.data_file_id not in now.data_files
+        or [row.delete_file_id for row in now.delete_files.get(read.data_file_id, ())]
+        != ([] if read.delete_file_id is None else [read.delete_file_id])
+        or now.inlined_deletes.get(read.data_file_id, 0) != read.inlined_deletes
+    )
+    if stale:
+        name = f"{before.schema.name}.{before.name}"
+        raise StaleFilesError(
+            f"another transaction has changed {counted(len(stale), 'data file')} of the table "
+            f"{name} that were compacted: start again",
+            stale,
+        )
+    if compaction.flushed_tables and (
+        changed := others.of(before.id, "inlined_delete", "inline_flush")
+    ):
+        raise _conflict(before, _WORDS[changed])
 
 
 def _check_data(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lakeport.ducklake.writing.ddl.definitions import MacroImplementation
     from lakeport.ducklake.writing.ddl.types import ColumnsLike
     from lakeport.ducklake.writing.results import WriteResult
+    from lakeport.ducklake.writing.tasks import Progress
     from lakeport.ducklake.writing.transaction import Transaction
 
 __all__ = ["LakeWriting"]
@@ -66,10 +67,14 @@ class LakeWriting:
         message: str | None = None,
         author: str | None = None,
         extra_info: str | None = None,
+        version: int | None = None,
+        progress: Progress | None = None,
     ) -> Transaction:
         """Begin a transaction: changes of several tables that become one snapshot, or nothing.
 
-        Message, author and extra information are recorded with the snapshot.
+        Message, author and extra information are recorded with the snapshot. The transaction reads
+        the snapshot `version`, by default the newest one. `progress` is called with a
+        `WriteProgress` from time to time while Spark writes.
         """
         from lakeport.ducklake.writing.transaction import Transaction
 
@@ -79,7 +84,14 @@ class LakeWriting:
                 f"the lake was opened at snapshot {lake.pinned_snapshot}: open it without one to "
                 "write"
             )
-        return Transaction(lake, message=message, author=author, extra_info=extra_info)
+        return Transaction(
+            lake,
+            message=message,
+            author=author,
+            extra_info=extra_info,
+            version=version,
+            progress=progress,
+        )
 
     def create_schema(self, name: str, *, if_not_exists: bool = False) -> WriteResult:
         """Create a schema."""
@@ -135,24 +147,28 @@ class LakeWriting:
         sort_by: Sequence[str] = (),
         comment: str | None = None,
         or_replace: bool = False,
+        progress: Progress | None = None,
     ) -> LakeTable:
         """Create a table with the columns of rows, and append them, in one snapshot.
 
-        The rows are an Arrow table or reader, a data frame, or anything else with an Arrow stream.
+        The rows are an Arrow table or reader, a data frame, anything else with an Arrow stream, or
+        a DataFrame of Spark, which Spark writes.
         """
-        is_reader = isinstance(rows, pa.RecordBatchReader)
-        reader = rows if is_reader else pa.RecordBatchReader.from_stream(rows)
-        with self.transaction() as transaction:
+        from lakeport.ducklake.writing.distributed import is_frame, schema_of_rows
+
+        if not is_frame(rows) and not isinstance(rows, pa.RecordBatchReader):
+            rows = pa.RecordBatchReader.from_stream(rows)
+        with self.transaction(progress=progress) as transaction:
             table = transaction.create_table(
                 name,
-                reader.schema,
+                schema_of_rows(rows, _lake(self).engine),
                 schema,
                 partition_by=partition_by,
                 sort_by=sort_by,
                 comment=comment,
                 or_replace=or_replace,
             )
-            table.append(reader)
+            table.append(rows)
         return _lake(self).table(name, schema)
 
     def drop_table(

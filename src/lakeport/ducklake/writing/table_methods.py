@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakeport.ducklake.writing.ddl.types import TypeLike
     from lakeport.ducklake.writing.results import WriteResult
     from lakeport.ducklake.writing.table_writer import ColumnPath, TableWriter
+    from lakeport.ducklake.writing.tasks import Progress
 
 __all__ = ["TableWriting"]
 
@@ -25,16 +26,45 @@ __all__ = ["TableWriting"]
 class TableWriting:
     """What a table can be asked to write."""
 
-    def append(self, rows: RowSource) -> WriteResult:
-        """Add rows: an Arrow table, batch or reader, a data frame, a list of dicts."""
-        return self.change(lambda table: table.append(rows))
+    def append(
+        self, rows: RowSource, *, merge_schema: bool = False, progress: Progress | None = None
+    ) -> WriteResult:
+        """Add rows: an Arrow table, batch or reader, a data frame, a list of dicts.
 
-    def overwrite(self, rows: RowSource, where: str | None = None) -> WriteResult:
+        A DataFrame of Spark is written by Spark. Columns are matched by name.
+
+        Args:
+            rows: The rows.
+            merge_schema: Add the columns that only the rows have, in the same snapshot, and widen
+                types as `alter_column` does. Otherwise such a column is an error.
+            progress: Called with a `WriteProgress` from time to time while Spark writes.
+        """
+        return self.change(
+            lambda table: table.append(rows, merge_schema=merge_schema), progress=progress
+        )
+
+    def overwrite(
+        self,
+        rows: RowSource,
+        where: str | None = None,
+        *,
+        dynamic: bool = False,
+        merge_schema: bool = False,
+        progress: Progress | None = None,
+    ) -> WriteResult:
         """Replace the rows that pass a condition, or all rows, by others, in one snapshot.
 
-        The condition is DuckDB SQL.
+        Args:
+            rows: The new rows, of any kind that `append` accepts.
+            where: A condition in DuckDB SQL; all rows are replaced when it is left out.
+            dynamic: Replace the partitions of the table in which there are new rows, and no other.
+            merge_schema: As in `append`.
+            progress: As in `append`.
         """
-        return self.change(lambda table: table.overwrite(rows, where))
+        return self.change(
+            lambda table: table.overwrite(rows, where, dynamic=dynamic, merge_schema=merge_schema),
+            progress=progress,
+        )
 
     def delete(self, where: str | None = None) -> WriteResult:
         """Delete the rows that pass a condition in DuckDB SQL, or all rows."""
@@ -47,15 +77,29 @@ class TableWriting:
         """
         return self._repeated(lambda table: table.update(assignments, where))
 
-    def merge(self, rows: RowSource, on: str) -> Merge[WriteResult]:
+    def merge(
+        self,
+        rows: RowSource,
+        on: str,
+        *,
+        merge_schema: bool = False,
+        progress: Progress | None = None,
+    ) -> Merge[WriteResult]:
         """Describe a merge of rows into the table; its `execute()` runs it.
 
-        The condition, such as `target.id = source.id`, is DuckDB SQL.
+        The condition, such as `target.id = source.id`, is DuckDB SQL. The rows are of any kind that
+        `append` accepts, and `merge_schema` and `progress` are as there.
         """
         from lakeport.ducklake.writing.changes import Merge
 
         def run(on: str, clauses: Sequence[Clause]) -> WriteResult:
-            return self.change(lambda table: table.run_merge(rows, on, clauses))
+            def merge(table: TableWriter) -> None:
+                table.run_merge(rows, on, clauses, merge_schema=merge_schema)
+
+            # A stream cannot be read again.
+            if hasattr(rows, "read_next_batch") or hasattr(rows, "__next__"):
+                return self.change(merge, progress=progress)
+            return self._repeated(merge, progress=progress)
 
         return Merge(on, run)
 
@@ -138,22 +182,26 @@ class TableWriting:
         """Sort rows within new files by keys such as `day DESC`; an empty list ends sorting."""
         return self.change(lambda table: table.set_sorting(keys))
 
-    def _repeated(self, change: Callable[[TableWriter], None]) -> WriteResult:
+    def _repeated(
+        self, change: Callable[[TableWriter], None], *, progress: Progress | None = None
+    ) -> WriteResult:
         """Run a change of rows again, on the newest rows, if others have changed them meanwhile."""
         from lakeport.ducklake.writing.commit import RetryPolicy
 
         policy = RetryPolicy()
         for attempt in range(policy.attempts - 1):
             try:
-                return self.change(change)
+                return self.change(change, progress=progress)
             except ConflictError:
                 time.sleep(policy.pause(attempt))
-        return self.change(change)
+        return self.change(change, progress=progress)
 
-    def change(self, change: Callable[[TableWriter], None]) -> WriteResult:
+    def change(
+        self, change: Callable[[TableWriter], None], *, progress: Progress | None = None
+    ) -> WriteResult:
         """Run a change of the table as a transaction; for other parts of this package."""
         table = cast("LakeTable", self)
-        with table.lake.transaction() as transaction:
+        with table.lake.transaction(progress=progress) as transaction:
             writer = transaction.table(table.name, table.schema_name)
             if writer.id != table.id:
                 raise ConflictError(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 __all__ = [
+    "CompactedFile",
     "InlinedDeletes",
     "InlinedRowDeletes",
     "InlinedRowInserts",
@@ -106,6 +107,8 @@ class WrittenDeleteFile:
     """The smallest snapshot in the file; None for the snapshot of the commit."""
     embedded_snapshot: int | None = None
     """The id of this commit that the file contains; None if it contains no snapshot ids."""
+    last_snapshot: int | None = None
+    """The largest snapshot in a file whose positions were all deleted by earlier commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,3 +136,18 @@ class InlinedRowDeletes:
 
     inlined_table: str
     row_ids: pa.Int64Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedFile:
+    """A data file with rows that the lake had before, in other files or in the database."""
+
+    file: WrittenFile
+    begin_snapshot: int | None = None
+    """The smallest snapshot of its rows; None for the snapshot of the commit."""
+    partial_max: int | None = None
+    """The largest snapshot of its rows; None if the file has no column of snapshots."""
+    row_id_start: int | None = None
+    """The id of the first row; None if all ids are in a column of the file."""
+    deletes: WrittenDeleteFile | None = None
+    """Rows of the file that are deleted already."""

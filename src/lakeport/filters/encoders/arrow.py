@@ -11,7 +11,7 @@ greater than all numbers), unless ``in_memory`` promises that the data is in mem
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
@@ -79,7 +79,8 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
 
     ``column_mapping`` renames columns; predicates on columns that the schema lacks are dropped.
     ``in_memory`` promises that no reader will skip row groups by statistics because of the
-    expression, and gives tighter expressions for floating point columns.
+    expression, and gives tighter expressions for floating point columns. Columns of the schema in
+    ``without_nan`` have no NaN, so statistics show all of their values.
     """
 
     def __init__(
@@ -88,10 +89,12 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
         *,
         column_mapping: Mapping[str, str] | None = None,
         in_memory: bool = False,
+        without_nan: Collection[str] = (),
     ) -> None:
         self._schema = schema
         self._mapping = dict(column_mapping or {})
         self._in_memory = in_memory
+        self._without_nan = frozenset(without_nan)
 
     def encode(self, filter: Filter) -> pc.Expression | None:
         """Return an expression that keeps at least the rows of the filter, or ``None``."""
@@ -148,7 +151,8 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
                 operand = self.visit(left)
                 if operand is None or (self._hides_nan(operand) and constant.value is not None):
                     return None
-                return _optional(compare(op, operand, constant))
+                may_be_nan = not self._is_without_nan(operand)
+                return _optional(compare(op, operand, constant, check_nan=may_be_nan))
             case Comparison(op, left, right):
                 first, second = self.visit(left), self.visit(right)
                 if first is None or second is None:
@@ -248,7 +252,11 @@ class ArrowEncoder(WideningEncoder[ArrowOperand]):
         return operand if operand is not None and pa.types.is_boolean(operand.type) else None
 
     def _hides_nan(self, operand: ArrowOperand) -> bool:
-        return is_floating(operand.type) and not self._in_memory
+        hides = is_floating(operand.type) and not self._in_memory
+        return hides and not self._is_without_nan(operand)
+
+    def _is_without_nan(self, operand: ArrowOperand) -> bool:
+        return len(operand.path) == 1 and operand.path[0] in self._without_nan
 
     def _between_bounds(self, expression: Between) -> ArrowOperand | None:
         operand = self.visit(expression.input)

@@ -44,6 +44,7 @@ __all__ = [
     "UNARY_OPERATORS",
     "DuckDBEncoder",
     "depends_on_zone",
+    "filter_shape",
     "is_pushable",
     "never_fails",
     "to_duckdb_sql",
@@ -66,6 +67,11 @@ def to_duckdb_sql(
         column_mapping=column_mapping, column_expressions=column_expressions, columns=columns
     )
     return encoder.encode(filter)
+
+
+def filter_shape(filter: Filter) -> str:
+    """Return the filter as SQL with `?` in place of its constants, for logs and lists."""
+    return _ShapeEncoder().encode(filter)
 
 
 class DuckDBEncoder(SqlEncoder):
@@ -198,6 +204,14 @@ class DuckDBEncoder(SqlEncoder):
     def _all(self, expressions: Sequence[Expression]) -> list[str] | None:
         parts = [part for each in expressions if (part := self.visit(each)) is not None]
         return parts if len(parts) == len(expressions) else None
+
+
+class _ShapeEncoder(DuckDBEncoder):
+    """Writes filters without their values, which may be private."""
+
+    def visit_constant(self, expression: Constant) -> str | None:  # noqa: ARG002
+        """Return a placeholder."""
+        return "?"
 
 
 def _is_widened(expression: Expression) -> bool:

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from lakeport.ducklake import ReadTask
-from lakeport.ducklake.planning import ScanPlan
+from lakeport.ducklake.planning import Planner, ScanPlan
 from lakeport.ducklake.reading import FileTask, InlinedTask, ScanContext, ScanTask
+from lakeport.errors import LakeportError
 from lakeport.filters.encoders import SparkEncoder
 from lakeport.spark.compat import create_dataframe, is_connect, map_in_arrow
+from lakeport.spark.frames.file_index import FilePruning
 from lakeport.spark.frames.parquet_columns import has_unique_names
 from lakeport.spark.frames.parquet_frames import parquet_dataframe
-from lakeport.spark.frames.parquet_scans import plan_parquet_scans
+from lakeport.spark.frames.parquet_scans import ParquetScan, plan_parquet_scans
 from lakeport.spark.frames.values import spark_arrow_schema, spark_schema, to_spark_batch
 from lakeport.spark.transport.job import group_tasks
 from lakeport.types import Column, spark_identifier
@@ -28,12 +30,16 @@ if TYPE_CHECKING:
 __all__ = ["dataframe_from_inlined_rows", "dataframe_from_tasks", "to_dataframe"]
 
 
-def to_dataframe(spark: SparkSession, plan: ScanPlan) -> DataFrame:
-    """Return the rows of a plan as a DataFrame with the schema `spark_schema(plan.columns)`."""
+def to_dataframe(spark: SparkSession, plan: ScanPlan, planner: Planner | None = None) -> DataFrame:
+    """Return the rows of a plan as a DataFrame with the schema `spark_schema(plan.columns)`.
+
+    With the planner of the table, the filters of later queries leave out files.
+    """
     files = [task for task in plan.tasks if isinstance(task, FileTask)]
     carried = [task for task in plan.tasks if isinstance(task, InlinedTask)]
     others = [task for task in plan.tasks if not isinstance(task, FileTask | InlinedTask)]
-    frames, left = _native_frames(spark, files)
+    pruning = FilePruning(None if planner is None else planner.excluded_files)
+    frames, left = _native_frames(spark, files, pruning, planner)
     if left or others:
         frames.append(dataframe_from_tasks(spark, [*left, *others], plan.columns))
     if carried:
@@ -44,7 +50,7 @@ def to_dataframe(spark: SparkSession, plan: ScanPlan) -> DataFrame:
 
 
 def _native_frames(
-    spark: SparkSession, tasks: list[FileTask]
+    spark: SparkSession, tasks: list[FileTask], pruning: FilePruning, planner: Planner | None
 ) -> tuple[list[DataFrame], list[FileTask]]:
     """Return DataFrames of the files that Spark reads itself, and the remaining tasks."""
     if not tasks:
@@ -55,7 +61,9 @@ def _native_frames(
     if condition is None or not has_unique_names(names):
         return [], tasks
     scans, left = plan_parquet_scans(tasks)
-    frames = [parquet_dataframe(spark, scan, names) for scan in scans]
+    if planner is not None:
+        scans = _show_numbers(scans, planner)
+    frames = [parquet_dataframe(spark, scan, names, pruning) for scan in scans]
     if condition:
         # The type of a constant filter, such as NULL, may not be BOOLEAN.
         frames = [frame.where(f"CAST(({condition}) AS BOOLEAN)") for frame in frames]
@@ -64,6 +72,18 @@ def _native_frames(
         selected = [spark_identifier(name) for name in names[: len(context.columns)]]
         frames = [frame.select(*selected) for frame in frames]
     return frames, left
+
+
+def _show_numbers(scans: list[ParquetScan], planner: Planner) -> list[ParquetScan]:
+    """Let Spark's reader compare floating-point numbers with statistics where no file has NaN."""
+    hidden = {id for scan in scans for id in scan.hidden_columns}
+    if not hidden:
+        return scans
+    try:
+        without_nan = planner.files_without_nan(sorted(hidden))
+    except LakeportError:  # the snapshot has expired, or the catalog cannot be reached
+        return scans
+    return [scan.with_numbers_shown(without_nan) for scan in scans]
 
 
 def _condition(context: ScanContext) -> str | None:

@@ -51,6 +51,8 @@ class FileColumn:
     """Its Spark type in the table."""
     has_floats: bool
     """Whether it is, or has outside of lists and maps, a floating-point number."""
+    is_shown: bool = False
+    """Whether the statistics of such a number show all values: the files have no NaN."""
 
 
 @dataclass(frozen=True, slots=True)

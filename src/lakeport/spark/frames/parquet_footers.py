@@ -36,6 +36,8 @@ class Footer:
     """How many bytes the footer itself has."""
     rows: int
     fields: tuple[ParquetField, ...]
+    written_ns: int = 0
+    """When the file was last changed, in nanoseconds since 1970."""
 
 
 def map_in_threads(work: Callable[[S], T], items: Iterable[S]) -> list[T]:
@@ -60,7 +62,7 @@ class _UnreadableError(Exception):
 
 
 @lru_cache(maxsize=16_384)
-def _cached_footer(storage: Storage, path: str, size: int, written: int) -> Footer:  # noqa: ARG001
+def _cached_footer(storage: Storage, path: str, size: int, written: int) -> Footer:
     with storage.open(path) as handle:
         try:
             file = pq.ParquetFile(handle)
@@ -70,4 +72,11 @@ def _cached_footer(storage: Storage, path: str, size: int, written: int) -> Foot
         fields = tuple(_node(field, leaves) for field in file.schema_arrow)
         if next(leaves, None) is not None:
             raise _UnreadableError
-        return Footer(size, file.metadata.serialized_size, file.metadata.num_rows, fields)
+        # Most files of a table have the same fields; one object is compared by its identity.
+        fields = _shared_fields(fields)
+        return Footer(size, file.metadata.serialized_size, file.metadata.num_rows, fields, written)
+
+
+@lru_cache(maxsize=1024)
+def _shared_fields(fields: tuple[ParquetField, ...]) -> tuple[ParquetField, ...]:
+    return fields

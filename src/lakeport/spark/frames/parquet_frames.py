@@ -6,19 +6,18 @@ Expressions are written as SQL: every step of Spark's Column API is a call into 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from lakeport.ducklake.reading import Positions
-from lakeport.ducklake.storage import local_path
 from lakeport.spark.compat import create_dataframe
 from lakeport.spark.frames.columns import sql_type
+from lakeport.spark.frames.file_index import FilePruning, file_url, indexed_dataframe
 from lakeport.spark.frames.parquet_columns import ConstantColumn, FileColumn
 from lakeport.spark.frames.parquet_footers import Footer, map_in_threads
-from lakeport.spark.frames.parquet_scans import POSITION_BITS, ParquetFile, ParquetScan, ReadLayout
+from lakeport.spark.frames.parquet_scans import POSITION_BITS, ParquetScan, ReadLayout
 from lakeport.types import spark_identifier
 
 if TYPE_CHECKING:
@@ -40,6 +39,12 @@ _OPTIONS: Final = {
     "ignoreCorruptFiles": "false",
 }
 
+# Bounds treat -0.0 and 0.0 as equal; parquet-java 1.17's dictionary and bloom filters do not.
+_WITH_ZEROS: Final = {
+    "parquet.filter.dictionary.enabled": "false",
+    "parquet.filter.bloom.enabled": "false",
+}
+
 # The filter tests each row before the filters of a query do; a join of more rows comes after them.
 MAX_FILTERED_ROWS: Final = 1 << 20
 # The most slots for the sizes of files with deletes; the files of a larger scan are joined.
@@ -51,11 +56,17 @@ _IS_DELETED: Final = (
 )
 
 
-def parquet_dataframe(spark: SparkSession, scan: ParquetScan, names: list[str]) -> DataFrame:
+def parquet_dataframe(
+    spark: SparkSession, scan: ParquetScan, names: list[str], pruning: FilePruning
+) -> DataFrame:
     """Return the rows of a scan's files under the names of the plan's columns."""
     layout = scan.layout
-    reader = spark.read.format("parquet").options(**_OPTIONS).schema(_schema(layout))
-    frame = reader.load([_url(file) for file in scan.files])
+    schema = _schema(layout)
+    options = _OPTIONS | (_WITH_ZEROS if scan.shows_numbers else {})
+    frame = indexed_dataframe(spark, scan, schema, options, pruning)
+    if frame is None:
+        reader = spark.read.format("parquet").options(**options).schema(schema)
+        frame = reader.load([file_url(file) for file in scan.files])
     frame = frame.selectExpr(*_numbered(layout))
     if layout.first_snapshot is not None:
         frame = frame.where(f"snapshot >= {layout.first_snapshot}")
@@ -65,10 +76,6 @@ def parquet_dataframe(spark: SparkSession, scan: ParquetScan, names: list[str]) 
     return frame.selectExpr(
         *[f"{_column(layout, i)} AS {spark_identifier(name)}" for i, name in enumerate(names)]
     )
-
-
-def _url(file: ParquetFile) -> str:
-    return f"file:{Path(local_path(file.task.file.path)).absolute()}"
 
 
 def _schema(layout: ReadLayout) -> StructType:
@@ -100,8 +107,8 @@ def _numbered(layout: ReadLayout) -> list[str]:
 
 def _read(column: FileColumn) -> str:
     value = spark_identifier(column.name)
-    if column.has_floats:
-        # Hide the column from the reader, which would skip NaN and -0.0 by their statistics.
+    if column.has_floats and not column.is_shown:
+        # Hide the column from the reader, which would skip NaN by the statistics.
         function = "coalesce" if column.type.typeName() == "struct" else "nanvl"
         value = f"{function}({value}, {value})"
     return value if column.type == column.target else _cast(value, column.target)

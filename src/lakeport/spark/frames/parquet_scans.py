@@ -8,9 +8,8 @@ files of one size are in two scans.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import PurePosixPath
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lakeport.ducklake.reading import (
@@ -91,6 +90,40 @@ class ParquetScan:
     layout: ReadLayout
     files: tuple[ParquetFile, ...]
 
+    @property
+    def hidden_columns(self) -> list[int]:
+        """The ids of floating-point columns that are hidden from the statistics of the reader."""
+        return [column.id for _, column in self._numbers()]
+
+    @property
+    def shows_numbers(self) -> bool:
+        """Whether the reader may compare floating-point numbers with statistics."""
+        return any(isinstance(column, FileColumn) and column.is_shown for column in self.columns)
+
+    @property
+    def columns(self) -> tuple[FileColumn | ConstantColumn | str, ...]:
+        """How the plan's columns are read."""
+        return self.layout.columns
+
+    def with_numbers_shown(self, without_nan: Mapping[int, Collection[int]]) -> ParquetScan:
+        """Return the scan with those columns shown that have no NaN in any of the files."""
+        columns = list(self.layout.columns)
+        for position, column in self._numbers():
+            if all(column.id in without_nan.get(file.task.file.id, ()) for file in self.files):
+                stored = columns[position]
+                assert isinstance(stored, FileColumn)  # noqa: S101 - by `_numbers`
+                columns[position] = replace(stored, is_shown=True)
+        return replace(self, layout=replace(self.layout, columns=tuple(columns)))
+
+    def _numbers(self) -> Iterator[tuple[int, Column]]:
+        """Yield the positions of floating-point columns, which are not fields of structs."""
+        read = self.files[0].task.context.read_columns
+        for position, (stored, column) in enumerate(zip(self.columns, read, strict=True)):
+            if not isinstance(stored, FileColumn) or not isinstance(column, Column):
+                continue
+            if stored.has_floats and not column.children:
+                yield position, column
+
 
 def plan_parquet_scans(tasks: Sequence[FileTask]) -> tuple[list[ParquetScan], list[FileTask]]:
     """Return the scans of Spark's reader, and the tasks that remain for Arrow."""
@@ -103,8 +136,9 @@ def plan_parquet_scans(tasks: Sequence[FileTask]) -> tuple[list[ParquetScan], li
     footers = map_in_threads(_footer, readable)
     groups: dict[ReadLayout, list[ParquetFile]] = defaultdict(list)
     remaining_deletes = MAX_DELETES
+    layouts = _Layouts()
     for task, footer in zip(readable, footers, strict=True):
-        layout = None if footer is None else _layout(task, footer)
+        layout = None if footer is None else layouts.of(task, footer)
         if layout is None or footer is None or _deletes(task) > remaining_deletes:
             continue
         remaining_deletes -= _deletes(task)
@@ -137,7 +171,7 @@ def _covers_file(pieces: Sequence[FileTask]) -> bool:
 def _can_spark_open(task: FileTask) -> bool:
     """Return whether Spark can open the file; it skips files with hidden names."""
     file = task.file
-    hidden = PurePosixPath(file.path).name.startswith(("_", "."))
+    hidden = file.path.rpartition("/")[2].startswith(("_", "."))
     return is_local(file.path) and not hidden and file.encryption_key is None
 
 
@@ -149,8 +183,32 @@ def _deletes(task: FileTask) -> int:
     return listed + len(task.inlined_deletes) // 8
 
 
+class _Layouts:
+    """The layouts of a plan's files, most of which are equal."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, bool, bool], ReadLayout | None] = {}
+
+    def of(self, task: FileTask, footer: Footer) -> ReadLayout | None:
+        """Return how Spark reads a file; None if it cannot read it exactly."""
+        file = task.file
+        if footer.size >> SIZE_BITS or footer.rows >> POSITION_BITS:
+            return None
+        if task.name_mapping is not None or file.partial_rows or file.partial_max is not None:
+            return _layout(task, footer)
+        # Everything else that a layout depends on is the same for all files of a plan.
+        key = (id(footer.fields), file.row_id_start is None, _has_deletes(task))
+        if key not in self._known:
+            self._known[key] = _layout(task, footer)
+        return self._known[key]
+
+
+def _has_deletes(task: FileTask) -> bool:
+    # Not by the catalog's counts: its numbers of deletes may be wrong.
+    return task.apply_deletes and bool(task.file.deletes or task.inlined_deletes)
+
+
 def _layout(task: FileTask, footer: Footer) -> ReadLayout | None:
-    """Return how Spark reads the file; None if it cannot read it exactly."""
     file, fields = task.file, footer.fields
     has_ids = any(node.id is not None for node in fields)
     if file.partial_rows or not has_unique_names([node.name for node in fields]):
@@ -161,8 +219,6 @@ def _layout(task: FileTask, footer: Footer) -> ReadLayout | None:
     if any(node.name.lower() == "_metadata" for node in fields):
         return None
     if task.name_mapping is None and not has_ids:
-        return None
-    if footer.size >> SIZE_BITS or footer.rows >> POSITION_BITS:
         return None
     columns = [_column(task, footer, column) for column in task.context.read_columns]
     read_columns = tuple(column for column in columns if column is not None)
@@ -186,8 +242,7 @@ def _layout(task: FileTask, footer: Footer) -> ReadLayout | None:
         else None,
         first_snapshot=first,
         last_snapshot=last,
-        # Not by the catalog's counts: its numbers of deletes may be wrong.
-        has_deletes=task.apply_deletes and bool(file.deletes or task.inlined_deletes),
+        has_deletes=_has_deletes(task),
     )
 
 

@@ -172,7 +172,8 @@ class _Registrar:
                 raise UnsupportedError(next(iter(hidden.values()), "it has no columns"))
             self._columns[table_key(schema, name)] = columns
             schemas.add_table(schema, name, columns)
-            rows = to_dataframe(self._spark, table.scan([column.name for column in columns]).plan)
+            plan = table.scan([column.name for column in columns]).plan
+            rows = to_dataframe(self._spark, plan, table.planner)
             if hidden:
                 self.hidden[schema, name] = hidden
             return rows

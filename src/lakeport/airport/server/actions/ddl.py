@@ -44,6 +44,7 @@ from lakeport.catalog import (
     Schema,
     SetDefaultOptions,
     SetNotNullOptions,
+    StagingCatalog,
     check_columns,
     check_name,
     current_request,
@@ -89,7 +90,7 @@ def drop_schema(host: ServerState, call: Call, request: Struct) -> None:
         # DuckDB does not send CASCADE. With a default of False, CASCADE would not be possible.
         cascade=request.flag("cascade", default=True),
     )
-    with change(host, route, name):
+    with change(host, route, name, operation=Operation.DROP):
         dynamic_catalog(route).drop_schema(name, options)
 
 
@@ -122,7 +123,7 @@ def rename_table(host: ServerState, call: Call, request: Struct) -> bytes | None
     options = RenameTableOptions(ignore_not_found=request.flag("ignore_not_found", default=False))
     with change(host, route, address.schema, address.name):
         renamed = Address(address.schema, new_name)
-        route.require_table(Operation.ALTER, renamed)
+        route.require_table(Operation.CREATE, renamed)
         dynamic_schema(route, address.schema).rename_table(address.name, new_name, options)
         return _table_reply(route, renamed, missing_ok=options.ignore_not_found)
 
@@ -235,7 +236,7 @@ def create_schema(
 ) -> Schema:
     """Create a schema."""
     check_name(name, "schema")
-    with change(host, route, name):
+    with change(host, route, name, operation=Operation.CREATE):
         schema = dynamic_catalog(route).create_schema(name, options)
     if fold_name(name) == "main":
         _log.warning("a schema 'main' was created; DuckDB's client lists it but cannot use it")
@@ -252,7 +253,9 @@ def create_table(
     """Create a table and return its serialized FlightInfo."""
     check_name(address.name, "table")
     check_columns(schema, f"table {address}")
-    with change(host, route, address.schema, address.name):
+    with change(host, route, address.schema, address.name, operation=Operation.CREATE):
+        if options.on_conflict is OnConflict.REPLACE:
+            route.require_table(Operation.DROP, address)
         dynamic_schema(route, address.schema).create_table(address.name, schema, options)
         return _required_reply(route, address)
 
@@ -261,7 +264,7 @@ def drop_table(
     host: ServerState, route: CatalogRoute, address: Address, options: DropTableOptions
 ) -> None:
     """Drop a table."""
-    with change(host, route, address.schema, address.name):
+    with change(host, route, address.schema, address.name, operation=Operation.DROP):
         dynamic_schema(route, address.schema).drop_table(address.name, options)
 
 
@@ -299,14 +302,20 @@ def dynamic_table(
 
 @contextmanager
 def change(
-    host: ServerState, route: CatalogRoute, schema: str, name: str | None = None
+    host: ServerState,
+    route: CatalogRoute,
+    schema: str,
+    name: str | None = None,
+    *,
+    operation: Operation = Operation.ALTER,
 ) -> Iterator[None]:
     """Check that the caller may change an object; run the block in the caller's transaction."""
     if name is None:
-        route.require_schema(Operation.ALTER, schema)
+        route.require_schema(operation, schema)
     else:
-        route.require_table(Operation.ALTER, Address(schema, name))
-    if current_request().transaction_id is None:
+        route.require_table(operation, Address(schema, name))
+    stages = isinstance(route.catalog, StagingCatalog) and route.catalog.stages_writes
+    if current_request().transaction_id is None and not stages:
         yield
         return
     with host.transactions.statement(route.catalog, route.registered_name):

@@ -62,7 +62,7 @@ def drop_schema(host: ServerState, call: Call, request: dict[str, Any]) -> bytes
     options = DropSchemaOptions(
         ignore_not_found=_flag(request, "if_exists"), cascade=_flag(request, "cascade")
     )
-    with change(host, route, name):
+    with change(host, route, name, operation=Operation.DROP):
         dynamic_catalog(route).drop_schema(name, options)
     return _reply(schema_name=name)
 
@@ -119,7 +119,7 @@ def drop_column(host: ServerState, call: Call, request: dict[str, Any]) -> bytes
 @DISCOVERY_WRITES.add("Delete", "Delete rows by rowid")
 def delete(host: ServerState, call: Call, request: dict[str, Any]) -> bytes:
     route, address = _route(host, call, request), _address(request)
-    table = route.table(address, Operation.WRITE)
+    table = route.table(address, Operation.DELETE)
     rowid = next((field for field in table.arrow_schema() if field_is_rowid(field)), None)
     if rowid is None or not isinstance(table, DeletableTable | DeletableBatchTable):
         raise UnsupportedError(f"the rows of table {address} cannot be deleted")

@@ -19,6 +19,7 @@ from pyarrow import flight
 from lakeport.airport.protocol.addresses import Address, parse_descriptor
 from lakeport.airport.protocol.batch_bounds import BatchBounds
 from lakeport.airport.protocol.validation import ContentCheck, check_layout
+from lakeport.airport.server.calls import check_not_cancelled
 from lakeport.airport.server.headers import Call
 from lakeport.airport.server.routing import CatalogRoute
 from lakeport.airport.server.state import ServerState
@@ -178,6 +179,7 @@ class Exchange:
         times = [i for i, field in enumerate(self.input_schema()) if pt.is_time64(field.type)]
         while True:
             self.host.check_running()
+            check_not_cancelled(self.call.notes)
             try:
                 chunk = self._read_chunk()
             except StopIteration:

@@ -46,7 +46,7 @@ _MAX_REPLY_ROWS = 2048
 def insert(exchange: Exchange, route: CatalogRoute) -> None:
     """Insert the rows of an exchange, which has all columns but the rowid."""
     received = exchange.input_schema()
-    table, schema = _table(exchange, route)
+    table, schema = _table(exchange, route, Operation.INSERT)
     if not isinstance(table, InsertableTable):
         raise UnsupportedError(f"table {exchange.address} does not accept new rows")
     columns = without_rowid(schema).remove_metadata()
@@ -58,7 +58,7 @@ def insert(exchange: Exchange, route: CatalogRoute) -> None:
 def update(exchange: Exchange, route: CatalogRoute) -> None:
     """Update rows: an exchange has the changed columns and the rowid, RETURNING the same ones."""
     received = exchange.input_schema()
-    table, schema = _table(exchange, route)
+    table, schema = _table(exchange, route, Operation.UPDATE)
     if not isinstance(table, UpdatableTable | UpdatableBatchTable):
         raise UnsupportedError(f"the rows of table {exchange.address} cannot be updated")
     statement = _Statement(
@@ -73,7 +73,7 @@ def update(exchange: Exchange, route: CatalogRoute) -> None:
 def delete(exchange: Exchange, route: CatalogRoute) -> None:
     """Delete rows: an exchange has the rowid, RETURNING the deleted rows."""
     received = exchange.input_schema()
-    table, schema = _table(exchange, route)
+    table, schema = _table(exchange, route, Operation.DELETE)
     if not isinstance(table, DeletableTable | DeletableBatchTable):
         raise UnsupportedError(f"the rows of table {exchange.address} cannot be deleted")
     statement = _Statement(
@@ -215,9 +215,11 @@ def _each_batch(
     return run
 
 
-def _table(exchange: Exchange, route: CatalogRoute) -> tuple[Table, pa.Schema]:
+def _table(
+    exchange: Exchange, route: CatalogRoute, operation: Operation
+) -> tuple[Table, pa.Schema]:
     """Return the table that the caller may write, and its columns."""
-    table = route.table(exchange.address, Operation.WRITE)
+    table = route.table(exchange.address, operation)
     schema = table.arrow_schema()
     check_schema_tag(exchange.address, schema)
     return table, schema

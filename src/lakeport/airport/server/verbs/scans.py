@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
+from lakeport._cache import cached_by_identity
 from lakeport.airport.protocol.addresses import DATABASES, Address, table_tag
 from lakeport.airport.protocol.codec import encode
 from lakeport.airport.protocol.limits import Limits
@@ -27,20 +30,21 @@ from lakeport.auth import Operation
 from lakeport.catalog import (
     Arguments,
     ArrowTable,
+    ChangingTableFunction,
     Endpoint,
-    EndpointTable,
     FileReference,
     FunctionReference,
-    OpenScanTable,
     Partition,
     ScanOptions,
-    SizedTable,
     Table,
     TableFunction,
     TableSize,
     TimePoint,
     TimeTravelTable,
     field_is_rowid,
+    has_endpoints,
+    has_open_scan,
+    has_size,
 )
 from lakeport.errors import (
     InternalError,
@@ -99,7 +103,7 @@ class TableScan(CatalogScan):
 
     def open(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
         """Return the size of a scan before its filter, empty if it is unknown, and its rows."""
-        if isinstance(self.table, OpenScanTable):
+        if has_open_scan(self.table):
             return self.table.open_scan(options)
         # With a filter, computing the size may be expensive.
         size = TableSize() if options.filter else self.size(options)
@@ -107,11 +111,13 @@ class TableScan(CatalogScan):
 
     def size(self, options: ScanOptions) -> TableSize:
         """Return the estimated size of a scan; an empty one if the table does not report it."""
-        return self.table.size(options) if isinstance(self.table, SizedTable) else TableSize()
+        if has_size(self.table):
+            return self.table.size(options)
+        return TableSize()
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
         """Return the parts in which the rows can be read."""
-        if isinstance(self.table, EndpointTable):
+        if has_endpoints(self.table):
             return self.table.endpoints(options)
         return [Partition(b"")]
 
@@ -122,10 +128,17 @@ class FunctionScan(CatalogScan):
 
     function: TableFunction
     arguments: Arguments
+    statement: Callable[[], AbstractContextManager[None]]
+    """Runs a block as a statement of the caller's transaction."""
 
     def open(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
         """Return an unknown size, and a reader of the rows that the function returns."""
-        return TableSize(), self.function.execute_table(self.arguments, options)
+        function = self.function
+        if not (isinstance(function, ChangingTableFunction) and function.changes_catalog):
+            return TableSize(), function.execute_table(self.arguments, options)
+        with self.statement():
+            rows = function.execute_table(self.arguments, options).read_all()
+        return TableSize(rows.num_rows), rows.to_reader()
 
 
 def resolve_scan(
@@ -169,8 +182,7 @@ def scan_options(host: ServerState, ticket: ScanTicket) -> ScanOptions:
 
 def column_names(schema: pa.Schema, ids: Sequence[int]) -> tuple[str, ...]:
     """Return the column names for DuckDB's column numbers, which do not count the rowid."""
-    visible = [field.name for field in schema if not field_is_rowid(field)]
-    rowid = next((field.name for field in schema if field_is_rowid(field)), None)
+    visible, rowid = _visible_names(schema)
     names: dict[str, None] = {}
     for number in ids:
         if 0 <= number < len(visible):
@@ -181,6 +193,13 @@ def column_names(schema: pa.Schema, ids: Sequence[int]) -> tuple[str, ...]:
         elif number != _NO_COLUMN:
             raise InvalidArgumentError(f"there is no column number {number}")
     return tuple(names)
+
+
+@cached_by_identity
+def _visible_names(schema: pa.Schema) -> tuple[list[str], str | None]:
+    """Return the names of the columns, and that of the rowid."""
+    rowids = [field.name for field in schema if field_is_rowid(field)]
+    return [field.name for field in schema if not field_is_rowid(field)], next(iter(rowids), None)
 
 
 def check_schema_tag(address: Address, schema: pa.Schema) -> None:
@@ -232,6 +251,7 @@ def _scan_of_function(
         schema=result_schema(function.schema_for(arguments), subject),
         function=function,
         arguments=arguments,
+        statement=partial(host.transactions.statement, route.catalog, route.registered_name),
     )
 
 

@@ -14,7 +14,8 @@ from typing import Final, Generic, Literal, TypeAlias, TypeVar
 import pyarrow as pa
 
 from lakeport._wording import counted
-from lakeport.arrow import RowSource, reader_of
+from lakeport.arrow import RowSource
+from lakeport.ducklake.engine import Engine
 from lakeport.ducklake.reading.delete_files import Positions
 from lakeport.ducklake.writing.changes.expressions import (
     SqlExpression,
@@ -27,6 +28,7 @@ from lakeport.ducklake.writing.changes.sources import (
     ADDRESS,
     PLACE,
     POSITION,
+    ROW_ID,
     Place,
     PlaceKey,
     Touched,
@@ -35,12 +37,22 @@ from lakeport.ducklake.writing.changes.sources import (
 from lakeport.ducklake.writing.changes.statements import (
     assignments_of,
     check_exact,
+    has_own_rows,
     read_columns,
     same_places,
     typed,
     write_updated,
 )
 from lakeport.ducklake.writing.changes.table_rows import TableRows
+from lakeport.ducklake.writing.distributed import (
+    MAX_SENT_BYTES,
+    MAX_SHARED_BYTES,
+    Matches,
+    engine_rows,
+    frame_engine,
+    is_frame,
+    merge_reader,
+)
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 from lakeport.filters import Filter
 from lakeport.types import (
@@ -52,7 +64,7 @@ from lakeport.types import (
     sql_type,
 )
 
-__all__ = ["Clause", "Merge", "merge_rows"]
+__all__ = ["Clause", "Merge", "default_sql", "merge_rows"]
 
 R = TypeVar("R")
 Assignments: TypeAlias = Mapping[str, str] | Literal["*"]
@@ -60,6 +72,9 @@ Assignments: TypeAlias = Mapping[str, str] | Literal["*"]
 
 _NUMBER: Final = "_lakeport_source"
 _CLAUSE: Final = "_lakeport_clause"
+_MATCHES: Final = pa.schema(
+    [*ADDRESS, pa.field(_NUMBER, pa.int64()), pa.field(_CLAUSE, pa.int32())]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +158,18 @@ def merge_rows(rows: TableRows, source: RowSource, on: str, clauses: Sequence[Cl
     check_exact(columns)
     condition = parse_expression(on, "the condition of the merge")
     with open_workspace() as workspace:
-        reader = reader_of(source, arrow_schema(columns))
+        reader = merge_reader(rows.writer, source)
         names = reader.schema.names
+        engine = None
+        if is_frame(source):
+            engine = frame_engine(rows.writer.transaction.lake.engine, source)
         workspace.register("source_stream", reader)
         workspace.execute(
             f"CREATE TABLE source_rows AS SELECT *, row_number() OVER () AS {_NUMBER} "
             "FROM source_stream"
         )
         parsed = [_parsed(number, clause, columns, names) for number, clause in enumerate(clauses)]
-        _Merging(rows, workspace, condition, parsed).run()
+        _Merging(rows, workspace, condition, parsed, reader.schema, engine).run()
 
 
 def _parsed(
@@ -189,6 +207,9 @@ class _Merging:
     workspace: Workspace
     on: SqlExpression
     clauses: Sequence[_Parsed]
+    source: pa.Schema
+    engine: Engine | None
+    """The engine of a source that is a DataFrame."""
 
     def run(self) -> None:
         columns = self.rows.writer.columns
@@ -221,13 +242,43 @@ class _Merging:
             return
         by_source = [c for c in self.clauses if c.rows == "not_matched_by_source"]
         matched = [c for c in self.clauses if c.rows == "matched"]
-        self.workspace.register("candidates", self.rows.read(places))
-        self.workspace.execute(
-            f"INSERT INTO matches SELECT {PLACE}, {POSITION}, {_NUMBER}, "
-            f"CASE WHEN {_NUMBER} IS NULL THEN {_choice(by_source)} ELSE {_choice(matched)} END "
+        query = (
+            f"SELECT {PLACE}, {POSITION}, {_NUMBER}, CASE WHEN {_NUMBER} IS NULL "
+            f"THEN {_choice(by_source)} ELSE {_choice(matched)} END AS {_CLAUSE} "
             f"FROM candidates AS target {'LEFT' if by_source else 'INNER'} JOIN "
             f"source_rows AS source ON {self.on.sql}"
         )
+        remote = engine_rows(self.rows, places, "merge into", self.engine)
+        source = None
+        if remote is not None:
+            used = [self.on, *(clause.condition for clause in (*by_source, *matched))]
+            source = self._exported(used, MAX_SHARED_BYTES)
+        if remote is None or source is None:
+            self.workspace.register("candidates", self.rows.read(places))
+        else:
+            touched = f"FROM ({query}) WHERE {_NUMBER} IS NOT NULL OR {_CLAUSE} IS NOT NULL"
+            found = remote.find(places, touched, _MATCHES, source=source)
+            self.workspace.register("found_matches", found)
+            query = "FROM found_matches"
+        self.workspace.execute(f"INSERT INTO matches {query}")
+
+    def _exported(
+        self, expressions: Sequence[SqlExpression], most_bytes: int, where: str = "true"
+    ) -> pa.Table | None:
+        """Return the rows of the source for tasks of an engine; None if they are too many."""
+        fields = [f for f in self.source if any(e.mentions(f.name) for e in expressions)]
+        names = ", ".join([*(duckdb_identifier(field.name) for field in fields), _NUMBER])
+        schema = pa.schema([*fields, pa.field(_NUMBER, pa.int64())])
+        batches: list[pa.RecordBatch] = []
+        size = 0
+        for batch in self.workspace.stream(
+            f"SELECT {names} FROM source_rows WHERE {where}", schema
+        ):
+            batches.append(batch)
+            size += batch.nbytes
+            if size > most_bytes:
+                return None
+        return pa.Table.from_batches(batches, schema)
 
     def _check_unique(self) -> None:
         found = self.workspace.execute(
@@ -266,6 +317,25 @@ class _Merging:
             )
             value = f"CASE {_CLAUSE}{branches} ELSE {own} END" if branches else own
             selected.append(f"{value} AS {duckdb_identifier(column.name)}")
+        # A row may match more rows of the source, to which no clause applies.
+        joined = (
+            f"{{found}} AS target JOIN (FROM matches WHERE {_CLAUSE} IS NOT NULL) "
+            f"USING ({PLACE}, {POSITION}) LEFT JOIN source_rows AS source USING ({_NUMBER})"
+        )
+        remote = engine_rows(self.rows, wide, "merge into", self.engine)
+        if remote is not None and not has_own_rows(updates):
+            used = [value for c in clauses for value in (c.values or {}).values()]
+            applied = f"SELECT {_NUMBER} FROM matches WHERE {_CLAUSE} IS NOT NULL"
+            source = self._exported(used, MAX_SENT_BYTES, f"{_NUMBER} IN ({applied})")
+            if source is not None:
+                numbers = ", ".join(str(clause.number) for clause in clauses)
+                sql = f"FROM matches WHERE {_CLAUSE} IN ({numbers})"
+                addresses = self.workspace.stream(sql, _MATCHES).read_all()
+                matches = Matches(addresses, source, _NUMBER)
+                found = joined.format(found="candidates")
+                remote.write(wide, updates, [*selected, ROW_ID], found, matches=matches)
+                self.rows.delete(updates, places)
+                return
         write_updated(
             self.rows,
             self.workspace,
@@ -273,12 +343,7 @@ class _Merging:
             selected,
             updates,
             places,
-            source=(
-                # A row may match more rows of the source, to which no clause applies.
-                f"{{found}} AS target JOIN (FROM matches WHERE {_CLAUSE} IS NOT NULL) "
-                f"USING ({PLACE}, {POSITION}) "
-                f"LEFT JOIN source_rows AS source USING ({_NUMBER})"
-            ),
+            source=joined,
         )
 
     def _inserts(self) -> pa.RecordBatchReader | None:
@@ -298,7 +363,7 @@ class _Merging:
                 for clause in clauses
                 if clause.values is not None and column.id in clause.values
             )
-            default = _default(column)
+            default = default_sql(column)
             value = f"CASE {_CLAUSE}{branches} ELSE {default} END" if branches else default
             selected.append(f"{value} AS {duckdb_identifier(column.name)}")
         return self.workspace.stream(
@@ -316,7 +381,7 @@ def _choice(clauses: Sequence[_Parsed]) -> str:
     return f"CASE{branches} END"
 
 
-def _default(column: Column) -> str:
+def default_sql(column: Column) -> str:
     """Return the default of a column as SQL."""
     if column.default is None:
         return f"CAST(NULL AS {sql_type(column)})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -33,6 +33,10 @@ from lakeport.ducklake.writing.changes.sources import (
     group_addresses,
 )
 from lakeport.ducklake.writing.changes.table_rows import TableRows
+from lakeport.ducklake.writing.changes.target import file_target
+from lakeport.ducklake.writing.distributed import add_rows, engine_rows, is_frame
+from lakeport.ducklake.writing.files import Partitioner
+from lakeport.ducklake.writing.tasks import WrittenRows
 from lakeport.errors import InvalidArgumentError, LakeportError, UnsupportedError
 from lakeport.filters import Filter, parse_sql_filter
 from lakeport.types import (
@@ -49,6 +53,8 @@ __all__ = [
     "assignments_of",
     "check_exact",
     "delete_rows",
+    "has_own_rows",
+    "overwrite_partitions",
     "overwrite_rows",
     "pruning_filter",
     "read_columns",
@@ -60,16 +66,57 @@ __all__ = [
 
 
 def append_rows(rows: TableRows, source: RowSource) -> None:
-    """Add rows of any kind that `reader_of` accepts."""
-    rows.add(reader_of(source, arrow_schema(rows.writer.columns)))
+    """Add rows of any kind that `reader_of` accepts, or those of a DataFrame."""
+    add_rows(rows, source)
 
 
 def overwrite_rows(rows: TableRows, source: RowSource, where: str | None) -> None:
     """Replace the rows that pass a condition, or all rows, by others."""
-    # The source is read first: it may be a scan of the table.
-    reader = reader_of(source, arrow_schema(rows.writer.columns))
+    # The source is opened first: it may be a scan of the table.
+    if not is_frame(source) and not isinstance(source, WrittenRows):
+        source = reader_of(source, arrow_schema(rows.writer.columns))
     delete_rows(rows, where)
-    rows.add(reader)
+    add_rows(rows, source, title="overwrite")
+
+
+def overwrite_partitions(rows: TableRows, source: RowSource) -> None:
+    """Replace the partitions of the table in which rows of the source are."""
+    spec = file_target(rows.writer).partition_spec
+    if spec is None:
+        raise InvalidArgumentError(
+            f"table {rows.writer.definition.name} is not partitioned: overwrite the rows that pass "
+            "a condition instead, with where=..."
+        )
+    keys = {field.column_id for field in spec.fields}
+    columns = [column for column in rows.writer.columns if column.id in keys]
+    names = [column.name for column in columns]
+    before = rows.places(names, Filter.always())
+    add_rows(rows, source, title="overwrite partitions of")
+    partitioner = Partitioner(spec, (*_ADDRESS_COLUMNS, *columns))
+    known = {place.key for place in before}
+    values = {file.path: file.partition_values for file in rows.written()[0]}
+    added = [place for place in rows.places(names, Filter.always()) if place.key not in known]
+    replaced = {values[str(place.key[1])] for place in added if place.key[0] == "written"}
+    inlined = [place for place in added if place.key[0] == "added"]
+    replaced |= {v for batch in rows.read(inlined) for v, _ in partitioner(batch)}
+    # A file of the present partitioning is in one partition, of which the catalog has the values.
+    whole = [p for p in before if p.file is not None and p.file.partition_id == spec.id]
+    rows.delete_places([p for p in whole if p.file and p.file.partition_values in replaced])
+    others = [place for place in before if place not in whole]
+    found = [
+        part.select([PLACE, POSITION])
+        for batch in rows.read(others)
+        for v, part in partitioner(batch)
+        if v in replaced
+    ]
+    if found:
+        rows.delete(group_addresses(pa.Table.from_batches(found), others), others)
+
+
+_ADDRESS_COLUMNS: Final = tuple(
+    Column(id=-number, name=name, type="int64")
+    for number, name in enumerate((PLACE, POSITION, ROW_ID), 1)
+)
 
 
 def delete_rows(rows: TableRows, where: str | None) -> None:
@@ -78,7 +125,7 @@ def delete_rows(rows: TableRows, where: str | None) -> None:
         rows.delete_all()
         return
     condition = parse_expression(where, "the condition")
-    places, touched = _find(rows, condition, where)
+    places, touched = _find(rows, condition, where, "delete from")
     rows.delete(touched, places)
 
 
@@ -94,7 +141,7 @@ def update_rows(rows: TableRows, assignments: Mapping[str, str], where: str | No
     used = [name for name in VIRTUAL_COLUMNS if any(e.mentions(name) for e in values.values())]
     virtual = [name for name in used if fold_name(name) not in {fold_name(n) for n in names}]
     with open_workspace() as workspace:
-        places, touched = _find(rows, condition, where, workspace)
+        places, touched = _find(rows, condition, where, "update", workspace)
         if not touched:
             return
         wide = same_places(rows, places, [*names, *virtual], pruning_filter(where, columns))
@@ -104,6 +151,11 @@ def update_rows(rows: TableRows, assignments: Mapping[str, str], where: str | No
             else duckdb_identifier(column.name)
             for column in columns
         ]
+        remote = engine_rows(rows, wide, "update")
+        if remote is not None and not has_own_rows(touched):
+            remote.write(wide, touched, [*selected, ROW_ID])
+            rows.delete(touched, places)
+            return
         write_updated(rows, workspace, rows.read(wide, touched), selected, touched, places)
 
 
@@ -128,7 +180,7 @@ def write_updated(
     """Write the new form of found rows and delete the old one; `source` may join more to them."""
     schema = arrow_schema(rows.writer.columns)
     with_ids = pa.schema([*schema, pa.field(INTERNAL_ROW_ID, pa.int64())])
-    own = any(key[0] in ("written", "added") for key in touched)
+    own = has_own_rows(touched)
     columns, joined = ", ".join(selected), source.format(found="found")
     if own:
         # Rows that the transaction has added have no row ids: the two kinds are read apart.
@@ -147,6 +199,11 @@ def write_updated(
     rows.delete(touched, places)
     if new_rows is not None:
         rows.add(new_rows.to_reader(), in_order=True)
+
+
+def has_own_rows(touched: Mapping[PlaceKey, Any]) -> bool:
+    """Return whether rows are touched that the transaction has added, which have no row ids."""
+    return any(key[0] in ("written", "added") for key in touched)
 
 
 def assignments_of(
@@ -207,12 +264,19 @@ def _find(
     rows: TableRows,
     condition: SqlExpression,
     where: str | None,
+    title: str,
     workspace: Workspace | None = None,
 ) -> tuple[list[Place], dict[PlaceKey, Any]]:
     """Return the places that may have matching rows, and the addresses of the matching ones."""
     columns = rows.writer.columns
     names = read_columns(columns, [condition])
     places = rows.places(names, pruning_filter(where, columns))
+    if not places:
+        return [], {}
+    sql = f"SELECT {PLACE}, {POSITION} FROM candidates WHERE {condition.sql}"
+    remote = engine_rows(rows, places, title)
+    if remote is not None:
+        return places, group_addresses(remote.find(places, sql, ADDRESS), places)
     used = [column for column in columns if column.name in names]
     found = (
         search_files(places, used, rows.base_columns, condition) if len(used) == len(names) else {}
@@ -222,6 +286,5 @@ def _find(
     if rest:
         with nullcontext(workspace) if workspace else open_workspace() as evaluator:
             evaluator.register("candidates", rows.read(rest))
-            sql = f"SELECT {PLACE}, {POSITION} FROM candidates WHERE {condition.sql}"
             touched |= group_addresses(evaluator.stream(sql, ADDRESS).read_all(), rest)
     return places, {key: positions for key, positions in touched.items() if len(positions)}

@@ -95,7 +95,12 @@ class TableRows:
 
     def read(self, places: Sequence[Place], touched: Touched | None = None) -> pa.RecordBatchReader:
         """Return the rows of places with their addresses, or only the touched rows of them."""
-        tasks = [
+        schema = address_schema(places[0].tasks[0].schema) if places else pa.schema([])
+        return _HERE.stream(self.reads(places, touched), schema)
+
+    def reads(self, places: Sequence[Place], touched: Touched | None = None) -> list[AddressTask]:
+        """Return the tasks that read the rows of places, or only the touched rows of them."""
+        return [
             AddressTask(
                 task,
                 number,
@@ -107,8 +112,6 @@ class TableRows:
             if touched is None or place.key in touched
             for task in place.tasks
         ]
-        schema = address_schema(places[0].tasks[0].schema) if places else pa.schema([])
-        return _HERE.stream(tasks, schema)
 
     @property
     def base_columns(self) -> tuple[Column, ...]:
@@ -173,11 +176,14 @@ class TableRows:
             self._added = list(self._without(added))
 
     def delete_all(self) -> None:
-        """Delete all rows; data files end without being read, where the format allows it."""
-        places = self.places([], Filter.always())
+        """Delete all rows."""
+        self.delete_places(self.places([], Filter.always()))
+
+    def delete_places(self, places: Sequence[Place]) -> None:
+        """Delete the rows of places; files end without being read, where the format allows it."""
         whole = {place.key for place in places if self._can_end(place)}
         rest = [place for place in places if place.key not in whole]
-        addresses = [batch.select([0, 1]) for batch in self.read(rest)]
+        addresses = [batch.select([0, 1]) for batch in self.read(rest)] if rest else []
         if addresses:
             self.delete(group_addresses(pa.Table.from_batches(addresses), rest), rest)
         for place in places:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from lakeport.ducklake.model import PartitionField, PartitionSpec, SortField
+from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.ducklake.storage.paths import as_directory, resolve
+from lakeport.ducklake.writing.ddl.definitions import TableDefinition
 from lakeport.ducklake.writing.files import FileOptions, FileTarget, RowFitter, sorted_batches
+from lakeport.ducklake.writing.options import Options
 
 if TYPE_CHECKING:
     from lakeport.ducklake.writing.table_writer import TableWriter
 
-__all__ = ["directory_of", "file_target", "fitted"]
+__all__ = ["directory_of", "file_target", "fitted", "sort_order", "table_target"]
 
 _OPTIONS: Final = (
     "parquet_compression",
@@ -32,7 +35,24 @@ _OPTIONS: Final = (
 
 def file_target(writer: TableWriter, *, in_order: bool = False) -> FileTarget:
     """Return how files of the table are written; `in_order` leaves rows in their order."""
-    definition, options = writer.definition, writer.transaction.options
+    return table_target(
+        writer.definition,
+        writer.transaction.options,
+        directory=directory_of(writer),
+        storage=writer.transaction.lake.storage,
+        in_order=in_order,
+    )
+
+
+def table_target(
+    definition: TableDefinition,
+    options: Options,
+    *,
+    directory: str,
+    storage: Storage,
+    in_order: bool = False,
+) -> FileTarget:
+    """Return how files of a table are written, from its definition and its options."""
     scope = {"schema_id": definition.schema.id, "table_id": definition.id}
     texts = {name: options.get(name, **scope) for name in _OPTIONS}
     given = {name: text for name, text in texts.items() if text is not None}
@@ -42,7 +62,20 @@ def file_target(writer: TableWriter, *, in_order: bool = False) -> FileTarget:
     if definition.partition_id is not None and definition.partition_keys:
         keys = (PartitionField(key.column_id, key.transform) for key in definition.partition_keys)
         spec = PartitionSpec(definition.partition_id, tuple(keys))
-    order = tuple(
+    return FileTarget(
+        columns=definition.tree,
+        directory=directory,
+        storage=storage,
+        partition_spec=spec,
+        sort_order=() if in_order else sort_order(definition),
+        encrypted=options.is_encrypted,
+        options=FileOptions.from_mapping(given),
+    )
+
+
+def sort_order(definition: TableDefinition) -> tuple[SortField, ...]:
+    """Return how rows within files of a table are sorted."""
+    return tuple(
         SortField(
             expression=key.expression,
             dialect=key.dialect,
@@ -50,15 +83,6 @@ def file_target(writer: TableWriter, *, in_order: bool = False) -> FileTarget:
             nulls_first=key.null_order == "NULLS_FIRST",
         )
         for key in definition.sort_keys
-    )
-    return FileTarget(
-        columns=writer.columns,
-        directory=directory_of(writer),
-        storage=writer.transaction.lake.storage,
-        partition_spec=spec,
-        sort_order=() if in_order else order,
-        encrypted=options.is_encrypted,
-        options=FileOptions.from_mapping(given),
     )
 
 

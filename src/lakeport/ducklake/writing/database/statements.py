@@ -19,6 +19,10 @@ __all__ = [
     "CreateInlinedDeleteTable",
     "CreateInlinedTable",
     "Delete",
+    "DeleteDeadInlinedRows",
+    "DeleteInlinedDeletes",
+    "DeleteInlinedRows",
+    "DropTable",
     "EndInlinedRows",
     "EndRows",
     "Insert",
@@ -111,6 +115,37 @@ class InsertInlinedDeletes:
     snapshot: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteInlinedRows:
+    """Delete the rows of a table for inlined rows that began up to a snapshot."""
+
+    table: str
+    snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteInlinedDeletes:
+    """Delete the inlined deletes of data files that were recorded up to a snapshot."""
+
+    table_id: int
+    data_files: tuple[int, ...]
+    snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDeadInlinedRows:
+    """Delete the rows of a table for inlined rows that no snapshot sees any more."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """Drop a table for inlined rows or deletes, if it exists."""
+
+    name: str
+
+
 Statement: TypeAlias = (
     Insert
     | EndRows
@@ -121,4 +156,8 @@ Statement: TypeAlias = (
     | EndInlinedRows
     | CreateInlinedDeleteTable
     | InsertInlinedDeletes
+    | DeleteInlinedRows
+    | DeleteInlinedDeletes
+    | DeleteDeadInlinedRows
+    | DropTable
 )

@@ -22,6 +22,10 @@ from lakeport.ducklake.writing.database.statements import (
     CreateInlinedDeleteTable,
     CreateInlinedTable,
     Delete,
+    DeleteDeadInlinedRows,
+    DeleteInlinedDeletes,
+    DeleteInlinedRows,
+    DropTable,
     EndInlinedRows,
     EndRows,
     Insert,
@@ -124,6 +128,12 @@ class CatalogWriter:
                     f"UPDATE {self._table(table)} SET {sets} WHERE {conditions}",
                     [*assigned.values(), *where.values()],
                 )
+            case _:
+                self._run_inlined(statement)
+
+    def _run_inlined(self, statement: Statement) -> None:
+        """Run a statement about the tables for inlined rows and deletes."""
+        match statement:
             case CreateInlinedTable():
                 self._create_inlined_table(statement)
             case InsertInlinedRows():
@@ -140,6 +150,26 @@ class CatalogWriter:
                 deletes = [(file_id, position, snapshot) for position in positions.to_pylist()]
                 name = f"ducklake_inlined_delete_{table_id}"
                 self.insert_values(name, ("file_id", "row_id", "begin_snapshot"), deletes)
+            case DeleteInlinedRows(table, snapshot):
+                _, begin, _ = self.inlined_system_columns(table)
+                self.execute(f"DELETE FROM {self._named(table)} WHERE {begin} <= {snapshot:d}")
+            case DeleteInlinedDeletes(table_id, data_files, snapshot):
+                name = self._named(f"ducklake_inlined_delete_{table_id}")
+                for condition, values in self._conditions(["file_id"], [(f,) for f in data_files]):
+                    self.execute(
+                        f"DELETE FROM {name} WHERE begin_snapshot <= {snapshot:d} AND {condition}",
+                        values,
+                    )
+            case DeleteDeadInlinedRows(table):
+                _, begin, end = self.inlined_system_columns(table)
+                snapshots = self._named("ducklake_snapshot")
+                self.execute(
+                    f"DELETE FROM {self._named(table)} WHERE {end} IS NOT NULL AND NOT EXISTS "
+                    f"(SELECT 1 FROM {snapshots} WHERE snapshot_id >= {begin} "
+                    f"AND snapshot_id < {end})"
+                )
+            case DropTable(name):
+                self.execute(f"DROP TABLE IF EXISTS {self._named(name)}")
 
     def insert(self, rows: Sequence[CatalogRow]) -> None:
         """Insert rows, which may be of several tables."""

@@ -3,6 +3,7 @@ from .delete_files import write_delete_file
 from .encoding.layout import INTERNAL_FIELDS, FileLayout
 from .fitting import RowFitter
 from .names import FileNamer, data_file_path, delete_file_name, uuid7
+from .partitions import Partitioner, bucket_numbers
 from .sorting import sorted_batches
 from .target import FileOptions, FileTarget
 from .writer import FileWriter, write_files
@@ -14,7 +15,9 @@ __all__ = [
     "FileOptions",
     "FileTarget",
     "FileWriter",
+    "Partitioner",
     "RowFitter",
+    "bucket_numbers",
     "data_file_path",
     "delete_file_name",
     "read_added_files",

@@ -79,12 +79,14 @@ def write_delete_file(
     else:
         written = _write_parquet(target, deleted, owners, data_file)
     first = None if owners is None else int(owners.min())
+    is_old = owners is not None and commit_snapshot is None
     return WrittenDeleteFile(
         data_file_id=data_file_id,
         replaces=replaces,
         delete_count=len(deleted),
         begin_snapshot=None if first == commit_snapshot else first,
         embedded_snapshot=None if owners is None else commit_snapshot,
+        last_snapshot=int(owners.max()) if owners is not None and is_old else None,
         **written,
     )
 

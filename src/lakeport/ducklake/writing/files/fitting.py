@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lakeport.arrow import combine, null_count, rebuild_list, rebuild_map, relabel
+from lakeport.ducklake.writing.files.stand_ins import stand_in_converter
 from lakeport.errors import (
     ConstraintError,
     CorruptLakeError,
@@ -75,6 +76,7 @@ class RowFitter:
         columns: Sequence[Column],
         *,
         internal: Sequence[pa.Field] = (),
+        accepts_stand_ins: bool = False,
     ) -> None:
         """Find each column in the source; raise InvalidInputError if the rows cannot fit.
 
@@ -82,6 +84,7 @@ class RowFitter:
             source: The schema of the rows.
             columns: The columns of the table.
             internal: Columns of integers that follow the columns of the table, such as row ids.
+            accepts_stand_ins: Accept the types in which Spark holds types that it does not have.
         """
         self.schema = pa.schema([*(arrow_field(column) for column in columns), *internal])
         positions = _positions(source, [*(c.name for c in columns), *(f.name for f in internal)])
@@ -94,7 +97,9 @@ class RowFitter:
                 self._makers.append(_absent(column))
                 is_identity = False
                 continue
-            converter = column_converter(source.field(position).type, column, column.name)
+            converter = column_converter(
+                source.field(position).type, column, column.name, stand_ins=accepts_stand_ins
+            )
             is_identity = is_identity and converter is None and position == index
             self._makers.append(_present(position, converter, column))
         for field in internal:
@@ -182,7 +187,9 @@ def _expression(column: Column, sql: str) -> _ColumnMaker:
     return make
 
 
-def column_converter(source: pa.DataType, column: Column, path: str) -> Converter | None:
+def column_converter(
+    source: pa.DataType, column: Column, path: str, *, stand_ins: bool = False
+) -> Converter | None:
     """Return a function that makes the column's type; None if the type is the same already."""
     target = arrow_type(column)
     if source == target:
@@ -190,19 +197,22 @@ def column_converter(source: pa.DataType, column: Column, path: str) -> Converte
     if pt.is_null(source):
         return lambda array: pa.nulls(len(array), target)
     if pt.is_dictionary(source):
-        decoded = column_converter(source.value_type, column, path)
+        decoded = column_converter(source.value_type, column, path, stand_ins=stand_ins)
         return lambda array: _apply(decoded, array.dictionary_decode())
     if pt.is_run_end_encoded(source):
-        inside = column_converter(source.value_type, column, path)
+        inside = column_converter(source.value_type, column, path, stand_ins=stand_ins)
         return lambda array: _apply(inside, pc.run_end_decode(array))
     if column.type in ("json", "variant"):
         return _document(source, column)
     if column.type == "struct" and pt.is_struct(source):
-        return _struct(source, column, path)
+        return _struct(source, column, path, stand_ins=stand_ins)
     if column.type == "list" and _is_list(source):
-        return _list(source, column, path)
+        return _list(source, column, path, stand_ins=stand_ins)
     if column.type == "map" and pt.is_map(source):
-        return _map(source, column, path)
+        return _map(source, column, path, stand_ins=stand_ins)
+    stand_in = stand_in_converter(source, column) if stand_ins else None
+    if stand_in is not None and not _accepts(column, from_arrow_type(source), source):
+        return stand_in
     return _scalar(source, column, path)
 
 
@@ -221,7 +231,7 @@ def _document(source: pa.DataType, column: Column) -> Converter:
     return lambda array: duckdb_cast(array, column)
 
 
-def _struct(source: pa.DataType, column: Column, path: str) -> Converter:
+def _struct(source: pa.DataType, column: Column, path: str, *, stand_ins: bool) -> Converter:
     target = arrow_type(column)
     positions: dict[str, int] = {}
     known = {fold_name(child.name) for child in column.children}
@@ -236,7 +246,9 @@ def _struct(source: pa.DataType, column: Column, path: str) -> Converter:
         converter = (
             None
             if index_of is None
-            else column_converter(source.field(index_of).type, child, f"{path}.{child.name}")
+            else column_converter(
+                source.field(index_of).type, child, f"{path}.{child.name}", stand_ins=stand_ins
+            )
         )
         parts.append((index_of, converter, arrow_type(child)))
 
@@ -252,9 +264,11 @@ def _struct(source: pa.DataType, column: Column, path: str) -> Converter:
     return convert
 
 
-def _list(source: pa.DataType, column: Column, path: str) -> Converter:
+def _list(source: pa.DataType, column: Column, path: str, *, stand_ins: bool) -> Converter:
     target = arrow_type(column)
-    element = column_converter(source.value_type, column.children[0], f"{path}.element")
+    element = column_converter(
+        source.value_type, column.children[0], f"{path}.element", stand_ins=stand_ins
+    )
 
     def convert(array: pa.Array) -> pa.Array:
         if element is None and pt.is_list(source):
@@ -269,11 +283,11 @@ def _list(source: pa.DataType, column: Column, path: str) -> Converter:
     return convert
 
 
-def _map(source: pa.DataType, column: Column, path: str) -> Converter:
+def _map(source: pa.DataType, column: Column, path: str, *, stand_ins: bool) -> Converter:
     target = arrow_type(column)
     key, value = column.children
-    to_key = column_converter(source.key_type, key, f"{path}.key")
-    to_value = column_converter(source.item_type, value, f"{path}.value")
+    to_key = column_converter(source.key_type, key, f"{path}.key", stand_ins=stand_ins)
+    to_value = column_converter(source.item_type, value, f"{path}.value", stand_ins=stand_ins)
 
     def convert(array: pa.Array) -> pa.Array:
         if to_key is None and to_value is None:

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 
 from lakeport.arrow import combine, thread_connection
 from lakeport.ducklake.model import PartitionField, PartitionSpec
+from lakeport.ducklake.writing.files.fitting import column_converter
 from lakeport.errors import InvalidInputError, UnsupportedError
 from lakeport.types import NESTED, Column, arrow_type, find_type, sql_type
 
-__all__ = ["Partitioner", "murmur3_of"]
+__all__ = ["Partitioner", "bucket_numbers", "murmur3_of"]
 
 _PARTS: Final = frozenset({"year", "month", "day", "hour"})
 _TEMPORAL: Final = frozenset({"date", "timestamp", "timestamptz"})
@@ -93,14 +94,21 @@ def _encoded(array: pa.Array, key: _Key) -> tuple[npt.NDArray[np.int64], list[st
     buckets = _buckets(key.transform)
     if buckets is None:
         return indices, _identity_texts(distinct, key.column)
-    hashes = murmur3_of(distinct, key.column)
-    chosen = (hashes & np.uint32(0x7FFFFFFF)) % np.uint32(buckets)
-    is_null = np.asarray(distinct.is_null())
     # Bucket numbers are the texts; the last text is that of NULL.
-    codes = np.where(is_null, buckets, chosen.astype(np.int64))
-    numbers, inverse = np.unique(codes, return_inverse=True)
+    numbers, inverse = np.unique(_codes(distinct, key.column, buckets), return_inverse=True)
     texts = [None if number == buckets else str(number) for number in numbers.tolist()]
     return inverse.astype(np.int64)[indices], texts
+
+
+def bucket_numbers(values: pa.Array, column: Column, buckets: int) -> pa.Array:
+    """Return the number of each value's bucket, and that of buckets for NULL."""
+    convert = column_converter(values.type, column, column.name, stand_ins=True)
+    return pa.array(_codes(convert(values) if convert else values, column, buckets), pa.int32())
+
+
+def _codes(values: pa.Array, column: Column, buckets: int) -> npt.NDArray[np.int64]:
+    chosen = (murmur3_of(values, column) & np.uint32(0x7FFFFFFF)) % np.uint32(buckets)
+    return np.where(np.asarray(values.is_null()), buckets, chosen.astype(np.int64))
 
 
 def _hashable(array: pa.Array) -> pa.Array:

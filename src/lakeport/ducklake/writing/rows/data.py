@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -36,10 +36,10 @@ from lakeport.ducklake.writing.rows.changes_made import Change
 from lakeport.ducklake.writing.rows.ids import CommitIds
 from lakeport.ducklake.writing.rows.statistics import merge_columns
 from lakeport.ducklake.writing.state import CommitState, TableCommitState
-from lakeport.ducklake.writing.written import MappedColumn, WrittenFile
+from lakeport.ducklake.writing.written import MappedColumn, WrittenDeleteFile, WrittenFile
 from lakeport.types import Column
 
-__all__ = ["DataRows", "data_rows"]
+__all__ = ["DataRows", "data_rows", "delete_file_row", "file_rows", "scheduled_rows"]
 
 
 @dataclass(slots=True)
@@ -95,7 +95,19 @@ def _table(
     for file, file_id in files:
         mapping = None if file.name_mapping is None else mappings[file.name_mapping]
         rows.statements.append(
-            Insert(tuple(_file_rows(file, file_id, table_id, next_row_id, mapping, ids)))
+            Insert(
+                tuple(
+                    file_rows(
+                        file,
+                        file_id,
+                        table_id,
+                        ids,
+                        begin_snapshot=ids.snapshot,
+                        row_id_start=next_row_id,
+                        mapping=mapping,
+                    )
+                )
+            )
         )
         next_row_id += file.record_count
     columns = change.after.tree
@@ -125,18 +137,22 @@ def _table(
     rows.statements += _statistics(change, recorded, table_id, new_stats, columns)
 
 
-def _file_rows(
+def file_rows(
     file: WrittenFile,
     file_id: int,
     table_id: int,
-    row_id_start: int,
-    mapping: int | None,
     ids: CommitIds,
+    *,
+    begin_snapshot: int,
+    row_id_start: int | None,
+    mapping: int | None = None,
+    partial_max: int | None = None,
 ) -> Iterator[DataFileRow | FileColumnStatsRow | FileVariantStatsRow | FilePartitionValueRow]:
+    """Return the rows of a data file, its statistics and its partition values."""
     yield DataFileRow(
         data_file_id=file_id,
         table_id=table_id,
-        begin_snapshot=ids.snapshot,
+        begin_snapshot=begin_snapshot,
         end_snapshot=None,
         file_order=None,
         path=file.path,
@@ -149,7 +165,7 @@ def _file_rows(
         partition_id=None if file.partition_id is None else ids.object(file.partition_id),
         encryption_key=file.encryption_key,
         mapping_id=mapping,
-        partial_max=None,
+        partial_max=partial_max,
     )
     for column in file.columns:
         yield FileColumnStatsRow(
@@ -287,32 +303,12 @@ def _deletes(rows: DataRows, change: TableChange, state: CommitState, ids: Commi
             if row.delete_file_id == file.replaces
         ]
         replaced += old
-        is_partial = file.embedded_snapshot is not None
-        rows.statements.append(
-            Insert(
-                (
-                    DeleteFileRow(
-                        delete_file_id=ids.allocate_file(),
-                        table_id=table_id,
-                        begin_snapshot=(
-                            ids.snapshot if file.begin_snapshot is None else file.begin_snapshot
-                        ),
-                        end_snapshot=None,
-                        data_file_id=file.data_file_id,
-                        path=file.path,
-                        path_is_relative=file.path_is_relative,
-                        format=file.format,
-                        delete_count=file.delete_count,
-                        file_size_bytes=file.file_size_bytes,
-                        footer_size=file.footer_size,
-                        encryption_key=file.encryption_key,
-                        partial_max=ids.snapshot if is_partial else None,
-                    ),
-                )
-            )
-        )
+        row = delete_file_row(file, ids.allocate_file(), table_id, file.data_file_id, ids)
+        rows.statements.append(Insert((row,)))
     if replaced and change.before is not None:
-        rows.statements += _replaced(change.before, replaced, state)
+        keys = tuple((row.delete_file_id,) for row in replaced)
+        rows.statements.append(Delete(DeleteFileRow, ("delete_file_id",), keys))
+        rows.statements.append(Insert(scheduled_rows(change.before, replaced, state)))
         # Clients of the reference detect a replaced delete file by an insert only: without it
         # they would add a second delete file to the data file (DuckDB 1.5.5, ducklake #1406).
         rows.changes.append(Change("inserted_into_table", table_id))
@@ -330,25 +326,42 @@ def _deletes(rows: DataRows, change: TableChange, state: CommitState, ids: Commi
         rows.changes.append(Change("inlined_delete", table_id))
 
 
-def _replaced(
-    table: TableDefinition, replaced: list[DeleteFileRow], state: CommitState
-) -> Iterator[Statement]:
-    """Delete the rows of replaced delete files and schedule the files for deletion."""
-    keys = tuple((row.delete_file_id,) for row in replaced)
-    yield Delete(DeleteFileRow, ("delete_file_id",), keys)
+def delete_file_row(
+    file: WrittenDeleteFile, file_id: int, table_id: int, data_file_id: int, ids: CommitIds
+) -> DeleteFileRow:
+    """Return the row of a delete file."""
+    return DeleteFileRow(
+        delete_file_id=file_id,
+        table_id=table_id,
+        begin_snapshot=ids.snapshot if file.begin_snapshot is None else file.begin_snapshot,
+        end_snapshot=None,
+        data_file_id=data_file_id,
+        path=file.path,
+        path_is_relative=file.path_is_relative,
+        format=file.format,
+        delete_count=file.delete_count,
+        file_size_bytes=file.file_size_bytes,
+        footer_size=file.footer_size,
+        encryption_key=file.encryption_key,
+        partial_max=ids.snapshot if file.embedded_snapshot is not None else file.last_snapshot,
+    )
+
+
+def scheduled_rows(
+    table: TableDefinition, files: Iterable[DataFileRow | DeleteFileRow], state: CommitState
+) -> tuple[ScheduledFileRow, ...]:
+    """Return the rows that schedule files for deletion; paths begin at the lake's data path."""
     directory = table.path
     is_relative = table.path_is_relative
     if is_relative:
         directory = table.schema.path + table.path
         is_relative = table.schema.path_is_relative
-    yield Insert(
-        tuple(
-            ScheduledFileRow(
-                data_file_id=row.delete_file_id,
-                path=directory + row.path if row.path_is_relative else row.path,
-                path_is_relative=is_relative and bool(row.path_is_relative),
-                schedule_start=state.time.strftime("%Y-%m-%d %H:%M:%S.%f+00"),
-            )
-            for row in replaced
+    return tuple(
+        ScheduledFileRow(
+            data_file_id=row.data_file_id if isinstance(row, DataFileRow) else row.delete_file_id,
+            path=directory + row.path if row.path_is_relative else row.path,
+            path_is_relative=is_relative and bool(row.path_is_relative),
+            schedule_start=state.time.strftime("%Y-%m-%d %H:%M:%S.%f+00"),
         )
+        for row in files
     )

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakeport.auth import AccessRequest, TokenTable
+from lakeport.auth import Identity
 from lakeport.cli.arguments import default_name, read_token, read_tokens
 from lakeport.cli.config import LakeSettings, Settings, TokenSettings, check_token
 from lakeport.errors import DefinitionError
 
-__all__ = ["TokenPolicy", "Tokens"]
+__all__ = ["Tokens"]
 
 _ALL: Final = "*"
 
@@ -24,17 +24,18 @@ _ALL: Final = "*"
 class Tokens:
     """All tokens of a server."""
 
-    identities: Mapping[str, str] = field(default_factory=dict, repr=False)
+    identities: Mapping[str, Identity] = field(default_factory=dict, repr=False)
     """The identity of each token."""
     lakes: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The catalogs that an identity may read; an identity without an entry may read all."""
+    """The catalogs that a user may read; a user without an entry may read all."""
 
     @classmethod
     def of(cls, settings: Settings, served: Mapping[str, LakeSettings]) -> Tokens:
         """Read the tokens of the settings; `served` are the catalogs by name."""
         file = settings.server.token_file
-        identities = read_tokens(file) if file is not None else {}
-        in_file = set(identities.values())
+        read = read_tokens(file) if file is not None else {}
+        identities = {token: Identity(user, method="token") for token, user in read.items()}
+        known = {identity.user: identity for identity in identities.values()}
         lakes: dict[str, frozenset[str]] = {}
         for number, entry in enumerate(settings.token, 1):
             where = f"token {number}, of {entry.identity!r}"
@@ -42,38 +43,29 @@ class Tokens:
             if token in identities:
                 raise DefinitionError(f"{where}: the same token is given twice")
             names = _names(entry, served, where)
-            if entry.identity in in_file or lakes.get(entry.identity, names) != names:
+            identity = Identity(
+                entry.identity, frozenset(entry.groups), entry.attributes, method="token"
+            )
+            same = known.setdefault(entry.identity, identity) == identity
+            if entry.identity in read.values() or lakes.get(entry.identity, names) != names:
                 raise DefinitionError(
                     f"{where}: all tokens of an identity need the same lakes; those of the token "
                     "file read every lake"
                 )
-            identities[token] = entry.identity
+            if not same:
+                raise DefinitionError(
+                    f"{where}: all tokens of an identity need the same groups and attributes"
+                )
+            identities[token] = identity
             lakes[entry.identity] = names
         return cls(identities, lakes)
 
-
-class TokenPolicy:
-    """Authenticates and authorises by tokens, which may be replaced while the server runs."""
-
-    def __init__(self, tokens: Tokens) -> None:
-        # One reference, replaced as a whole, so that a call uses either the old or the new tokens.
-        self._current = (tokens, TokenTable(tokens.identities))
-
-    def replace(self, tokens: Tokens) -> None:
-        """Accept only these tokens from now on."""
-        self._current = (tokens, TokenTable(tokens.identities))
-
-    def authenticate(self, token: str) -> str:
-        """Return the identity of a token."""
-        return self._current[1].authenticate(token)
-
-    def authorize(self, access: AccessRequest) -> bool:
-        """Return whether the caller may use the catalog; within it, everything is allowed."""
-        tokens = self._current[0]
-        if access.identity not in tokens.identities.values():
+    def allows(self, user: str, catalog: str) -> bool:
+        """Return whether the owner of a token may use a catalog."""
+        if not any(identity.user == user for identity in self.identities.values()):
             return False
-        lakes = tokens.lakes.get(access.identity)
-        return lakes is None or access.catalog in lakes
+        lakes = self.lakes.get(user)
+        return lakes is None or catalog in lakes
 
 
 def _read(entry: TokenSettings, where: str) -> str:

@@ -1,0 +1,3 @@
+from .routes import register_pages
+
+__all__ = ["register_pages"]

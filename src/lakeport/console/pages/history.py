@@ -1,0 +1,144 @@
+"""The page of a lake's snapshots, and of the differences between two of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+from nicegui import ui
+
+from lakeport.console.facts import (
+    SnapshotFacts,
+    changed_rows,
+    restore_table,
+    schema_differences,
+    snapshots,
+    tables,
+)
+from lakeport.console.frame import Page, arrow_table, data_table, show_error
+from lakeport.errors import LakeportError
+from lakeport.types import duckdb_identifier
+
+__all__ = ["show_history"]
+
+_MAX_CHANGES: Final = 500
+_COLOURS: Final = {
+    "insert": "bg-green-100 dark:bg-green-900",
+    "delete": "bg-red-100 dark:bg-red-900",
+    "update_preimage": "bg-amber-50 dark:bg-amber-950",
+    "update_postimage": "bg-amber-100 dark:bg-amber-900",
+}
+
+
+async def show_history(page: Page) -> None:
+    """Show the snapshots, newest first, and compare two of them."""
+    history = await page.read(snapshots, page.client)
+    data_table(
+        ["snapshot", "time (UTC)", "author", "message", "changes"],
+        [_row(snapshot) for snapshot in reversed(history)],
+        key="snapshot",
+    )
+    listed = await page.read(tables, page.client)
+    choices = [(t.schema, t.name) for t in listed if t.kind == "BASE TABLE"]
+    if choices and len(history) > 1:
+        _show_comparison(page, history, choices)
+
+
+def _row(snapshot: SnapshotFacts) -> dict[str, Any]:
+    changes = "; ".join(
+        f"{kind.replace('_', ' ')}: {', '.join(names)}" for kind, names in snapshot.changes
+    )
+    return {
+        "snapshot": snapshot.id,
+        "time (UTC)": snapshot.time.strftime("%Y-%m-%d %H:%M:%S"),
+        "author": snapshot.author,
+        "message": snapshot.message,
+        "changes": changes,
+    }
+
+
+def _show_comparison(
+    page: Page, history: list[SnapshotFacts], choices: list[tuple[str, str]]
+) -> None:
+    ids = [snapshot.id for snapshot in reversed(history)]
+    ui.label("Compare two snapshots").classes("text-xl").props("role=heading aria-level=2")
+    with ui.row().classes("items-end"):
+        table = ui.select(
+            {index: f"{schema}.{name}" for index, (schema, name) in enumerate(choices)},
+            label="Table",
+            value=0,
+            with_input=True,
+        ).classes("w-64")
+        before = ui.select(ids, label="From", value=ids[1], with_input=True)
+        after = ui.select(ids, label="To", value=ids[0], with_input=True)
+        compare_button = ui.button("Compare")
+    result = ui.column().classes("w-full")
+
+    async def compare() -> None:
+        result.clear()
+        schema, name = choices[table.value]
+        first, last = sorted((before.value, after.value))
+        with result:
+            try:
+                await _compare(page, schema, name, first, last)
+            except LakeportError as error:
+                show_error(str(error))
+
+    compare_button.on_click(compare)
+
+
+async def _compare(page: Page, schema: str, name: str, first: int, last: int) -> None:
+    query = f"FROM {duckdb_identifier(schema)}.{duckdb_identifier(name)} AT (VERSION => {first})"
+    with ui.row().classes("items-center"):
+        ui.label(query).classes("font-mono break-all")
+        ui.button(icon="content_copy", on_click=lambda: ui.clipboard.write(query)).props(
+            'flat round dense aria-label="copy the query"'
+        )
+        _show_restore(page, schema, name, first)
+    columns = await page.read(schema_differences, page.client, schema, name, first, last)
+    for column, then, now in columns:
+        was, is_now = then or "not there", now or "not there"
+        ui.label(f"column {column}: {was} → {is_now}")
+    rows = await page.read(
+        changed_rows, page.client, schema, name, first, last, limit=_MAX_CHANGES + 1
+    )
+    more = " (the first ones)" if rows.num_rows > _MAX_CHANGES else ""
+    ui.label(f"{min(rows.num_rows, _MAX_CHANGES)} changes of rows{more}")
+    if rows.num_rows:
+        _show_changes(rows.slice(0, _MAX_CHANGES))
+
+
+def _show_restore(page: Page, schema: str, name: str, version: int) -> None:
+    """Show a button that restores the table, after a confirmation."""
+
+    async def restore() -> None:
+        dialog.close()
+        try:
+            await page.read(restore_table, page.client, schema, name, version)
+        except LakeportError as error:
+            ui.notify(str(error), type="negative", multi_line=True)
+            return
+        ui.notify(f"{schema}.{name} has the rows of snapshot {version} again")
+        ui.navigate.reload()
+
+    with ui.dialog() as dialog, ui.card():
+        ui.label(f"Give {schema}.{name} the columns and rows of snapshot {version}?")
+        ui.label("This makes a new snapshot. The present rows stay in the history.")
+        with ui.row():
+            ui.button("Restore", on_click=restore).props("color=negative")
+            ui.button("Keep as it is", on_click=dialog.close).props("flat")
+    ui.button(f"Restore snapshot {version}", on_click=dialog.open).props("flat dense")
+
+
+def _show_changes(rows: pa.Table) -> None:
+    """Show changes; inserted, deleted and updated rows have colours of their own."""
+    table = arrow_table(rows)
+    kinds = rows["change_type"].to_pylist() if "change_type" in rows.column_names else []
+    for row, kind in zip(table.rows, kinds, strict=False):
+        row["_class"] = _COLOURS.get(kind, "")
+    table.add_slot(
+        "body",
+        """<q-tr :props="props" :class="props.row._class">
+             <q-td v-for="c in props.cols" :key="c.name" :props="props">{{ c.value }}</q-td>
+           </q-tr>""",
+    )

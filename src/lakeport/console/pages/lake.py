@@ -1,0 +1,95 @@
+"""The first page, with all lakes, and the page of one lake, with its tables."""
+
+from __future__ import annotations
+
+from nicegui import ui
+
+from lakeport._wording import size_text
+from lakeport.console.facts import LakeFacts, growth, is_lake, lake_facts, tables
+from lakeport.console.frame import (
+    Page,
+    data_table,
+    fact,
+    lake_path,
+    line_chart,
+    link_to,
+    show_error,
+)
+from lakeport.errors import LakeportError
+
+__all__ = ["show_lake", "show_lakes"]
+
+
+async def show_lakes(page: Page) -> None:
+    """Show a card for each catalog of the server."""
+    databases = await page.read(page.client.databases)
+    if not databases:
+        ui.label("There is no lake that you may see.")
+    for row in databases:
+        # A catalog that stands alone without a name answers to every name.
+        name, comment = str(row.get("name") or "lake"), str(row.get("comment", ""))
+        with ui.card().classes("w-full"):
+            try:
+                client = page.visitors.client(page.browser, name)
+                _show_card(await page.read(lake_facts, client, name, comment))
+            except LakeportError as error:
+                ui.label(name).classes("text-lg font-mono")
+                show_error(str(error))
+
+
+def _show_card(lake: LakeFacts) -> None:
+    ui.link(lake.name, lake_path(lake.name)).classes("text-lg font-mono")
+    if lake.comment:
+        ui.label(lake.comment)
+    with ui.row():
+        fact("tables", lake.tables)
+        if lake.is_lake:
+            fact("views", lake.views)
+            fact("files", lake.files)
+            fact("in files", size_text(lake.bytes))
+            fact("snapshots", lake.snapshots)
+    if lake.newest is not None:
+        by = f" by {lake.newest.author}" if lake.newest.author else ""
+        when = lake.newest.time.strftime("%Y-%m-%d %H:%M:%S")
+        ui.label(f"last change: snapshot {lake.newest.id} at {when} UTC{by}")
+    for problem in lake.problems[:10]:
+        ui.label(problem).classes("text-amber-700 break-words")
+
+
+async def show_lake(page: Page) -> None:
+    """Show the tables and views of a lake, and how it has grown."""
+    listed = await page.read(tables, page.client)
+    if not listed:
+        ui.label("The lake has no table that you may see.")
+        return
+    table = data_table(
+        ["table", "kind", "files", "size", "delete files", "comment"],
+        [
+            {
+                "table": f"{entry.schema}.{entry.name}",
+                "kind": entry.kind.lower(),
+                "files": entry.files,
+                "size": "" if entry.bytes is None else size_text(entry.bytes),
+                "delete files": entry.delete_files,
+                "comment": entry.comment,
+                "address": link_to(page.lake, entry.schema, entry.name),
+            }
+            for entry in listed
+        ],
+        key="table",
+    )
+    # Vue escapes text in {{ }} and checks the address, which this module has quoted.
+    table.add_slot(
+        "body-cell-table",
+        """<q-td :props="props">
+             <a class="text-primary underline" :href="props.row.address">{{ props.value }}</a>
+           </q-td>""",
+    )
+    if await page.read(is_lake, page.client):
+        points = await page.read(growth, page.client)
+        if points:
+            line_chart(
+                "Live data by the snapshot that added it",
+                [(snapshot, size / 2**20) for snapshot, _, size in points],
+                unit="MiB",
+            )

@@ -1,0 +1,136 @@
+"""The page for read-only queries: an editor, a table or a chart of the rows, and exports."""
+
+from __future__ import annotations
+
+import io
+import time
+from typing import Final
+
+import pyarrow as pa
+from nicegui import ui
+from pyarrow import csv
+from pyarrow import parquet as pq
+
+from lakeport._wording import counted
+from lakeport.console.facts import is_lake, snapshots
+from lakeport.console.frame import Page, arrow_table, bar_chart, show_error
+from lakeport.console.queries import Query, QueryResult
+from lakeport.errors import LakeportError
+
+__all__ = ["export", "show_query"]
+
+_MAX_ROWS: Final = 1000
+_MAX_POINTS: Final = 200
+_MEDIA_TYPES: Final = {
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+    "arrow": "application/vnd.apache.arrow.file",
+}
+_NEWEST: Final = -1
+
+
+async def show_query(page: Page, sql: str) -> None:
+    """Show the editor. A query reads tables of the lake as the caller may."""
+    ui.label("DuckDB's SQL over the tables of this lake. Queries read; they cannot write.")
+    editor = ui.codemirror(sql or "SELECT 42 AS answer", language="SQL", line_wrapping=True)
+    editor.classes("w-full h-40 border").props('aria-label="query"')
+    versions = {_NEWEST: "now"}
+    if await page.read(is_lake, page.client):
+        history = await page.read(snapshots, page.client)
+        versions |= {s.id: f"snapshot {s.id}" for s in reversed(history[-1000:])}
+    running: list[Query] = []
+
+    async def execute() -> None:
+        version = None if at.value == _NEWEST else int(at.value)
+        query = Query(page.client, editor.value, version=version)
+        running[:] = [query]
+        result.clear()
+        run_button.disable()
+        started = time.monotonic()
+        with result:
+            waiting = ui.spinner(size="lg")
+            try:
+                answer = await page.read(query.run, max_rows=_MAX_ROWS)
+                _show_result(page, query, answer, time.monotonic() - started)
+            except LakeportError as error:
+                show_error(str(error))
+            finally:
+                waiting.delete()
+                run_button.enable()
+
+    def cancel() -> None:
+        for query in running:
+            query.cancel()
+
+    with ui.row().classes("items-end"):
+        run_button = ui.button("Run", icon="play_arrow", on_click=execute)
+        ui.button("Cancel", on_click=cancel).props("flat")
+        at = ui.select(versions, label="As of", value=_NEWEST, with_input=True).classes("w-48")
+    result = ui.column().classes("w-full")
+
+
+def _show_result(page: Page, query: Query, answer: QueryResult, seconds: float) -> None:
+    rows = answer.rows
+    first = "the first " if answer.is_cut else ""
+    ui.label(f"{first}{counted(rows.num_rows, 'row')} in {seconds:.2f} s").props("role=status")
+    buttons = ui.row()
+    chart = ui.column().classes("w-full")
+    with buttons:
+        for kind in _MEDIA_TYPES:
+            ui.button(
+                f"Save as {kind}", on_click=lambda _, kind=kind: _save(page, query, kind)
+            ).props("flat dense")
+        ui.button("Chart", on_click=lambda: _show_chart(chart, rows)).props("flat dense")
+    arrow_table(rows)
+
+
+async def _save(page: Page, query: Query, kind: str) -> None:
+    """Run the query again without a limit of rows, and send its result as a file."""
+    try:
+        answer = await page.read(query.run)
+        content = await page.read(export, answer.rows, kind)
+    except LakeportError as error:
+        ui.notify(str(error), type="negative")
+        return
+    if answer.is_cut:
+        ui.notify("the result is too large: the file has its beginning", type="warning")
+    ui.download.content(content, f"result.{kind}", _MEDIA_TYPES[kind])
+
+
+def export(rows: pa.Table, kind: str) -> bytes:
+    """Return the rows as the bytes of a file."""
+    file = io.BytesIO()
+    if kind == "csv":
+        csv.write_csv(rows, file)
+    elif kind == "parquet":
+        pq.write_table(rows, file)
+    else:
+        with pa.ipc.new_file(file, rows.schema) as writer:
+            writer.write_table(rows)
+    return file.getvalue()
+
+
+def _show_chart(place: ui.column, rows: pa.Table) -> None:
+    """Show the first number of each row by its first column."""
+    place.clear()
+    numbers = [
+        field.name
+        for field in rows.schema
+        if pa.types.is_integer(field.type)
+        or pa.types.is_floating(field.type)
+        or pa.types.is_decimal(field.type)
+    ]
+    with place:
+        if not numbers or not rows.num_rows:
+            ui.label("A chart needs a column of numbers.")
+            return
+        label, number = (
+            rows.column_names[0],
+            next((name for name in numbers if name != rows.column_names[0]), numbers[0]),
+        )
+        few = rows.slice(0, _MAX_POINTS)
+        points = [
+            (x, float(y or 0))
+            for x, y in zip(few[label].to_pylist(), few[number].to_pylist(), strict=True)
+        ]
+        bar_chart(f"{number} by {label}", points, unit=number)

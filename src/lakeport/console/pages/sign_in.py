@@ -1,0 +1,34 @@
+"""The page that asks for a token."""
+
+from __future__ import annotations
+
+from nicegui import ui
+
+from lakeport.console.frame import Page
+from lakeport.errors import LakeportError
+
+__all__ = ["show_sign_in"]
+
+
+def show_sign_in(page: Page) -> None:
+    """Show a field for the bearer token; a token that the server accepts opens the lakes."""
+    if page.visitors.is_known(page.browser):
+        ui.navigate.to("/")
+        return
+
+    async def enter() -> None:
+        try:
+            await page.read(page.visitors.enter, page.browser, token.value or "")
+        except LakeportError as error:
+            reason.set_text(str(error))
+            token.set_value("")
+            return
+        ui.navigate.to("/")
+
+    with ui.card().classes("mx-auto mt-24 w-96"):
+        ui.label("Lakeport").classes("text-2xl font-bold").props("role=heading aria-level=1")
+        ui.label("Sign in with the token that you also use in DuckDB.")
+        token = ui.input("Token", password=True).classes("w-full").on("keydown.enter", enter)
+        token.props('autocomplete=off autofocus aria-label="token"')
+        reason = ui.label("").classes("text-red-600 break-words").props("role=alert")
+        ui.button("Sign in", on_click=enter).classes("w-full")

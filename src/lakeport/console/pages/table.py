@@ -1,0 +1,140 @@
+"""The page of one table: columns, rows, files, and how many rows it had."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from nicegui import ui
+
+from lakeport._wording import size_text
+from lakeport.console.facts import (
+    FileFacts,
+    column_facts,
+    file_facts,
+    is_lake,
+    row_counts,
+    sample,
+    snapshots,
+)
+from lakeport.console.frame import (
+    Page,
+    arrow_table,
+    bar_chart,
+    data_table,
+    fact,
+    line_chart,
+    show_error,
+)
+from lakeport.errors import LakeportError
+from lakeport.types import duckdb_identifier
+
+__all__ = ["show_table"]
+
+_MAX_FILES: Final = 10_000
+_MAX_POINTS: Final = 20
+_NULLS: Final = {None: "", True: "has NULL", False: "no NULL"}
+
+
+async def show_table(page: Page, schema: str, name: str) -> None:
+    """Show everything about a table, in tabs; each is read when it is opened."""
+    table = await page.read(lambda: page.client.table(name, schema=schema))
+    if table.comment:
+        ui.label(table.comment)
+    path = f"{duckdb_identifier(schema)}.{duckdb_identifier(name)}"
+    with ui.row().classes("items-center"):
+        ui.label(f"FROM {path}").classes("font-mono break-all")
+        ui.button(icon="content_copy", on_click=lambda: ui.clipboard.write(f"FROM {path}")).props(
+            'flat round dense aria-label="copy the query"'
+        )
+    shown: set[str] = set()
+    with ui.tabs().classes("w-full") as tabs:
+        names = ["Columns", "Rows", "Files", "History"]
+        for each in names if await page.read(is_lake, page.client) else names[:2]:
+            ui.tab(each)
+    panels = {}
+    with ui.tab_panels(tabs, value="Columns").classes("w-full"):
+        for each in names:
+            with ui.tab_panel(each):
+                panels[each] = ui.column().classes("w-full")
+    contents = {"Columns": _columns, "Rows": _rows, "Files": _files, "History": _history}
+
+    async def open_tab(tab: str) -> None:
+        if tab in shown:
+            return
+        shown.add(tab)
+        with panels[tab]:
+            try:
+                await contents[tab](page, schema, name)
+            except LakeportError as error:
+                show_error(str(error))
+
+    tabs.on_value_change(lambda event: open_tab(event.value))
+    await open_tab("Columns")
+
+
+async def _columns(page: Page, schema: str, name: str) -> None:
+    found = await page.read(column_facts, page.client, schema, name)
+    data_table(
+        ["column", "type", "null", "default", "min", "max", "comment"],
+        [
+            {
+                "column": column.name,
+                "type": column.type,
+                "null": _NULLS[column.has_null] if column.nullable else "NOT NULL",
+                "default": column.default,
+                "min": column.min,
+                "max": column.max,
+                "comment": column.comment,
+            }
+            for column in found
+        ],
+        key="column",
+    )
+
+
+async def _rows(page: Page, schema: str, name: str) -> None:
+    rows = await page.read(sample, page.client, schema, name)
+    ui.label(f"the first {rows.num_rows} rows")
+    arrow_table(rows)
+
+
+async def _files(page: Page, schema: str, name: str) -> None:
+    files = await page.read(file_facts, page.client, schema, name)
+    with ui.row():
+        fact("files", len(files))
+        fact("size", size_text(sum(file.bytes for file in files)))
+        fact("with deletes", sum(file.delete_bytes is not None for file in files))
+    if not files:
+        ui.label("There are no files: the rows, if there are any, are in the catalog database.")
+        return
+    bar_chart("Files by size", _size_classes(files), unit="files")
+    data_table(
+        ["file", "size", "deletes"],
+        [
+            {
+                "file": file.path,
+                "size": size_text(file.bytes),
+                "deletes": "" if file.delete_bytes is None else size_text(file.delete_bytes),
+            }
+            for file in files[:_MAX_FILES]
+        ],
+    )
+
+
+def _size_classes(files: Sequence[FileFacts]) -> list[tuple[object, float]]:
+    """Return the number of files in classes that grow by a factor of four."""
+    counts: dict[int, int] = {}
+    for file in files:
+        power = max(0, (max(file.bytes, 1).bit_length() - 1) // 2)
+        counts[power] = counts.get(power, 0) + 1
+    powers = range(min(counts), max(counts) + 1)
+    return [(f"< {size_text(4 ** (power + 1))}", counts.get(power, 0)) for power in powers]
+
+
+async def _history(page: Page, schema: str, name: str) -> None:
+    history = await page.read(snapshots, page.client)
+    step = max(1, len(history) // _MAX_POINTS)
+    versions = [snapshot.id for snapshot in history[::-1][::step][::-1]]
+    counts = await page.read(row_counts, page.client, schema, name, versions)
+    line_chart("Rows by snapshot", counts, unit="rows")
