@@ -21,7 +21,7 @@ from tests.fixtures_lakes import LakeMaker, RealLake
 from tests.wait import TIMEOUT_SECONDS
 
 IS_LONG = "LAKEPORT_SOAK_SECONDS" in os.environ
-ROUNDS = 5 if IS_LONG else 1
+ROUNDS = 3 if IS_LONG else 1
 
 # A killed child has imported nothing twice, and has no thread of its parent.
 CONTEXT = multiprocessing.get_context("forkserver")

@@ -102,3 +102,29 @@ def test_a_killed_writer_leaves_whole_commits_only(
     }
     assert all(Path(path).exists() for path in files)
     assert real.check() > 1
+
+
+SPILLING = """
+import os, signal, sqlite3, sys
+
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 2")
+connection.execute("BEGIN IMMEDIATE")
+for number in range(2000):
+    connection.execute("UPDATE ducklake_column SET column_name = ?", ["x" * number])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_reader_rolls_back_what_a_killed_writer_has_left_in_a_sqlite_file(
+    make_lake: LakeMaker,
+) -> None:
+    real = make_lake("sqlite")
+    path = real.uri.removeprefix("ducklake:sqlite:")
+    with Lake.create(real.uri, data_path=real.data_path) as lake:
+        lake.create_table("t", {f"column_{number}": "INTEGER" for number in range(500)})
+        killed = subprocess.run([sys.executable, "-c", SPILLING, path], check=False)
+
+        assert killed.returncode == -9
+        assert Path(f"{path}-journal").stat().st_size > 0
+        assert lake.table("t").schema.names[:2] == ["column_0", "column_1"]

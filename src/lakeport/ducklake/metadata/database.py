@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -45,6 +46,8 @@ _LOCKED = (
     "database is locked",
     "different configuration",
 )
+# A writer was killed in the middle of a commit, and this connection may not roll it back.
+_HOT_JOURNAL: Final = "attempt to write a readonly database"
 # A storage version, and the id of a type (33 is TIMESTAMPTZ_NS), that this DuckDB does not have.
 _WRITTEN_BY_NEWER = ("database file with version number", 'for enum "LogicalTypeId"')
 
@@ -92,7 +95,7 @@ class Database:
             check_regular(self.location.path, subject="the catalog database")
         deadline = time.monotonic() + self.lock_timeout
         pause = 0.005
-        reconnected = False
+        reconnected = recovered = False
         while True:
             try:
                 with engine.connect() as connection, connection.begin():
@@ -107,6 +110,8 @@ class Database:
                     and not is_timeout(error)
                 ):
                     reconnected = True
+                elif self.kind == "sqlite" and _HOT_JOURNAL in message and not recovered:
+                    recovered = recover_sqlite(self.location.path)
                 elif locked and time.monotonic() < deadline:
                     time.sleep(pause)
                     pause = min(pause * 1.5, 0.25)
@@ -244,6 +249,18 @@ def open_sqlite(path: str) -> sqlite3.Connection:
         return sqlite3.connect(
             uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
         )
+
+
+def recover_sqlite(path: str) -> bool:
+    """Roll back what a killed writer has left; return True, also if it could not be done."""
+    uri = f"file:{quote(str(Path(path).resolve()))}?mode=rw"
+    with suppress(sqlite3.Error), for_database():
+        connection = sqlite3.connect(uri, uri=True, timeout=5.0)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        finally:
+            connection.close()
+    return True
 
 
 def open_postgresql(location: Location, timeout: float) -> Any:
