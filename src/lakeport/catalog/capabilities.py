@@ -55,7 +55,9 @@ __all__ = [
     "InsertableTable",
     "ListingStateCatalog",
     "OpenScanTable",
+    "PolicyCatalog",
     "SizedTable",
+    "StagingCatalog",
     "StatisticsTable",
     "TimeTravelTable",
     "TransactionManager",
@@ -368,9 +370,41 @@ class TransactionManager(Protocol):
 
 
 @runtime_checkable
+class StagingCatalog(TransactionManager, Protocol):
+    """A catalog that can stage writes until its client commits them.
+
+    A staged transaction belongs to the DuckDB process that began it. The catalog may end it by
+    itself, for example in a function `commit`: then `transaction_status` returns `COMMITTED` or
+    None for its identifier.
+    """
+
+    @property
+    def stages_writes(self) -> bool:
+        """Whether every write of a client waits for an explicit commit."""
+        ...
+
+
+@runtime_checkable
 class ActionCatalog(Catalog, Protocol):
     """A catalog with Flight actions of its own."""
 
     def actions(self) -> Sequence[Action]:
         """Return the actions. DuckDB users call them with `airport_action`."""
+        ...
+
+
+@runtime_checkable
+class PolicyCatalog(Catalog, Protocol):
+    """A catalog that shows each caller only what `current_request().restriction` leaves.
+
+    It applies the restrictions of rows and columns wherever data of a table leaves: scans, columns,
+    sizes, statistics, functions. Without this capability, a caller with a restriction of a table
+    cannot use the table.
+    """
+
+    def describes_itself(self, schema: str) -> bool:
+        """Return whether a schema holds tables and functions about the catalog itself.
+
+        Their rows must be about objects that the caller may list or read.
+        """
         ...

@@ -11,7 +11,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from lakeport.auth import ANONYMOUS, Identity, MayDo, allow_everything
+from lakeport.auth import (
+    ANONYMOUS,
+    Identity,
+    MayDo,
+    RestrictionOf,
+    allow_everything,
+    no_restriction,
+)
 from lakeport.catalog.activity import NO_ACTIVITY, Activity
 from lakeport.filters import Filter
 
@@ -22,6 +29,7 @@ __all__ = [
     "note_snapshot",
     "once_per_request",
     "request_scope",
+    "set_fact",
     "set_request",
 ]
 
@@ -86,6 +94,12 @@ class RequestContext:
     `current_request().may(Operation.READ, "sales", "orders")`. Outside of a request everything is
     allowed, so call it in the thread that handles the request.
     """
+    restriction: RestrictionOf = field(default=no_restriction, compare=False, repr=False)
+    """Return which rows and columns of a table the caller sees; None if all.
+
+    A catalog that is no `PolicyCatalog` never sees another value than None: the server refuses the
+    tables of other catalogs to callers with a restriction.
+    """
     activity: Activity = field(default=NO_ACTIVITY, compare=False, repr=False)
     """The calls of the server, running and recent."""
     caller: Identity = field(default=ANONYMOUS, compare=False)
@@ -95,11 +109,26 @@ class RequestContext:
     facts: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """Values that `once_per_request` has computed."""
 
-    def bound(self, *, transaction_id: str | None, may: MayDo) -> RequestContext:
+    @property
+    def owner(self) -> str | None:
+        """The owner of transactions of several statements: one DuckDB process of one identity."""
+        return f"{self.identity}\0{self.session_id}" if self.session_id else None
+
+    def bound(
+        self,
+        *,
+        transaction_id: str | None,
+        may: MayDo,
+        restriction: RestrictionOf = no_restriction,
+    ) -> RequestContext:
         """Return the request in a transaction, with permissions of the catalog that it names."""
-        if transaction_id == self.transaction_id and may is self.may:
+        if (
+            transaction_id == self.transaction_id
+            and may is self.may
+            and restriction is self.restriction
+        ):
             return self
-        return replace(self, transaction_id=transaction_id, may=may)
+        return replace(self, transaction_id=transaction_id, may=may, restriction=restriction)
 
 
 NO_REQUEST = RequestContext()
@@ -128,6 +157,13 @@ def once_per_request(key: Hashable, compute: Callable[[], T]) -> T:
         request.facts[key] = compute()
     value: T = request.facts[key]
     return value
+
+
+def set_fact(key: Hashable, value: Any) -> None:
+    """Replace a value of `once_per_request` for the rest of the current request."""
+    request = _current.get()
+    if request is not NO_REQUEST:
+        request.facts[key] = value
 
 
 class request_scope:  # noqa: N801 (used like a function; quicker than a generator)

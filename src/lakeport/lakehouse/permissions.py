@@ -11,8 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from lakeport.auth import MayDo, Operation, allow_everything
+from lakeport.auth import (
+    MayDo,
+    Operation,
+    Restriction,
+    RestrictionOf,
+    allow_everything,
+    no_restriction,
+)
 from lakeport.catalog import current_request
+from lakeport.ducklake import View
 from lakeport.ducklake.metadata import LakeContents
 from lakeport.errors import PermissionDeniedError
 from lakeport.lakehouse.names import PublishedNames
@@ -52,17 +60,19 @@ class Permissions:
     may: MayDo
     present: Mapping[int, LakeObject]
     """The tables and views of the newest snapshot, by their ids."""
+    restriction_of: RestrictionOf = no_restriction
 
     @classmethod
     def of_request(cls, access: LakeResources, names: PublishedNames) -> Permissions:
         """Return the permissions of the current caller; all permissions outside of a request."""
-        may = current_request().may
+        request = current_request()
+        may = request.may
         if may is allow_everything:
             return cls(names, may, {})
         recent = access.recent_snapshot(PRESENT_NAME_SECONDS)
         key = ("present objects", recent.schema_version)
         present = access.facts.get_or_load(key, lambda: _objects(access.contents(recent)))
-        return cls(names, may, present)
+        return cls(names, may, present, request.restriction)
 
     @property
     def are_all_given(self) -> bool:
@@ -94,6 +104,40 @@ class Permissions:
         """Raise PermissionDeniedError with the text `denied` unless all objects may be read."""
         if not self.are_all_given and not all(self.reads(found) for found in objects):
             raise PermissionDeniedError(denied)
+
+    @property
+    def have_policies(self) -> bool:
+        """Whether rows and columns of tables may be restricted."""
+        return self.restriction_of is not no_restriction
+
+    def restriction(self, found: LakeObject, verb: str = "select") -> Restriction | None:
+        """Return what the caller sees of a table; None if all of it.
+
+        A view has no restriction of its own: its tables have theirs.
+
+        Raises:
+            PermissionDeniedError: Its name now and its name then have different restrictions.
+        """
+        if not self.have_policies or isinstance(found, View):
+            return None
+        first, *others = (
+            self.restriction_of(self.names.published(schema), name, verb)
+            for schema, name in sorted(self._names_of(found))
+        )
+        if any(other != first for other in others):
+            shown = f"{self.names.published(found.schema)}.{found.name}"
+            raise PermissionDeniedError(
+                f"you may not read {shown} of this snapshot: it has another name now, with other "
+                "policies"
+            )
+        return first
+
+    def may_write(self, found: LakeObject, verb: Operation) -> bool:
+        """Return whether the caller may INSERT into, UPDATE or DELETE rows of a table."""
+        return all(
+            self.may(verb, self.names.published(schema), name)
+            for schema, name in self._names_of(found)
+        )
 
     def _names_of(self, found: LakeObject) -> set[tuple[str, str]]:
         now = self.present.get(found.id, found)

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import pyarrow as pa
 
+from lakeport.auth import Restriction
 from lakeport.catalog import (
     ColumnStats,
     Endpoint,
@@ -20,7 +21,12 @@ from lakeport.catalog import (
 from lakeport.ducklake import LakeTable, Scan, ScanPlan, Snapshot
 from lakeport.ducklake.metadata import TableSummary
 from lakeport.ducklake.reading import FileTask, ScanTask
-from lakeport.errors import NotFoundError, SnapshotNotFoundError, UnavailableError
+from lakeport.errors import (
+    NotFoundError,
+    PermissionDeniedError,
+    SnapshotNotFoundError,
+    UnavailableError,
+)
 from lakeport.lakehouse import resources
 from lakeport.lakehouse.direct_reads import direct_reads
 from lakeport.lakehouse.names import ROWID, PublishedNames
@@ -28,12 +34,13 @@ from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.resources import LakeResources, snapshot_at
 from lakeport.lakehouse.statistics import column_statistics
 from lakeport.lakehouse.tickets import ScanPartToken, plan_digest, split_tasks
+from lakeport.lakehouse.writing.table_methods import TableWrites
 from lakeport.spark import retried_when_lost
 
 __all__ = ["LakeCatalogTable"]
 
 
-class LakeCatalogTable:
+class LakeCatalogTable(TableWrites):
     """One table of a lake, at the snapshot of the request or of a scan's time point."""
 
     def __init__(
@@ -50,6 +57,11 @@ class LakeCatalogTable:
         self._summary = summary
         self._snapshot = snapshot
         self._direct = direct
+
+    @property
+    def summary(self) -> TableSummary:
+        """The table at the snapshot of the request."""
+        return self._summary
 
     @property
     def name(self) -> str:
@@ -71,14 +83,14 @@ class LakeCatalogTable:
 
     def schema_at(self, time_point: TimePoint) -> pa.Schema:
         """Return the columns of the table that had this name at the time point."""
-        table = self._table(snapshot_at(self._access, time_point).id)
+        table = self.at_snapshot(snapshot_at(self._access, time_point).id)
         return self._access.published_schema(table.columns, with_rowid=not self._direct)
 
     def size(self, options: ScanOptions) -> TableSize:
         """Return the number of live rows and the bytes of files; upper bounds with a filter."""
         if options.partition is not None:
             return _size(self._part(options).plan)
-        table = self._at(options.time_point)
+        table = self.at(options.time_point)
         if options.filter:
             return _size(self._plan(table, options))
         return self._access.facts.get_or_load(
@@ -92,11 +104,11 @@ class LakeCatalogTable:
 
     def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:  # noqa: ARG002
         """Return bounds that hold for every snapshot that a query may read."""
-        return column_statistics(self._access, self._table(self._snapshot.id), column)
+        return column_statistics(self._access, self.at_snapshot(self._snapshot.id), column)
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
         """Plan a scan at one snapshot and return its parts."""
-        table = self._at(options.time_point)
+        table = self.at(options.time_point)
         plan, digest = self._current_plan(table, options)
         if self._direct:
             references = direct_reads(self._access, table, plan)
@@ -123,7 +135,7 @@ class LakeCatalogTable:
     def open_scan(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
         """Resolve a part of a scan once; return its size and its rows."""
         if options.partition is None:
-            scan = Scan(self._plan(self._at(options.time_point), options), self._access.engine)
+            scan = Scan(self._plan(self.at(options.time_point), options), self._access.engine)
         else:
             scan = self._part(options)
         with retried_when_lost():
@@ -132,7 +144,7 @@ class LakeCatalogTable:
     def _part(self, options: ScanOptions) -> Scan:
         """Return the part that a token names; raise if the token is for another table."""
         token = ScanPartToken.from_bytes(options.partition or b"")
-        table = self._table(token.snapshot)
+        table = self.at_snapshot(token.snapshot)
         bound = (
             self.arrow_schema()
             if options.time_point is None
@@ -193,13 +205,18 @@ class LakeCatalogTable:
         cheapest = ROWID if ROWID in schema.names else schema.names[0]
         return project_schema(schema, [cheapest])
 
-    def _at(self, time_point: TimePoint | None) -> LakeTable:
+    def at(self, time_point: TimePoint | None, restriction: Restriction | None = None) -> LakeTable:
+        """Return the table of this name at a time; `restriction` as for `at_snapshot`."""
         at = self._snapshot if time_point is None else snapshot_at(self._access, time_point)
         note_snapshot(at.id)
-        return self._table(at.id)
+        return self.at_snapshot(at.id, restriction)
 
-    def _table(self, snapshot: int) -> LakeTable:
-        """Return the table of this name at a snapshot; raise if the caller may not read it."""
+    def at_snapshot(self, snapshot: int, restriction: Restriction | None = None) -> LakeTable:
+        """Return the table of this name at a snapshot; raise if the caller may not read it.
+
+        `restriction` is what the caller of this method applies. Raise if the table that had this
+        name then needs another.
+        """
         schema, name = self._summary.schema, self._summary.name
         shown = f"{self._names.published(schema)}.{name}"
         try:
@@ -213,6 +230,8 @@ class LakeCatalogTable:
             permissions = Permissions.of_request(self._access, self._names)
             state = table.planner.state
             permissions.require_reading([state], denied=f"you may not read {shown}")
+            if permissions.restriction(state) != restriction:
+                raise PermissionDeniedError(f"you may not read {shown} of this snapshot")
         return table
 
 

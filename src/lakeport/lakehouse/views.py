@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -22,6 +22,8 @@ from lakeport.errors import LakeportError, UnavailableError, UnsupportedError
 from lakeport.filters import Filter
 from lakeport.lakehouse.names import PublishedNames
 from lakeport.lakehouse.permissions import Permissions
+from lakeport.lakehouse.policies.raw_tables import open_raw_table, safe_filter
+from lakeport.lakehouse.policies.visible import RawTable, failure_of, restricted_reads
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.lakehouse.tickets import DIGEST_BYTES, ScanPartToken
 from lakeport.spark import retried_when_lost
@@ -58,7 +60,7 @@ class LakeCatalogView:
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """Return the columns of the view."""
-        return project_schema(self._schema, columns)
+        return project_schema(self._seen_schema(), columns)
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:  # noqa: ARG002
         """Return one endpoint: the whole view at the snapshot of the request."""
@@ -78,12 +80,41 @@ class LakeCatalogView:
                     "query again"
                 )
         reads = self._reads(snapshot)
+        seen = restricted_reads(reads, Permissions.of_request(self._access, self._names))
+        if seen is not None:
+            return self._scan_as_seen(seen, snapshot, options)
         if self._access.runs_on_spark and self._is_large(reads, snapshot):
             try:
                 return self._scan_on_spark(reads, snapshot, options)
             except UnsupportedError as error:
                 _log.debug("view %s runs in DuckDB: %s", self.name, error)
         return self._scan_in_duckdb(reads, snapshot, options)
+
+    def _seen_schema(self) -> pa.Schema:
+        """Return the columns that the view has over what the caller sees of its tables."""
+        permissions = Permissions.of_request(self._access, self._names)
+        if not permissions.have_policies:
+            return self._schema
+        seen = restricted_reads(self._reads(self._snapshot.id), permissions)
+        if seen is None:
+            return self._schema
+        key = ("restricted view", self._snapshot.schema_version, repr(seen))
+        found: pa.Schema = self._access.facts.get_or_load(key, lambda: _bound(seen))
+        return found
+
+    def _scan_as_seen(
+        self, seen: Sequence[RawTable | View], snapshot: int, options: ScanOptions
+    ) -> pa.RecordBatchReader:
+        """Run the view in DuckDB over what the caller sees of its tables."""
+        schema = self._seen_schema()
+        columns = options.columns or (schema.names[:1] if options.columns == () else None)
+        return self._access.view_database.stream(
+            seen,
+            open_raw_table(self._access, snapshot),
+            schema=project_schema(schema, columns),
+            filter=safe_filter(options.filter, schema),
+            failure=failure_of(f"{self._names.published(self._view.schema)}.{self.name}"),
+        )
 
     def _scan_on_spark(
         self, reads: Reads, snapshot: int, options: ScanOptions
@@ -179,7 +210,15 @@ def view_schemas(contents: LakeContents) -> tuple[dict[int, pa.Schema], dict[int
     return found, refused
 
 
-def _add(schemas: ViewSchemas, read: TableSummary | View) -> None:
+def _bound(seen: Sequence[RawTable | View]) -> pa.Schema:
+    """Return the columns of the last of these, a view."""
+    with ViewSchemas() as schemas:
+        for read in seen:
+            _add(schemas, read)
+        return schemas.arrow_schema(cast("View", seen[-1]))
+
+
+def _add(schemas: ViewSchemas, read: RawTable | TableSummary | View) -> None:
     if isinstance(read, View):
         schemas.add_view(read)
     else:
@@ -202,4 +241,5 @@ def sees_reads(view: View, contents: LakeContents, permissions: Permissions) -> 
         reads = reads_of(view, contents).values()
     except LakeportError:  # its tables are unknown
         return False
-    return all(permissions.sees(read) for read in reads)
+    # The SQL may name hidden columns.
+    return all(permissions.sees(r) and permissions.restriction(r) is None for r in reads)

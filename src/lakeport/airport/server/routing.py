@@ -14,10 +14,22 @@ from typing import Final, TypeAlias, TypeVar
 
 from lakeport.airport.protocol.addresses import Address
 from lakeport.airport.protocol.signatures import tag_of
-from lakeport.auth import AccessRequest, Authorizer, Identity, MayDo, Operation, allow_everything
+from lakeport.auth import (
+    AccessRequest,
+    Authorizer,
+    Identity,
+    MayDo,
+    Operation,
+    RestrictingAuthorizer,
+    Restriction,
+    RestrictionOf,
+    allow_everything,
+    no_restriction,
+)
 from lakeport.catalog import (
     Catalog,
     HistoricSchema,
+    PolicyCatalog,
     ScalarFunction,
     Schema,
     Table,
@@ -60,7 +72,18 @@ class CatalogRoute:
 
     def permissions(self, caller: Identity) -> MayDo:
         """Return a function that decides whether a caller may do something, in any thread."""
-        return _permissions(self.authorizer, caller, self.registered_name)
+        return _permissions(self.authorizer, caller, self.registered_name, self.catalog)
+
+    def restrictions(self, caller: Identity) -> RestrictionOf:
+        """Return a function that returns which rows and columns of a table a caller sees."""
+        authorizer, catalog = self.authorizer, self.registered_name
+        if not isinstance(authorizer, RestrictingAuthorizer):
+            return no_restriction
+
+        def restriction(schema: str, name: str, verb: str = "select", /) -> Restriction | None:
+            return authorizer.restriction(caller, catalog, schema, name, verb)
+
+        return restriction
 
     def require(self, operation: Operation) -> None:
         """Raise `PermissionDeniedError` if the caller may not do this with the catalog."""
@@ -198,7 +221,7 @@ class CatalogRegistry:
 
     def permissions(self, caller: Identity) -> MayDo:
         """Return a function that decides what a caller may do outside of any catalog."""
-        return _permissions(self._authorizer, caller, "")
+        return _permissions(self._authorizer, caller, "", NO_CATALOG)
 
     def add(self, name: str, catalog: Catalog) -> None:
         """Add a catalog."""
@@ -256,15 +279,29 @@ class CatalogRegistry:
         return CatalogRoute(name, catalog, self._authorizer, registered_name)
 
 
-def _permissions(authorizer: Authorizer | None, caller: Identity, catalog: str) -> MayDo:
+def _permissions(
+    authorizer: Authorizer | None, caller: Identity, name_of_catalog: str, catalog: Catalog
+) -> MayDo:
     if authorizer is None:
         return allow_everything
+    policies = catalog if isinstance(catalog, PolicyCatalog) else None
+    restricting = authorizer if isinstance(authorizer, RestrictingAuthorizer) else None
 
     def may(operation: Operation, schema: str | None = None, name: str | None = None, /) -> bool:
         kind = operation.kind
         verb = "" if kind is operation else operation.value
-        access = AccessRequest(caller.user, kind, catalog, schema, name, caller, verb)
-        return bool(authorizer(access))
+        describes = (
+            policies is not None and schema is not None and policies.describes_itself(schema)
+        )
+        access = AccessRequest(
+            caller.user, kind, name_of_catalog, schema, name, caller, verb, describes
+        )
+        if not authorizer(access):
+            return False
+        if policies is not None or restricting is None or schema is None or name is None:
+            return True
+        # A catalog that does not know policies would return all rows and columns.
+        return restricting.restriction(caller, name_of_catalog, schema, name) is None
 
     return may
 

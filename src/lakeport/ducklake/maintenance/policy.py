@@ -19,6 +19,7 @@ from lakeport.ducklake.maintenance.compaction import (
 from lakeport.ducklake.maintenance.expiry import expire_snapshots
 from lakeport.ducklake.maintenance.flush import flush_table
 from lakeport.ducklake.maintenance.lease import maintenance_lease
+from lakeport.ducklake.maintenance.log import write_log
 from lakeport.ducklake.maintenance.results import (
     Cancel,
     MaintenanceResult,
@@ -97,7 +98,10 @@ def maintain_lake(
         if not is_held:
             _log.info("another process maintains %s", lake.catalog.database.location)
             return []
-        return work.run(wanted)
+        try:
+            return work.run(wanted)
+        finally:
+            write_log(lake, work.results)
 
 
 @dataclass(slots=True)
@@ -180,10 +184,10 @@ class _Maintenance:
     def _on_lake(self, operation: Operation) -> Callable[[], MaintenanceResult]:
         policy, lake, dry_run = self.policy, self.lake, self.dry_run
         if operation == "expire":
-            # With a number of snapshots alone, age would not matter.
-            older_than = policy.expire_older_than or Options(lake.option_rows()).get(
-                "expire_older_than"
-            )
+            # With a number of snapshots alone, their age would not count.
+            older_than = policy.expire_older_than
+            if older_than is None:
+                older_than = Options(lake.option_rows()).get("expire_older_than")
             if older_than is None:
                 return lambda: MaintenanceResult(operation="expire")
             return lambda: expire_snapshots(

@@ -1,5 +1,5 @@
 from .database import VIEW_MEMORY_BYTES, ViewDatabase
-from .dataset import ReadTable, TableDataset
+from .dataset import ReadTable, TableDataset, filtered
 from .references import (
     CATALOG,
     DEFAULT_SCHEMA,
@@ -8,6 +8,7 @@ from .references import (
     reads_of,
     referenced_tables,
     table_key,
+    used_macros,
 )
 from .schemas import ViewSchemas
 from .task import PlannedTable, ViewTask
@@ -24,7 +25,9 @@ __all__ = [
     "ViewSchemas",
     "ViewTask",
     "check_view_text",
+    "filtered",
     "reads_of",
     "referenced_tables",
     "table_key",
+    "used_macros",
 ]

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lakeport.arrow import CancellingReader, SchemaAdapter, sandbox
 from lakeport.ducklake.model import View
 from lakeport.ducklake.views.dataset import ReadTable, TableDataset
+from lakeport.ducklake.views.references import used_macros
 from lakeport.errors import InvalidInputError, UnavailableError, first_line
 from lakeport.filters import DuckDBEncoder, Filter
 from lakeport.types import Column, arrow_schema, duckdb_identifier, duckdb_type
@@ -79,6 +80,7 @@ class ViewDatabase:
         *,
         schema: pa.Schema,
         filter: Filter,
+        failure: str | None = None,
     ) -> pa.RecordBatchReader:
         """Return the rows of the last of `reads`, a view, while they are computed.
 
@@ -87,8 +89,10 @@ class ViewDatabase:
             open_table: Returns how the rows of a table are read.
             schema: The columns of the view to return.
             filter: Rows that cannot pass it are left out where DuckDB can evaluate it.
+            failure: The message of an error of the SQL, instead of DuckDB's, which may contain
+                values of rows.
         """
-        run = _Run(self._cursor(), f"lake_{next(self._numbers)}", self._memory_bytes)
+        run = _Run(self._cursor(), f"lake_{next(self._numbers)}", self._memory_bytes, failure)
         try:
             for read in reads:
                 if isinstance(read, View):
@@ -112,7 +116,8 @@ class ViewDatabase:
 class _Run:
     """One run of a view: a connection, with a catalog of its own."""
 
-    def __init__(self, cursor: Any, catalog: str, memory_bytes: int) -> None:
+    def __init__(self, cursor: Any, catalog: str, memory_bytes: int, failure: str | None) -> None:
+        self._failure = failure
         self._cursor = cursor
         self._catalog = catalog
         self._memory_bytes = memory_bytes
@@ -135,6 +140,9 @@ class _Run:
 
     def add_view(self, view: View) -> None:
         """Add a view over the tables and views that were added."""
+        for macro in used_macros(view):
+            self._path(macro.schema, macro.name)
+            self._execute(macro.create(self._catalog))
         aliases = ", ".join(duckdb_identifier(alias) for alias in view.column_aliases)
         self._execute(
             f"CREATE VIEW {self._path(view.schema, view.name)} {aliases and f'({aliases})'} AS "
@@ -202,6 +210,8 @@ class _Run:
                     f"the view needs more memory than the {self._memory_bytes >> 20} MiB that "
                     "running views share"
                 ) from None
+            if self._failure is not None:
+                raise InvalidInputError(self._failure) from None
             reason = first_line(error).replace(f"{self._catalog}.", "")
             raise InvalidInputError(f"DuckDB cannot run the view: {reason}") from None
 

@@ -14,12 +14,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lakeport.filters import Expression, Filter, Unsupported, pushed_filter, walk
+from lakeport.ducklake.reading.row_filter import row_filter
+from lakeport.filters import Expression, Filter, Unsupported, bind, pushed_filter, walk
 
-__all__ = ["ReadTable", "TableDataset"]
+__all__ = ["ReadTable", "TableDataset", "filtered"]
 
 ReadTable = Callable[[Sequence[str], Filter], pa.RecordBatchReader]
 """Reads columns of a table: all rows that pass the filter, and no others."""
+
+
+def filtered(
+    rows: pa.RecordBatchReader, columns: Sequence[str], filter: Filter
+) -> pa.RecordBatchReader:
+    """Return some columns of the rows that pass a filter, which is applied here."""
+    passing = row_filter(bind(filter, rows.schema, zoned_nanoseconds=True), rows.schema, exact=True)
+
+    def batches() -> Generator[pa.RecordBatch]:
+        with rows:
+            for batch in rows:
+                yield passing(batch).select(list(columns))
+
+    schema = pa.schema([rows.schema.field(name) for name in columns])
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 class TableDataset(ds.Dataset):  # type: ignore[misc]

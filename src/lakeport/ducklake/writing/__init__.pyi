@@ -1,10 +1,18 @@
-from .change_set import ChangeSet, CommitInfo, Compaction, DataChanges, ReadFile, TableChange
+from .change_set import (
+    ChangeSet,
+    CommitInfo,
+    Compaction,
+    DataChanges,
+    ReadFile,
+    TableChange,
+    TableEntry,
+)
 from .changes.merging import Merge
 from .commit import Committed, RetryPolicy
 from .conflicts import StaleFilesError
 from .creation import create_catalog
 from .database import WriteDatabase
-from .ddl import MacroImplementation, MacroParameter, TableDefinition
+from .ddl import MacroImplementation, MacroParameter, TableDefinition, TypeLike, ViewDefinition
 from .results import WriteResult
 from .table_writer import TableWriter
 from .tasks.appends import Progress, WriteProgress
@@ -41,8 +49,11 @@ __all__ = [
     "StaleFilesError",
     "TableChange",
     "TableDefinition",
+    "TableEntry",
     "TableWriter",
     "Transaction",
+    "TypeLike",
+    "ViewDefinition",
     "WriteDatabase",
     "WriteProgress",
     "WriteResult",

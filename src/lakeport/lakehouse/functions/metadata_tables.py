@@ -18,6 +18,7 @@ from lakeport.ducklake.metadata import FileTotals, LakeContents
 from lakeport.errors import LakeportError, UnsupportedError
 from lakeport.lakehouse.names import default_sql, published_schema
 from lakeport.lakehouse.permissions import Permissions
+from lakeport.lakehouse.policies.visible import visible_columns
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.lakehouse.views import sees_reads, shown_reason
 from lakeport.types import Column, duckdb_type
@@ -149,9 +150,7 @@ def snapshots(lake: Lake, permissions: Permissions) -> pa.Table:
                 snapshot.time,
                 snapshot.schema_version,
                 changes_by_kind(snapshot.changes, shown),
-                snapshot.author,
-                snapshot.commit_message,
-                snapshot.commit_extra_info,
+                *_said(snapshot, shown, permissions),
             )
             for snapshot in lake.snapshots()
         ),
@@ -217,7 +216,9 @@ def unlisted(
             try:
                 published_schema(table.columns, with_rowid=False)
             except LakeportError as error:
-                rows.append((published(table.schema), table.name, "BASE TABLE", str(error)))
+                is_all = permissions.restriction(table) is None
+                reason = str(error) if is_all else "the type of a column is not supported"
+                rows.append((published(table.schema), table.name, "BASE TABLE", reason))
     for view in contents.views:
         if view.id in refused and permissions.sees(view):
             reason = shown_reason(view, contents, permissions, refused[view.id])
@@ -244,7 +245,7 @@ def columns(contents: LakeContents, permissions: Permissions) -> pa.Table:
             )
             for table in contents.tables
             if permissions.sees(table)
-            for position, column in enumerate(table.columns, start=1)
+            for position, column in enumerate(visible_columns(table, permissions)[0], start=1)
         ),
     )
 
@@ -258,7 +259,8 @@ def table_info(
     ids = {schema.name: schema.id for schema in contents.schemas}
     rows = []
     for table in contents.tables:
-        if not permissions.reads(table):
+        # Sizes of files show how much a caller does not see.
+        if not permissions.reads(table) or permissions.restriction(table) is not None:
             continue
         of_table = totals.get(table.id, nothing)
         rows.append(
@@ -288,9 +290,19 @@ def files(
     """Yield the files of all tables, one table at a time."""
     published = permissions.names.published
     for summary in contents.tables:
-        if permissions.reads(summary):
+        if permissions.reads(summary) and permissions.restriction(summary) is None:
             table = access.table(summary.schema, summary.name, snapshot.id)
             yield from _table(FILES_SCHEMA, _files(table, published(summary.schema))).to_batches()
+
+
+def _said(
+    snapshot: Snapshot, is_shown: Callable[[str], bool], permissions: Permissions
+) -> tuple[str | None, str | None, str | None]:
+    """Return what the author of a snapshot wrote, if the caller may see all that it changed."""
+    arguments = [argument for _, argument in _CHANGE.findall(snapshot.changes)]
+    if permissions.have_policies and not all(map(is_shown, arguments)):
+        return None, None, None
+    return snapshot.author, snapshot.commit_message, snapshot.commit_extra_info
 
 
 def _files(table: LakeTable, schema: str) -> Iterator[tuple[Any, ...]]:

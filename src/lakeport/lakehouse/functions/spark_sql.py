@@ -127,7 +127,8 @@ class _LakeSession:
         if permissions.are_all_given:
             return True
         found = self._objects[key]
-        if not permissions.reads(found):
+        # Spark would read the whole table.
+        if not permissions.reads(found) or permissions.restriction(found) is not None:
             return False
         if not isinstance(found, View):
             return True
@@ -135,7 +136,10 @@ class _LakeSession:
             reads = reads_of(found, self._access.contents(self._snapshot))
         except LakeportError:  # what the view reads is not known
             return False
-        return all(permissions.reads(read) for read in reads.values())
+        return all(
+            permissions.reads(read) and permissions.restriction(read) is None
+            for read in reads.values()
+        )
 
     def _named_in(self, query: str) -> set[TableKey]:
         """Return the tables and views that a query may name, or more."""
@@ -180,7 +184,7 @@ class _LakeSession:
         return ""
 
     def _require_reading(self, name: str, permissions: Permissions) -> None:
-        """Raise an error if Spark's name is of a view that reads more than the caller may read."""
+        """Raise an error if Spark's name is of what the caller may read, but not on Spark."""
         for key, called in self._names.items():
             view = self._objects[key]
             if (
@@ -189,6 +193,11 @@ class _LakeSession:
                 and not self._may_read(key, permissions)
             ):
                 shown = f"{self._published.published(view.schema)}.{view.name}"
+                if permissions.restriction(view) is not None:
+                    raise PermissionDeniedError(
+                        f"you may not use {shown} in spark_sql: policies restrict what you see of "
+                        "it; use DuckDB's SQL instead"
+                    )
                 raise PermissionDeniedError(
                     f"you may not read everything that the view {shown} reads"
                 )

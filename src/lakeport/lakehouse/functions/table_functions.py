@@ -19,6 +19,9 @@ from lakeport.catalog import (
 from lakeport.ducklake import ChangeFeed, LakeTable, Scan, Snapshot
 from lakeport.errors import InvalidInputError, PermissionDeniedError, UnsupportedError
 from lakeport.lakehouse.functions.activity import KILL_SCHEMA, QUERIES_SCHEMA, kill, queries
+from lakeport.lakehouse.functions.changing import changing_functions
+from lakeport.lakehouse.functions.documentation import FUNCTIONS_SCHEMA, functions_table
+from lakeport.lakehouse.functions.maintenance import maintenance_functions, maintenance_table
 from lakeport.lakehouse.functions.metadata_tables import (
     COLUMNS_SCHEMA,
     FILES_OF_TABLE_SCHEMA,
@@ -37,8 +40,10 @@ from lakeport.lakehouse.functions.metadata_tables import (
     tables,
     unlisted,
 )
+from lakeport.lakehouse.functions.my_access import MY_ACCESS_SCHEMA, my_access
 from lakeport.lakehouse.names import PublishedNames, find_table, parse_table_name
 from lakeport.lakehouse.permissions import Permissions
+from lakeport.lakehouse.policies.restricted_feed import RestrictedFeed
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.spark import retried_when_lost
 
@@ -49,6 +54,7 @@ _TABLE: Final = Parameter("table_name", pa.string())
 _BOUNDS: Final = (pa.int64(), pa.timestamp("us", "UTC"))
 """The bounds of a change feed are snapshot ids or times."""
 Bound: TypeAlias = int | datetime | None
+_Feed: TypeAlias = tuple[LakeTable, ChangeFeed | Scan]
 
 
 def functions_schema(
@@ -63,12 +69,24 @@ def functions_schema(
 
     `refused` are the reasons for which views are refused, by the ids of the views.
     """
-    functions = _Functions(access, names, snapshot, refused)
+    own = _Functions(access, names, snapshot, refused)
+    functions = [
+        *own.functions(),
+        *changing_functions(access, names),
+        *maintenance_functions(access, names),
+        *extra,
+    ]
+    documented = ScanTable(
+        "functions",
+        FUNCTIONS_SCHEMA,
+        lambda _: functions_table(names.functions, functions),
+        comment="The functions of this schema",
+    )
     return StaticSchema(
         names.functions,
         comment=_COMMENT,
-        tables=functions.tables(),
-        table_functions=[*functions.functions(), *extra],
+        tables=[*own.tables(), maintenance_table(access.lake, names), documented],
+        table_functions=functions,
     )
 
 
@@ -118,6 +136,12 @@ class _Functions:
             COLUMNS_SCHEMA,
             lambda _: columns(contents, self._permissions()),
             comment="The columns of all tables",
+        )
+        yield ScanTable(
+            "my_access",
+            MY_ACCESS_SCHEMA,
+            lambda _: my_access(contents, self._permissions()),
+            comment="What you may do with the tables and views, and what you see of them",
         )
         yield ScanTable(
             "files",
@@ -175,7 +199,13 @@ class _Functions:
         return Permissions.of_request(self._access, self._names)
 
     def _list_files(self, table_name: str | None, snapshot_version: int | None) -> pa.Table:
-        return files_of_table(self._table(table_name, snapshot_version))
+        table = self._table(table_name, snapshot_version)
+        if self._permissions().restriction(table.planner.state) is not None:
+            raise PermissionDeniedError(
+                f"you may not list the files of {(table_name or '')[:80]}: policies restrict what "
+                "you see of it"
+            )
+        return files_of_table(table)
 
     def _feed(
         self,
@@ -189,18 +219,25 @@ class _Functions:
         The table is the one that has the name at the second bound.
         """
 
-        def read_feed(table_name: str | None, start: Bound, end: Bound) -> ChangeFeed | Scan:
+        def find(table_name: str | None, start: Bound, end: Bound) -> _Feed:
             if start is None or end is None:
                 raise InvalidInputError(f"{name} needs two bounds, which are not NULL")
             last = end if isinstance(end, int) else self._access.lake.snapshot(timestamp=end).id
-            return read(self._table(table_name, last).changes(start, last))
+            table = self._table(table_name, last)
+            return table, read(table.changes(start, last))
 
         def schema(table_name: str | None, start: Bound, end: Bound) -> pa.Schema:
-            return _snapshot_first(read_feed(table_name, start, end).schema)
+            table, feed = find(table_name, start, end)
+            seen = RestrictedFeed.of(self._access, self._permissions(), table, feed)
+            return _snapshot_first(feed.schema if seen is None else seen.schema)
 
         def rows(table_name: str | None, start: Bound, end: Bound) -> pa.RecordBatchReader:
+            table, feed = find(table_name, start, end)
+            seen = RestrictedFeed.of(self._access, self._permissions(), table, feed)
+            if seen is not None:
+                return seen.to_batches()
             with retried_when_lost():
-                return read_feed(table_name, start, end).to_batches(engine=self._access.engine)
+                return feed.to_batches(engine=self._access.engine)
 
         parameters = (_TABLE, Parameter("start", bound), Parameter("end", bound))
         return CallableTableFunction(name, rows, parameters, schema, comment=comment)
@@ -235,7 +272,7 @@ def _deletions(feed: ChangeFeed) -> Scan:
 
 def _snapshot_first(schema: pa.Schema) -> pa.Schema:
     """Return the columns in DuckLake's order: snapshot, row id, then those of the table."""
-    first = ("snapshot_id", "rowid")
+    first = [name for name in ("snapshot_id", "rowid") if name in schema.names]
     hidden = [name for name in first if schema.names.count(name) > 1]
     if hidden:
         raise UnsupportedError(f"the table has a column called {hidden[0]!r} itself")

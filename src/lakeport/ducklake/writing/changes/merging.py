@@ -64,7 +64,7 @@ from lakeport.types import (
     sql_type,
 )
 
-__all__ = ["Clause", "Merge", "merge_rows"]
+__all__ = ["Clause", "Merge", "default_sql", "merge_rows"]
 
 R = TypeVar("R")
 Assignments: TypeAlias = Mapping[str, str] | Literal["*"]
@@ -363,7 +363,7 @@ class _Merging:
                 for clause in clauses
                 if clause.values is not None and column.id in clause.values
             )
-            default = _default(column)
+            default = default_sql(column)
             value = f"CASE {_CLAUSE}{branches} ELSE {default} END" if branches else default
             selected.append(f"{value} AS {duckdb_identifier(column.name)}")
         return self.workspace.stream(
@@ -381,7 +381,7 @@ def _choice(clauses: Sequence[_Parsed]) -> str:
     return f"CASE{branches} END"
 
 
-def _default(column: Column) -> str:
+def default_sql(column: Column) -> str:
     """Return the default of a column as SQL."""
     if column.default is None:
         return f"CAST(NULL AS {sql_type(column)})"
