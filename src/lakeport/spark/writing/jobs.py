@@ -59,7 +59,7 @@ class WriteJob:
             self.delete_leftovers(())
             if isinstance(error, LakeportError) or not isinstance(error, Exception):
                 raise
-            raise query_error(error) from None
+            raise query_error(error, subject="write") from None
         if not self._ran_once(found):
             self.delete_leftovers(found)
         return found
