@@ -19,6 +19,7 @@ from benchmarks import (
     reading,
     scans,
     serving,
+    spark_writing,
     statements,
     writing,
 )
@@ -46,6 +47,11 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "writers": partial(commits.writers, commits=160, counts=(1, 4, 16)),
         "delete": partial(commits.delete, rows=2_000_000, repeats=5),
         "commit-large": partial(commits.large_catalog, tables=10_000, files=100_000, repeats=9),
+        "spark-append": partial(spark_writing.append, scale=0.1, repeats=5),
+        "spark-merge": partial(spark_writing.merge, scale=0.1, repeats=3),
+        "spark-partitions": partial(
+            spark_writing.partitions, rows=1_000_000, values=100, repeats=3
+        ),
         "plan": partial(lakes.planning, files=(10, 1_000, 100_000), repeats=5),
         "plan-postgresql": partial(lakes.planning_postgresql, files=100_000, repeats=5),
         "read": partial(lakes.reading, rows=1_000_000, repeats=5),
@@ -87,6 +93,11 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "writers": partial(commits.writers, commits=1_600, counts=(1, 4, 16)),
         "delete": partial(commits.delete, rows=10_000_000, repeats=7),
         "commit-large": partial(commits.large_catalog, tables=10_000, files=100_000, repeats=51),
+        "spark-append": partial(spark_writing.append, scale=1, repeats=7),
+        "spark-merge": partial(spark_writing.merge, scale=1, repeats=5),
+        "spark-partitions": partial(
+            spark_writing.partitions, rows=10_000_000, values=1_000, repeats=3
+        ),
         "plan": partial(lakes.planning, files=(10, 1_000, 100_000), repeats=20),
         "plan-postgresql": partial(lakes.planning_postgresql, files=100_000, repeats=20),
         "read": partial(lakes.reading, rows=10_000_000, repeats=7),

@@ -31,8 +31,10 @@ _STOPPED: Final = (
 _NO_ANSWER: Final = re.compile(r"An error occurred while calling [\w.:$]+\.?")
 
 
-def task_error(failure: Exception, reason: str | None = None) -> LakeportError:
-    """Return the error of a failed scan: the error of its task, if it is known."""
+def task_error(
+    failure: Exception, reason: str | None = None, *, subject: str = "scan"
+) -> LakeportError:
+    """Return the error of a failed scan or write: the error of its task, if it is known."""
     if is_lost(failure):
         return UnavailableError(LOST)
     text = (reason or _reason(text_of(failure)))[:_MAX_REASON]
@@ -40,7 +42,7 @@ def task_error(failure: Exception, reason: str | None = None) -> LakeportError:
     error_class = _error_classes(LakeportError).get(name.rpartition(".")[2])
     if error_class is not None and message:
         return error_class(message)
-    return InternalError(f"the scan failed on Spark: {text}")
+    return InternalError(f"the {subject} failed on Spark: {text}")
 
 
 @contextmanager
@@ -103,7 +105,9 @@ _WRAPPERS: Final = frozenset({"PYTHON_EXCEPTION", "FAILED_EXECUTE_UDF", "JOB_CAN
 _QUERY_ERRORS: Final = ("21", "22", "23", "42", "54", "0A", "KD")
 
 
-def query_error(failure: Exception, reason: str | None = None) -> LakeportError:
+def query_error(
+    failure: Exception, reason: str | None = None, *, subject: str = "scan"
+) -> LakeportError:
     """Return the error of a query: Spark's message, or that of the task that failed."""
     text = text_of(failure)
     for condition in _CONDITION.finditer(text):
@@ -115,4 +119,4 @@ def query_error(failure: Exception, reason: str | None = None) -> LakeportError:
         if state is not None and state["state"].startswith(_QUERY_ERRORS):
             return InvalidInputError(sentence)
         return InternalError(f"the query failed on Spark: {sentence}")
-    return task_error(failure, reason)
+    return task_error(failure, reason, subject=subject)

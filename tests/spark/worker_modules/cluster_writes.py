@@ -58,12 +58,11 @@ def _new_lake(spark: Any, folder: Path) -> Lake:
 
 
 def _found(lake: Lake) -> list[Any]:
-    """The number of rows, the sums of their columns, and how many files no catalog knows."""
+    """The number of rows, the sums of their columns, and how many data files no snapshot has."""
     table = lake.table("w")
     rows = table.scan().to_arrow(engine="local")
-    versions = [snapshot.id for snapshot in lake.snapshots() if snapshot.id > 0]
-    files = [file for version in versions for file in lake.table("w", version=version).files()]
-    known = {f.path for f in files} | {d.path for f in files for d in f.deletes}
-    on_disk = {str(path) for path in Path(table.path).rglob("*.parquet")}
+    known = {file.path for file in table.files()}
+    # A delete file that another one has replaced stays until the clean-up.
+    on_disk = {str(path) for path in Path(table.path).rglob("*[0-9].parquet")}
     sums = [sum(value or 0 for value in column.to_pylist()) for column in rows.columns]
     return [rows.num_rows, *sums, len(on_disk - known)]

@@ -109,7 +109,7 @@ def test_a_write_whose_task_never_succeeds_leaves_nothing(
     marker = tmp_path / "marker"
     frame = small_batches.range(0, 40_000, 1, 2)
 
-    with pytest.raises(LakeportError):
+    with pytest.raises(LakeportError, match="the write failed on Spark"):
         killer = dying(str(marker), lake.table("t").path, 9)
         lake.table("t").append(frame.mapInArrow(killer, "id bigint"))
 

@@ -55,10 +55,11 @@ class WriteJob:
             _check_distinct(found)
             self._report_end(found)
         except BaseException as error:
+            self._cancel()
             self.delete_leftovers(())
             if isinstance(error, LakeportError) or not isinstance(error, Exception):
                 raise
-            raise query_error(error) from None
+            raise query_error(error, subject="write") from None
         if not self._ran_once(found):
             self.delete_leftovers(found)
         return found
@@ -72,10 +73,13 @@ class WriteJob:
         """Return whether no task can have run twice, so that there is no unreported file."""
         if is_connect(self.spark) or any(report.attempt.number for report in reports):
             return False
-        speculates = self.spark.sparkContext.getConf().get("spark.speculation", "false")
-        return speculates != "true" and not any(
-            stage.numFailedTasks or stage.currentAttemptId for stage in self._stages()
-        )
+        # A version of Spark may lack these numbers.
+        with contextlib.suppress(Exception):
+            speculates = self.spark.sparkContext.getConf().get("spark.speculation", "false")
+            return speculates != "true" and not any(
+                stage.numFailedTasks or stage.currentAttemptId for stage in self._stages()
+            )
+        return False
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
@@ -146,6 +150,16 @@ class WriteJob:
         )
         with contextlib.suppress(Exception):
             self.progress(end)
+
+    def _cancel(self) -> None:
+        """Cancel the Spark jobs of the write, which may be running: the caller was interrupted."""
+        # A lost JVM has no jobs.
+        with contextlib.suppress(Exception):
+            if is_connect(self.spark):
+                remote: Any = self.spark
+                remote.interruptTag(self.id)
+            else:
+                self.spark.sparkContext.cancelJobsWithTag(self.id)
 
     def _settle(self) -> None:
         """Wait until no task of the job runs, which could still write a file."""
