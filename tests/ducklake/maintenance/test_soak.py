@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 import duckdb
 
@@ -95,12 +96,14 @@ def test_maintenance_beside_writers_and_readers_is_serial(make_lake: LakeMaker) 
     def maintain() -> None:
         with Lake.open(lake.uri, engine="local") as own:
             while time.monotonic() < end:
-                for operation in (
-                    own.table("t").flush,
-                    own.table("t").merge_files,
-                    lambda: own.table("t").rewrite_files(threshold=0.1),
-                    lambda: own.expire(retain_last=20),
-                ):
+                table = own.table("t")
+                operations: list[Callable[[], object]] = [
+                    table.flush,
+                    table.merge_files,
+                    partial(table.rewrite_files, threshold=0.1),
+                    partial(own.expire, retain_last=20),
+                ]
+                for operation in operations:
                     try:
                         operation()
                     except ConflictError:
