@@ -158,8 +158,8 @@ def test_a_lake_that_stands_alone_is_named_by_its_default_name() -> None:
     policy = ServerAccess(AccessRules.of(settings, served))
 
     assert policy.authenticate(ADA) == lakeport.Identity("ada")
-    assert policy.authorize(lakeport.AccessRequest("ada", lakeport.Operation.LIST, ""))
-    assert not policy.authorize(lakeport.AccessRequest("eve", lakeport.Operation.LIST, ""))
+    assert policy(lakeport.AccessRequest("ada", lakeport.Operation.LIST, ""))
+    assert not policy(lakeport.AccessRequest("eve", lakeport.Operation.LIST, ""))
 
 
 @pytest.mark.parametrize(

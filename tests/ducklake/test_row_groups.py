@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, example, given, settings
 
 from lakeport.ducklake import Lake, LakeTable
 from lakeport.ducklake.reading import FileTask, ScanTask
-from lakeport.ducklake.reading.parquet import open_parquet, row_group_filter
+from lakeport.ducklake.reading.footers import row_group_filter
+from lakeport.ducklake.reading.parquet import open_parquet
 from lakeport.filters import DuckDBEncoder, Expression, col
 from tests.ducklake.typed_table import COLUMNS, filters, rows
 from tests.fixtures_lakes import LakeMaker

@@ -97,6 +97,11 @@ class Policy:
         _pattern(self.on, self.where)
 
     @property
+    def parts(self) -> tuple[str, str, str]:
+        """The globs of lake, schema and table, in lower case."""
+        return _pattern(self.on, self.where)
+
+    @property
     def is_restricted(self) -> bool:
         """Whether the policy leaves out rows or columns, or masks."""
         return self.rows is not None or bool(self.hide) or bool(self.mask)
@@ -113,7 +118,7 @@ class Policies:
     def __init__(self, policies: Sequence[Policy], names: Mapping[str, str] | None = None) -> None:
         self.policies = tuple(policies)
         self._names = dict(names or {})
-        self._patterns = {id(p): _pattern(p.on, p.where) for p in self.policies}
+        self._patterns = {id(policy): policy.parts for policy in self.policies}
         # Decisions never change: a reload makes new policies.
         self._applying = LruCache(1000)
         self._restrictions = LruCache(10_000)

@@ -21,7 +21,13 @@ from pydantic_settings import (
 )
 
 from lakeport.auth import MIN_TOKEN_LENGTH
-from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
+from lakeport.cli.access.settings import (
+    AuditSettings,
+    CertificateSettings,
+    IssuerSettings,
+    LimitSettings,
+    PolicySettings,
+)
 from lakeport.cli.lake_settings import LakeSettings, MaintenanceSettings, StorageSettings
 from lakeport.errors import DefinitionError, first_line
 
@@ -205,6 +211,13 @@ class Settings(BaseSettings):
     certificate: list[CertificateSettings] = Field(
         default=[], description="The users of client certificates."
     )
+    policy: list[PolicySettings] = Field(
+        default=[], description="What callers may do and see; everything without policies."
+    )
+    limit: list[LimitSettings] = Field(
+        default=[], description="What callers may use at once; everything without limits."
+    )
+    audit: AuditSettings = AuditSettings()
     server: ServerSettings = ServerSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
     spark: SparkSettings = SparkSettings()

@@ -151,6 +151,10 @@ class LakeCatalog(CatalogWrites):
         """The name under which the lake's schema `main` is published now."""
         return self._directory(self._access.newest_snapshot()).names.main
 
+    def published_name(self, schema: str) -> str:
+        """Return the name under which a schema of the lake is published now."""
+        return self._directory(self._access.newest_snapshot()).names.published(schema)
+
     def close(self) -> None:
         """Close the lake. The Spark session keeps running, because other code may use it."""
         self._access.writes.close()

@@ -7,7 +7,15 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["CertificateSettings", "IssuerSettings"]
+__all__ = [
+    "AuditSettings",
+    "CertificateSettings",
+    "ColumnSettings",
+    "IssuerSettings",
+    "LimitSettings",
+    "PolicySettings",
+    "WhoSettings",
+]
 
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 
@@ -80,3 +88,100 @@ class CertificateSettings(BaseModel):
     user: str = Field(default="", description="The user; the subject by default.")
     groups: list[str] = Field(default=[], description="The groups of the user.")
     attributes: dict[str, str] = Field(default={}, description="The attributes of the user.")
+
+
+class WhoSettings(BaseModel):
+    """Callers: those who have one of the users, one of the groups and all of the attributes."""
+
+    model_config = _STRICT
+
+    users: list[str] = Field(default=[], description="Names of users.")
+    groups: list[str] = Field(default=[], description="Names of groups.")
+    attributes: dict[str, str] = Field(default={}, description="Attributes and their texts.")
+
+
+class ColumnSettings(BaseModel):
+    """The columns that callers do not see as they are."""
+
+    model_config = _STRICT
+
+    hide: list[str] = Field(default=[], description="Columns that are not there.")
+    mask: dict[str, str] = Field(
+        default={}, description="SQL of what is there instead of the values of a column."
+    )
+
+
+class PolicySettings(BaseModel):
+    """What some callers may do with some tables, and what they see of them."""
+
+    model_config = _STRICT
+
+    who: Literal["everyone"] | WhoSettings = Field(
+        description='`"everyone"`, or a table with `users`, `groups` and `attributes`: a caller '
+        "must have one of the users, one of the groups and all attributes, as far as given."
+    )
+    on: str = Field(
+        description="The tables, as `lake.schema.table` in their published names; each part may be "
+        "a pattern with `*`, `?` and `[…]`, or in double quotes."
+    )
+    allow: list[
+        Literal[
+            "select", "insert", "update", "delete", "alter", "create", "drop",
+            "maintain", "admin", "spark_sql",
+        ]
+    ] = Field(min_length=1, description="What they may do.")  # fmt: skip
+    rows: str | None = Field(
+        default=None,
+        description="A condition in DuckDB SQL: the rows that are there for them. It may use "
+        "`user()`, `user_attribute('…')`, `user_groups()` and `in_group('…')`.",
+    )
+    columns: ColumnSettings = Field(
+        default=ColumnSettings(),
+        description='Columns to hide and to mask: `{ hide = ["card"], mask = { email = "…" } }`. '
+        "A mask is DuckDB SQL of the column's type.",
+    )
+
+
+class LimitSettings(BaseModel):
+    """What a caller, or all callers together, may use at once."""
+
+    model_config = _STRICT
+
+    who: Literal["everyone", "together"] | WhoSettings = Field(
+        description='Whose limits they are: `"everyone"` or a table as in `[[policy]]` for each '
+        'single caller, where the first that fits holds; `"together"` for all callers.'
+    )
+    scans: int | None = Field(
+        default=None, gt=0, description="Scans that run at once; more wait, and callers take turns."
+    )
+    queued_scans: int | None = Field(
+        default=None, ge=0, description="Scans that wait; more are refused."
+    )
+    rows_per_scan: int | None = Field(default=None, gt=0, description="The most rows of a scan.")
+    bytes_per_scan: int | None = Field(
+        default=None, gt=0, description="The most bytes of a scan, as Arrow."
+    )
+    scan_seconds: float | None = Field(
+        default=None, gt=0, description="The longest time of a scan, checked at each batch."
+    )
+    calls_per_second: float | None = Field(
+        default=None,
+        gt=0,
+        description="Calls a second on average; as many may come at once as in two seconds.",
+    )
+    transactions: int | None = Field(
+        default=None, gt=0, description="Open transactions of several statements."
+    )
+
+
+class AuditSettings(BaseModel):
+    """The audit trail: one JSON object for each attach, statement, scan, write and refusal."""
+
+    model_config = _STRICT
+
+    file: str | None = Field(
+        default=None, description="The file to append to; `-` for standard output."
+    )
+    required: bool = Field(
+        default=False, description="Refuse changes while the trail cannot be written."
+    )

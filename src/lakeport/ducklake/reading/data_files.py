@@ -28,6 +28,7 @@ from lakeport.ducklake.reading.file_shapes import (
     FileShape,
     StoredColumn,
 )
+from lakeport.ducklake.reading.footers import row_group_filter
 from lakeport.ducklake.reading.parquet import (
     FindRows,
     ParquetReader,
@@ -35,7 +36,6 @@ from lakeport.ducklake.reading.parquet import (
     are_few,
     open_parquet,
     open_with_duckdb,
-    row_group_filter,
 )
 from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.ducklake.storage.paths import hive_value

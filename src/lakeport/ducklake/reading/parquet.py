@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -17,17 +17,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeport.arrow import give_back_cursor, take_cursor
-from lakeport.ducklake.model import NameMapping, RecordedFile
-from lakeport.ducklake.reading.alignment import find_child
+from lakeport.ducklake.model import RecordedFile
 from lakeport.ducklake.reading.file_shapes import FileShape, shape_of
+from lakeport.ducklake.reading.footers import (
+    file_identity,
+    known_footer,
+    matching_row_groups,
+    remember_footer,
+)
 from lakeport.ducklake.reading.recorded import check_footer, check_size
 from lakeport.ducklake.storage.encryption import decrypted_footer
 from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.ducklake.storage.paths import is_local, local_path
 from lakeport.errors import CorruptLakeError, UnavailableError
-from lakeport.filters import Filter
-from lakeport.filters.encoders import ArrowEncoder
-from lakeport.types import Column, Target, _with_ids, arrow_type, duckdb_string, select_expression
+from lakeport.types import Target, _with_ids, duckdb_string, select_expression
 
 __all__ = [
     "DuckDBTargets",
@@ -35,10 +38,8 @@ __all__ = [
     "ParquetReader",
     "UndecodableError",
     "are_few",
-    "matching_row_groups",
     "open_parquet",
     "open_with_duckdb",
-    "row_group_filter",
 ]
 
 DuckDBTargets = Callable[[pa.Schema], Mapping[int, Target]]
@@ -108,10 +109,13 @@ def open_parquet(
     try:
         size = handle.size()
         check_size(file, size)
+        # The footer of an encrypted file is not kept: reading it is what checks the key.
+        is_plain = file.encryption_key is None
+        identity = file_identity(file.path, handle, size) if is_plain else None
         if size <= (_WHOLE_FILE_BYTES if is_local(file.path) else _WHOLE_REMOTE_FILE_BYTES):
             with handle, _translate_errors(file.path):
                 handle = pa.BufferReader(handle.read_buffer())
-        source = _ArrowSource(handle, file)
+        source = _ArrowSource(handle, file, identity)
     except _UnopenedError:
         handle.close()
         if file.encryption_key is None:
@@ -163,7 +167,9 @@ def _translate_errors(path: str, *errors: type[Exception]) -> Iterator[None]:
 class _ArrowSource:
     """pyarrow's reader, for all files that pyarrow can read."""
 
-    def __init__(self, handle: pa.NativeFile, file: RecordedFile) -> None:
+    def __init__(
+        self, handle: pa.NativeFile, file: RecordedFile, identity: Hashable | None
+    ) -> None:
         options: dict[str, Any] = {}
         self._path = file.path
         self._is_encrypted = file.encryption_key is not None
@@ -174,13 +180,19 @@ class _ArrowSource:
                 footer_key=base64.b64decode(file.encryption_key)
             )
         self._handle = handle
+        known = known_footer(identity)
         try:
-            self._file = pq.ParquetFile(handle, pre_buffer=not is_local(file.path), **options)
+            self._file = pq.ParquetFile(
+                handle, metadata=known, pre_buffer=not is_local(file.path), **options
+            )
         except (pa.ArrowInvalid, OSError) as error:
             raise _UnopenedError(f"{file.path!r} is not a readable Parquet file: {error}") from None
         footer = self._file.metadata
         length = _footer_length(handle) if self._is_encrypted else footer.serialized_size
         check_footer(file, rows=footer.num_rows, footer_bytes=length)
+        if known is None:
+            remember_footer(identity, footer)
+        self._identity = identity
         self.shape = shape_of(self._file)
         self._footer = footer
 
@@ -258,7 +270,7 @@ class _ArrowSource:
         inside = [g for g, at in enumerate(starts) if at >= start and (end is None or at < end)]
         # Arrow reads the footer again for this, without a key for an encrypted footer.
         if where is not None and len(inside) > 1 and not self._is_encrypted:
-            matching = matching_row_groups(self._handle, self.shape.schema, where)
+            matching = matching_row_groups(self._handle, self.shape.schema, where, self._identity)
             inside = [group for group in inside if group in matching]
         runs = []
         for _, run in groupby(enumerate(inside), key=lambda item: item[1] - item[0]):
@@ -408,37 +420,3 @@ class _DuckDBSource:
             give_back_cursor(cursor)
         if self._copy is not None:
             self._copy.unlink(missing_ok=True)
-
-
-def row_group_filter(
-    filter: Filter,
-    columns: Sequence[Column | str],
-    schema: pa.Schema,
-    name_mapping: Mapping[int, NameMapping] | None,
-    without_nan: Collection[int] = (),
-) -> pc.Expression | None:
-    """Return the part of a filter that applies to the columns of a file, or None.
-
-    The columns whose ids are in `without_nan` have no NaN in the file.
-    """
-    if not filter:
-        return None
-    fields, file_names, plain_numbers = list(schema), {}, []
-    for column in columns:
-        if isinstance(column, Column) and column.name in filter.columns and not column.children:
-            position = find_child(fields, column, name_mapping)
-            if position is not None and schema.field(position).type == arrow_type(column):
-                file_names[column.name] = schema.field(position).name
-                if column.id in without_nan:
-                    plain_numbers.append(schema.field(position).name)
-    conjuncts = [part for part in filter.conjuncts if Filter((part,)).columns <= file_names.keys()]
-    encoder = ArrowEncoder(schema, column_mapping=file_names, without_nan=plain_numbers)
-    return encoder.encode(Filter(tuple(conjuncts)))
-
-
-def matching_row_groups(file: pa.NativeFile, schema: pa.Schema, where: pc.Expression) -> set[int]:
-    """Return the row groups of an open Parquet file whose statistics allow a match."""
-    import pyarrow.dataset as ds
-
-    fragment = ds.ParquetFileFormat().make_fragment(file).subset(where, schema=schema)
-    return {group.id for group in fragment.row_groups}

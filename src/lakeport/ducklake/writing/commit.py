@@ -18,10 +18,11 @@ from dataclasses import dataclass, replace
 from lakeport._tracing import annotate, note_event, span
 from lakeport._version import __version__
 from lakeport.ducklake.metadata.queries import CatalogReader
+from lakeport.ducklake.metadata.rows import SnapshotRow
 from lakeport.ducklake.writing.change_set import ChangeSet, TableChange
 from lakeport.ducklake.writing.conflicts import check_conflicts
 from lakeport.ducklake.writing.database import CatalogWriter, WriteDatabase
-from lakeport.ducklake.writing.rows import CommitIds, plan_commit
+from lakeport.ducklake.writing.rows import CommitIds, metadata_statements, plan_commit
 from lakeport.ducklake.writing.state import read_state
 from lakeport.errors import ConflictError, UnavailableError, UnknownOutcomeError
 
@@ -51,6 +52,7 @@ class Committed:
     """A successful commit."""
 
     snapshot: int
+    """The new snapshot; the latest one if only metadata was committed."""
     attempts: int
     ids: CommitIds | None
     """None if a lost commit was found by its token."""
@@ -123,6 +125,8 @@ class _Commit:
                 self.may_be_committed = False
             state = read_state(writer, self._catalog, self._changes)
             check_conflicts(self._changes, state)
+            if self._changes.is_empty:
+                return self._commit_metadata(writer, state.latest)
             snapshot = state.latest.snapshot_id + 1
             self._check_deletes(snapshot)
             plan = plan_commit(self._changes, state)
@@ -131,6 +135,12 @@ class _Commit:
             self._is_committing = True
             writer.commit()
             return Committed(snapshot, self.attempts, plan.ids)
+
+    def _commit_metadata(self, writer: CatalogWriter, latest: SnapshotRow) -> Committed:
+        for statement in metadata_statements(self._changes, CommitIds(latest)):
+            writer.run(statement)
+        writer.commit()
+        return Committed(latest.snapshot_id, self.attempts, None)
 
     def failed(self, error: Exception) -> str:
         """Return the reason of a failed attempt that can be repeated; raise other errors."""

@@ -19,6 +19,7 @@ from lakeport.ducklake.writing.change_set import (
     ChangeSet,
     CommitInfo,
     MacroChange,
+    MetadataEntry,
     SchemaChange,
     TableChange,
     TableEntry,
@@ -82,6 +83,7 @@ class Transaction(DdlMethods):
         self.schemas: dict[int, SchemaChange] = {}
         self.views: dict[int, ViewChange] = {}
         self.macros: dict[int, MacroChange] = {}
+        self.metadata: dict[tuple[int, str], MetadataEntry] = {}
 
     @property
     def base(self) -> int:
@@ -167,6 +169,7 @@ class Transaction(DdlMethods):
             ),
             views=tuple(c for c in self.views.values() if c.before != c.after),
             macros=tuple(self.macros.values()),
+            metadata=tuple(self.metadata.values()),
             info=self.info,
         )
 
@@ -183,11 +186,12 @@ class Transaction(DdlMethods):
         """Make all changes visible as one snapshot, or raise an error and change nothing."""
         self.check_open()
         changes = self.change_set()
-        if changes.is_empty:
+        if changes.is_empty and not changes.metadata:
             self._is_open = False
             self.result = WriteResult(snapshot=None, attempts=0)
             return self.result
-        self._check_message()
+        if not changes.is_empty:
+            self._check_message()
         try:
             done = commit(self.lake.write_database, self.lake.catalog, changes, self._retry)
         except UnknownOutcomeError:
@@ -197,7 +201,8 @@ class Transaction(DdlMethods):
             self.rollback()
             raise
         self._is_open = False
-        self.result = replace(_result(changes), snapshot=done.snapshot, attempts=done.attempts)
+        snapshot = None if changes.is_empty else done.snapshot
+        self.result = replace(_result(changes), snapshot=snapshot, attempts=done.attempts)
         return self.result
 
     @property

@@ -8,7 +8,7 @@ from .definitions import (
     TableDefinition,
     ViewDefinition,
 )
-from .types import TypeLike
+from .types import TypeLike, column_of
 
 __all__ = [
     "MacroDefinition",
@@ -20,4 +20,5 @@ __all__ = [
     "TableDefinition",
     "TypeLike",
     "ViewDefinition",
+    "column_of",
 ]

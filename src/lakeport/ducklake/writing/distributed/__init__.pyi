@@ -9,12 +9,21 @@ from .frames import (
     merge_reader,
     schema_of_rows,
 )
-from .row_changes import MAX_SHARED_BYTES, ChangeEngine, EngineRows, engine_rows
+from .row_changes import (
+    MAX_SENT_BYTES,
+    MAX_SHARED_BYTES,
+    ChangeEngine,
+    EngineRows,
+    Matches,
+    engine_rows,
+)
 
 __all__ = [
+    "MAX_SENT_BYTES",
     "MAX_SHARED_BYTES",
     "ChangeEngine",
     "EngineRows",
+    "Matches",
     "add_rows",
     "engine_rows",
     "evolve_columns",
