@@ -43,6 +43,7 @@ FILES = {
     "ducklake/maintenance/test_killed_processes.py": ("process",),
     "ducklake/maintenance/test_races.py": ("exhaustive",),
     "ducklake/doctor": ("exhaustive",),
+    "ducklake/maintenance/test_soak.py": ("soak",),
     "ducklake/test_changes.py": ("exhaustive",),
     "ducklake/test_freshness.py": ("process",),
     "ducklake/test_partition_pruning.py": ("exhaustive",),

@@ -13,10 +13,12 @@ from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
+import sqlalchemy as sa
 
 from lakeport.ducklake.lake import Lake
 from lakeport.ducklake.maintenance.catalog_changes import Age, change_catalog, moment_of
 from lakeport.ducklake.maintenance.results import MaintenanceResult
+from lakeport.ducklake.metadata.catalog_tables import existing_tables
 from lakeport.ducklake.metadata.queries import QueryResult
 from lakeport.ducklake.metadata.rows import (
     CatalogRow,
@@ -112,7 +114,9 @@ def expire_snapshots(
         result = MaintenanceResult(operation="expire", dry_run=dry_run, expired=tuple(expired))
         if not expired:
             return result
-        plan = _Expiry(writer, rows, set(expired))
+        names = sa.select(existing_tables(lake.catalog.database))
+        present = {row[0] for row in writer.connection.execute(names)}
+        plan = _Expiry(writer, rows, set(expired), present)
         plan.run()
         if not dry_run:
             for statement in plan.statements:
@@ -173,6 +177,8 @@ class _Expiry:
     writer: CatalogWriter
     rows: QueryResult
     expired: set[int]
+    present: set[str]
+    """The tables of the catalog database."""
     statements: list[Statement] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
@@ -191,7 +197,7 @@ class _Expiry:
         self._delete_tables(dead_tables)
         self._delete_objects()
         for inlined in self.rows[InlinedDataTableRow]:
-            if inlined.table_id not in dead_tables and self.writer.table_exists(inlined.table_name):
+            if inlined.table_id not in dead_tables and inlined.table_name in self.present:
                 self.statements.append(DeleteDeadInlinedRows(inlined.table_name))
 
     def _dead(self, rows: Iterable[Any]) -> list[Any]:
@@ -253,7 +259,7 @@ class _Expiry:
             by_table[row.table_id].append(row.data_file_id)
         for table_id, ids in by_table.items():
             name = f"ducklake_inlined_delete_{table_id}"
-            if table_id not in dead_tables and self.writer.table_exists(name):
+            if table_id not in dead_tables and name in self.present:
                 self.statements.append(DeleteInlinedDeletes(table_id, tuple(ids), _EVER))
 
     def _scheduled(self, id: int, file: DataFileRow | DeleteFileRow) -> ScheduledFileRow:
