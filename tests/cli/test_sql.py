@@ -88,8 +88,8 @@ def test_columns_of_the_same_name_are_numbered(
     [
         ("SELECT * FROM no_such_table", "there is no table 'no_such_table' at snapshot"),
         ("SELEC 1", "the query cannot be parsed"),
-        ("DROP TABLE trips", "only queries are allowed here, and DROP is not one"),
-        ("/* a\nnote */ -- more\ninsert INTO trips VALUES (1)", "only queries are allowed"),
+        ("SHOW TABLES", "SHOW cannot be run on a lake"),
+        ("/* a\nnote */ -- more\ninsert INTO trips VALUES (1)", "a row of VALUES has 1 values"),
         (
             "WITH a AS (SELECT 1) INSERT INTO trips SELECT * FROM a",
             "the text is not one query",
@@ -107,8 +107,39 @@ def test_a_query_that_fails_is_one_sentence(
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_a_command_is_refused_before_spark_is_started(lakeport_command: Command) -> None:
-    result = lakeport_command("sql", "nowhere.ducklake", "DROP TABLE trips")
+@pytest.mark.parametrize(
+    ("statement", "outcome"),
+    [
+        ("INSERT INTO trips VALUES (900, 'new'), (901, 'new')", "2 rows inserted, snapshot 3"),
+        ("UPDATE trips SET station = 'x' WHERE id = 1", "1 row updated, snapshot 3"),
+        ("DELETE FROM trips WHERE id < 10", "10 rows deleted, snapshot 3"),
+        ("DELETE FROM trips WHERE id > 300", "nothing to change"),
+        ("CREATE TABLE stations (name VARCHAR)", "snapshot 3"),
+        ("DROP TABLE IF EXISTS stations", "nothing to change"),
+    ],
+)
+def test_a_statement_without_a_query_needs_no_spark(
+    uri: str, lakeport_command: Command, statement: str, outcome: str
+) -> None:
+    result = lakeport_command("sql", uri, statement)
+
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.strip() == outcome
+
+
+def test_a_statement_with_a_query_runs_on_spark(
+    spark: Any, uri: str, lakeport_command: Command
+) -> None:
+    statement = "CREATE TABLE stations AS SELECT station, count(*) AS n FROM trips GROUP BY station"
+
+    result = lakeport_command("sql", uri, statement)
+
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.strip() == "3 rows inserted, snapshot 3"
+
+
+def test_a_statement_has_no_output(lakeport_command: Command) -> None:
+    result = lakeport_command("sql", "nowhere.ducklake", "DELETE FROM trips", "--at", "3")
 
     assert result.exit_code == 1
-    assert "only queries are allowed here, and DROP is not one" in result.stderr
+    assert "--output and --at are for queries" in result.stderr

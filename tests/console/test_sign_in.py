@@ -18,9 +18,10 @@ def console_url(folder: Path, start_console: StartConsole) -> str:
         location = f"ducklake:{folder}/{name}.ducklake"
         with Lake.create(location, data_path=str(folder / name)) as lake:
             lake.create_table("people", {"name": "VARCHAR"}).append([{"name": f"one of {name}"}])
+            lake.table("people").delete()
     config = folder / "lakeport.toml"
     lakes = "".join(
-        f'[[lake]]\nname = "{name}"\nuri = "{folder}/{name}.ducklake"\n'
+        f'[[lake]]\nname = "{name}"\nuri = "{folder}/{name}.ducklake"\nwritable = true\n'
         for name in ("sales", "staff")
     )
     tokens = "".join(
@@ -66,3 +67,28 @@ def test_after_signing_out_no_page_is_shown(tab: Tab) -> None:
 
     tab.open("/lake/staff").wait_for_url("**/sign-in")
     assert tab.page.get_by_text("people").count() == 0
+
+
+def test_a_table_is_restored_after_a_confirmation(tab: Tab) -> None:
+    sign_in(tab, BOB)
+    tab.page.get_by_role("link", name="staff").wait_for()
+    page = tab.open("/lake/staff/history")
+    page.get_by_label("From").click()
+    page.get_by_role("option", name="2", exact=True).click()
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("button", name="Restore snapshot 2").click()
+    page.get_by_text("This makes a new snapshot").wait_for()
+    page.get_by_role("button", name="Restore", exact=True).click()
+
+    page.get_by_role("cell", name="4", exact=True).wait_for()
+    page = tab.open("/lake/staff/table?schema=public&name=people")
+    page.get_by_role("tab", name="Rows").click()
+    page.get_by_role("cell", name="one of staff").wait_for()
+
+
+def test_the_page_of_access_names_what_the_caller_may_do(tab: Tab) -> None:
+    sign_in(tab, ADA)
+    tab.page.get_by_role("link", name="sales").wait_for()
+    page = tab.open("/lake/sales/access")
+    page.get_by_role("cell", name="public.people").wait_for()
+    assert page.get_by_text("select").count() >= 1

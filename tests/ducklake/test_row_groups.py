@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, example, given, settings
 
 from lakeport.ducklake import Lake, LakeTable
 from lakeport.ducklake.reading import FileTask, ScanTask
-from lakeport.ducklake.reading.parquet import open_parquet, row_group_filter
+from lakeport.ducklake.reading.footers import row_group_filter
+from lakeport.ducklake.reading.parquet import open_parquet
 from lakeport.filters import DuckDBEncoder, Expression, col
 from tests.ducklake.typed_table import COLUMNS, filters, rows
 from tests.fixtures_lakes import LakeMaker
@@ -263,5 +264,50 @@ def test_deleted_rows_do_not_make_a_row_group_wanted(
         rows = ours.table("t").scan(["id"], filter=col("v") == 7).to_arrow()
 
     assert rows["id"].to_pylist() == [7, GROUP + 7, 9 * GROUP + 7]
-    # The first two row groups match, so the others are read at once.
-    assert len([groups for groups, columns in decoded if columns == ("v",)]) == 2
+    assert [groups for groups, columns in decoded if columns == ("v",)] == [(g,) for g in range(10)]
+    assert [groups for groups, columns in decoded if "id" in columns] == [(0,), (1,), (9,)]
+
+
+def test_a_row_group_with_few_matching_rows_is_read_up_to_the_last_of_them(
+    scattered: LakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    original = pq.ParquetFile.iter_batches
+
+    def record(self: pq.ParquetFile, **options: Any) -> Any:
+        for batch in original(self, **options):
+            if len(options["columns"]) > 1:
+                taken.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", record)
+    monkeypatch.setattr("lakeport.ducklake.reading.tasks._PROBED_BYTES", 0)
+    monkeypatch.setattr("lakeport.ducklake.reading.parquet._SMALL_BATCH_ROWS", 100)
+    wanted = [(3 * GROUP + at) * 7919 % ROWS for at in (5, 250)]
+
+    rows = scattered.scan(["s", "id"], filter=col("v").is_in(wanted)).to_arrow()
+
+    assert rows["id"].to_pylist() == [3 * GROUP + 5, 3 * GROUP + 250]
+    assert taken == [100, 100, 100]
+
+
+@pytest.mark.parametrize("step", [1, 37, 150, 2000])
+def test_rows_between_skipped_batches_keep_their_positions(
+    step: int, make_lake: LakeMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted rows and row ids are found by position, however many batches were skipped."""
+    monkeypatch.setattr("lakeport.ducklake.reading.tasks._PROBED_BYTES", 0)
+    monkeypatch.setattr("lakeport.ducklake.reading.parquet._SMALL_BATCH_ROWS", 64)
+    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute(
+        f"CALL ducklake_set_option('lake', 'parquet_row_group_size', {GROUP})",
+        f"CREATE TABLE t AS SELECT i AS id, i % {step} AS v, 'text ' || i AS s"
+        f" FROM range({ROWS}) r(i)",
+        "DELETE FROM t WHERE id % 3 = 0",
+    )
+    with lake.open(engine="local") as ours:
+        found = ours.table("t").scan(["rowid", "s"], filter=col("v") == 0).to_arrow()
+
+    kept = [i for i in range(0, ROWS, step) if i % 3]
+    assert found["rowid"].to_pylist() == kept
+    assert found["s"].to_pylist() == [f"text {i}" for i in kept]

@@ -57,6 +57,18 @@ EXPECTED = {
         [{'n': 0, 'word': 'word 0'}, {'n': 1, 'word': 'word 1'}]
         [{'name': 'Ada'}, {'name': 'Grace'}]
     """,
+    "lake_sql": """
+        updated 1 in snapshot 3
+        merged 1 1 1
+        [('late', 1), ('sent', 2)]
+        34.0
+        RETURNING of DELETE is not supported here: read the rows with a query afterwards
+    """,
+    "lake_streams": """
+        archive has [('Ada', 9.5), ('Bob', 7.0)]
+        archive has [('Ada', 4.5), ('Ada', 9.5), ('Bob', 7.0)]
+        latest has [('Ada', 4.5), ('Bob', 7.0)]
+    """,
     "multi_catalog": """
         ['north', 'south']
         3 orders in the north
@@ -117,7 +129,7 @@ def test_example_runs_and_prints_what_it_promises(name: str) -> None:
         assert expected.strip() in printed, f"{expected.strip()!r} is missing in:\n{ran.stdout}"
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", [name for name in EXPECTED if not name.startswith("lake_")])
 def test_example_tells_the_sql_for_duckdb(name: str) -> None:
     docstring = (EXAMPLES / f"{name}.py").read_text().split('"""')[1]
 

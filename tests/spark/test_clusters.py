@@ -28,6 +28,8 @@ PROGRAM = HERE / "worker_modules" / "cluster_program.py"
 
 ROWS = [[task, row] for task in range(4) for row in range(30)]
 LAKE_ROWS = [{"id": n, "kind": f"k{n % 3}"} for n in range(90, 100) if n != 95]
+# Rows, the sums of both columns, and files that are not in the catalog.
+WRITTEN = [5002, 12_497_501, 5499, 0]
 
 Answers: TypeAlias = dict[str, Any]
 
@@ -158,6 +160,8 @@ def test_two_executors_lose_and_repeat_nothing_whatever_dies(run: Callable[..., 
         "a dead executor",
         "a broken task",
         "a lake",
+        "a write",
+        "a write and a dead executor",
         "closing",
     )
 
@@ -171,6 +175,8 @@ def test_two_executors_lose_and_repeat_nothing_whatever_dies(run: Callable[..., 
             "the scan failed on Spark: ValueError: row 17 is not a number",
         ],
         "a lake": [LAKE_ROWS, 99],
+        "a write": WRITTEN,
+        "a write and a dead executor": [True, 80_000, 3_199_960_000, 79_999, 0],
         "closing": ROWS,
     }
 
@@ -228,6 +234,7 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         "a served query",
         "a query of a client",
         "the first batch of many",
+        "a write",
         "closing",
         "another server",
         SPARK_REMOTE=f"sc://{address}",
@@ -251,6 +258,7 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         ],
         "a served query": [list(range(4999, -1, -1)), "time64[us]"],
         "the first batch of many": True,
+        "a write": WRITTEN,
         "closing": ROWS,
     }
     assert refused == "UnsupportedError"

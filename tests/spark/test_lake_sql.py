@@ -9,9 +9,11 @@ import pytest
 
 from lakeport import Lake
 from lakeport.errors import (
+    InvalidArgumentError,
     InvalidInputError,
     NotFoundError,
     SnapshotNotFoundError,
+    UnsupportedError,
 )
 
 MakeLake = Callable[..., Any]
@@ -106,7 +108,7 @@ def test_nothing_is_left_in_the_session(lake: Lake, spark: Any) -> None:
         ("SELECT * FROM sales.big VERSION AS OF 3", NotFoundError, "at snapshot 3"),
         ("SELECT * FROM sales.orders VERSION AS OF 99", SnapshotNotFoundError, "99"),
         ("SELECT * FROM sales.orders VERSION AS OF 'x'", InvalidInputError, "'x'"),
-        ("DROP TABLE sales.orders", InvalidInputError, "DROP is not one"),
+        ("SHOW TABLES", UnsupportedError, "SHOW cannot be run"),
         ("SELECT * FROM", InvalidInputError, "cannot be parsed"),
         ("SELECT 1; SELECT 2", InvalidInputError, "not one query"),
         ("SELECT nothing FROM sales.orders", InvalidInputError, "nothing"),
@@ -117,6 +119,11 @@ def test_what_cannot_be_run_is_an_error_in_one_sentence(
 ) -> None:
     with pytest.raises(error, match=message):
         lake.sql(query)
+
+
+def test_a_statement_has_no_version(lake: Lake) -> None:
+    with pytest.raises(InvalidArgumentError, match="only queries have a version"):
+        lake.sql("DELETE FROM sales.orders", version=3)
 
 
 def test_the_data_source_takes_the_names_of_other_sources(lake: Lake, spark: Any) -> None:

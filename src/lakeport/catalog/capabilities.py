@@ -57,6 +57,7 @@ __all__ = [
     "OpenScanTable",
     "PolicyCatalog",
     "SizedTable",
+    "StagingCatalog",
     "StatisticsTable",
     "TimeTravelTable",
     "TransactionManager",
@@ -365,6 +366,21 @@ class TransactionManager(Protocol):
 
     def transaction_status(self, transaction_id: str) -> TransactionState | None:
         """Return the state of a transaction, or None if it is unknown."""
+        ...
+
+
+@runtime_checkable
+class StagingCatalog(TransactionManager, Protocol):
+    """A catalog that can stage writes until its client commits them.
+
+    A staged transaction belongs to the DuckDB process that began it. The catalog may end it by
+    itself, for example in a function `commit`: then `transaction_status` returns `COMMITTED` or
+    None for its identifier.
+    """
+
+    @property
+    def stages_writes(self) -> bool:
+        """Whether every write of a client waits for an explicit commit."""
         ...
 
 

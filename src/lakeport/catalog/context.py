@@ -29,6 +29,7 @@ __all__ = [
     "note_snapshot",
     "once_per_request",
     "request_scope",
+    "set_fact",
     "set_request",
 ]
 
@@ -108,6 +109,11 @@ class RequestContext:
     facts: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """Values that `once_per_request` has computed."""
 
+    @property
+    def owner(self) -> str | None:
+        """The owner of transactions of several statements: one DuckDB process of one identity."""
+        return f"{self.identity}\0{self.session_id}" if self.session_id else None
+
     def bound(
         self,
         *,
@@ -151,6 +157,13 @@ def once_per_request(key: Hashable, compute: Callable[[], T]) -> T:
         request.facts[key] = compute()
     value: T = request.facts[key]
     return value
+
+
+def set_fact(key: Hashable, value: Any) -> None:
+    """Replace a value of `once_per_request` for the rest of the current request."""
+    request = _current.get()
+    if request is not NO_REQUEST:
+        request.facts[key] = value
 
 
 class request_scope:  # noqa: N801 (used like a function; quicker than a generator)

@@ -22,6 +22,7 @@ __all__ = [
     "CallableInOutFunction",
     "CallableScalarFunction",
     "CallableTableFunction",
+    "ChangingTableFunction",
     "FunctionSignature",
     "Parameter",
     "ParameterKind",
@@ -171,6 +172,16 @@ class TableFunction(_Function, Protocol):
 
 
 @runtime_checkable
+class ChangingTableFunction(TableFunction, Protocol):
+    """A table function that may change the catalog. The server then runs it as a statement."""
+
+    @property
+    def changes_catalog(self) -> bool:
+        """Whether a call is committed when it succeeds, and rolled back when it fails."""
+        ...
+
+
+@runtime_checkable
 class TableFunctionInOut(_Function, Protocol):
     """A function that takes rows and returns rows."""
 
@@ -258,6 +269,8 @@ class _RowsFunction:
 
 class CallableTableFunction(_RowsFunction):
     """A callable that takes Python values by name and returns rows."""
+
+    changes_catalog = False
 
     def schema_for(self, arguments: Arguments) -> pa.Schema:
         """Return the declared schema, or the result of the schema callable."""

@@ -42,7 +42,6 @@ app = typer.Typer(
     help="An airport for your lake: attach tables and functions to DuckDB over Arrow Flight.",
     epilog="Exit codes: 0 done, 1 an error in one sentence, 2 a wrong call, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )

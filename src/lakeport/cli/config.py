@@ -81,6 +81,11 @@ class ServerSettings(BaseModel):
     metrics_listen: str | None = Field(
         default=None, description="Host and port for `/healthz` and `/metrics`; none by default."
     )
+    traces_endpoint: str | None = Field(
+        default=None,
+        description="The collector that gets traces by OTLP over HTTP, such as "
+        "`http://127.0.0.1:4318`; none by default.",
+    )
     console_listen: str | None = Field(
         default=None, description="Host and port for the console in the browser; none by default."
     )

@@ -170,6 +170,20 @@ class LakeSettings(BaseModel):
         description="Add the function `spark_sql(query)`, which runs queries of Spark SQL over the "
         "tables and views that the caller may read.",
     )
+    writable: bool = Field(
+        default=False,
+        description="Let clients change the lake: rows, tables, views and options.",
+    )
+    explicit_transactions: bool = Field(
+        default=False,
+        description="Stage the writes of a client until it calls `lakeport.commit`; they vanish "
+        "with `lakeport.rollback`, or when the client is idle for too long.",
+    )
+    add_files_from: list[str] = Field(
+        default=[],
+        description="Folders from which clients may add files to the lake with "
+        "`lakeport.add_files`, besides its data path. The lake owns added files.",
+    )
     small_scan_bytes: int = Field(
         default=SMALL_SCAN_BYTES,
         ge=0,

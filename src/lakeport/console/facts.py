@@ -28,6 +28,7 @@ __all__ = [
     "file_facts",
     "growth",
     "lake_facts",
+    "restore_table",
     "row_counts",
     "sample",
     "schema_differences",
@@ -288,6 +289,11 @@ def changed_rows(
         f"{FUNCTIONS}.table_changes", _path(schema, name), before + 1, after
     ).limit(limit)
     return feed.to_arrow()
+
+
+def restore_table(client: Client, schema: str, name: str, version: int) -> None:
+    """Give a table the columns and rows of an earlier snapshot, as a new snapshot."""
+    client.call_table(f"{FUNCTIONS}.restore", _path(schema, name), version).to_arrow()
 
 
 def shown(value: Any) -> str:

@@ -85,7 +85,7 @@ def frame(visitors: Visitors, title: str, *, lake: str = "") -> Iterator[Page]:
         if lake:
             ui.link(lake, lake_path(lake)).classes("text-white no-underline font-mono")
             with ui.element("nav").classes("flex gap-3").props('aria-label="pages of the lake"'):
-                for name in ("History", "Query", "Activity"):
+                for name in ("History", "Query", "Activity", "Access"):
                     path = f"{lake_path(lake)}/{name.lower()}"
                     ui.link(name, path).classes("text-white no-underline")
         ui.space()
@@ -191,6 +191,7 @@ def _chart(title: str, points: Sequence[tuple[object, float]], *, unit: str, kin
     description = f"{title}: " + ", ".join(f"{x} {y:g}" for x, y in points[:50])
     ui.echart(
         {
+            "animation": False,
             "title": {"text": title, "textStyle": {"fontSize": 14}},
             # Names of a lake are not HTML.
             "tooltip": {"trigger": "axis", "renderMode": "richText"},

@@ -31,6 +31,7 @@ from .planning.changes import ChangePlan
 from .planning.plan import ScanPlan
 from .reading.tasks import ScanTask
 from .scan import ChangeFeed, Scan
+from .snapshots import parse_user_timestamp
 from .storage.filesystems import S3Secret, Storage
 from .table import TASK_BYTES, LakeTable
 
@@ -72,5 +73,6 @@ __all__ = [
     "arrow_type",
     "engine_named",
     "make_engine",
+    "parse_user_timestamp",
     "spark_type",
 ]

@@ -18,6 +18,7 @@ from lakeport.ducklake.engine import (
     Engine,
     make_engine,
 )
+from lakeport.ducklake.maintenance.doctor.lake_methods import LakeHealth
 from lakeport.ducklake.maintenance.methods import LakeMaintenance
 from lakeport.ducklake.metadata.contents import (
     FileTotals,
@@ -83,7 +84,7 @@ class TableLookup:
     rows: QueryResult
 
 
-class Lake(LakeWriting, LakeMaintenance, LakeOnSpark):
+class Lake(LakeWriting, LakeMaintenance, LakeHealth, LakeOnSpark):
     """One DuckLake catalog, and the engine that reads its tables.
 
     ```python

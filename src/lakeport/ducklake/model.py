@@ -204,6 +204,41 @@ class DataFile:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class MacroDefinition:
+    """One of the definitions of a macro, which differ in their parameters."""
+
+    sql: str
+    """An expression, or the query of a table macro."""
+    is_table: bool
+    parameters: tuple[tuple[str, str | None], ...] = ()
+    """The names of the parameters, with their default values as SQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A macro, which views of the lake may use."""
+
+    schema: str
+    name: str
+    definitions: tuple[MacroDefinition, ...]
+
+    def create(self, catalog: str) -> str:
+        """Return the statement that creates the macro in a catalog."""
+        path = ".".join(map(duckdb_identifier, (catalog, self.schema, self.name)))
+        definitions = ", ".join(map(_definition, self.definitions))
+        definitions = definitions.replace("{DUCKLAKE_CATALOG}", duckdb_identifier(catalog))
+        return f"CREATE OR REPLACE MACRO {path}{definitions}"
+
+
+def _definition(definition: MacroDefinition) -> str:
+    parameters = ", ".join(
+        duckdb_identifier(name) if default is None else f"{duckdb_identifier(name)} := {default}"
+        for name, default in definition.parameters
+    )
+    return f"({parameters}) AS {'TABLE ' if definition.is_table else ''}{definition.sql}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """A view: its SELECT in DuckDB's dialect."""
@@ -220,6 +255,8 @@ class View:
     column_comments: Mapping[str, str] = field(default_factory=dict)
     """By the names that the SELECT gives its columns, before `column_aliases` rename them."""
     tags: Mapping[str, str | None] = field(default_factory=dict)
+    macros: tuple[Macro, ...] = field(default=(), repr=False)
+    """The macros of the lake, some of which the view may use."""
 
     def select(self, catalog: str) -> str:
         """Return the view's SELECT with the lake's name filled in."""

@@ -170,13 +170,19 @@ class ChangeFeed:
         Where there are both insertions and deletions, their keys are read first. This process holds
         the keys of the smaller side and of the updates, and at most about `max_bytes` of rows.
         """
-        engine, schema = self._engine(engine), self.schema
-        inserted, deleted = self._updates(engine)
-        tasks = [
-            *_change_tasks(self.insertions, inserted, _INSERT, schema),
-            *_change_tasks(self.deletions, deleted, _DELETE, schema),
+        chosen = self._engine(engine)
+        return _stream(chosen, self.tasks(engine=chosen), self.schema, max_bytes)
+
+    def tasks(self, *, engine: Engine | str | None = None) -> list[ChangeTask]:
+        """Return the tasks that read the feed; the keys of both sides have been compared.
+
+        For other parts of this package.
+        """
+        inserted, deleted = self._updates(self._engine(engine))
+        return [
+            *_change_tasks(self.insertions, inserted, _INSERT, self.schema),
+            *_change_tasks(self.deletions, deleted, _DELETE, self.schema),
         ]
-        return _stream(engine, tasks, schema, max_bytes)
 
     def to_arrow(self, *, engine: Engine | str | None = None) -> pa.Table:
         """Return the whole feed as an Arrow table."""

@@ -24,19 +24,27 @@ class LakeOnSpark:
         version: int | None = None,
         timestamp: datetime | str | None = None,
     ) -> Any:
-        """Return the DataFrame of a query of Spark SQL over the tables and views of the lake.
+        """Run a query of Spark SQL, or a statement that changes the lake; return a DataFrame.
 
         ```python
         lake.sql("SELECT * FROM sales.orders VERSION AS OF 3 JOIN customers USING (id)")
+        lake.sql("DELETE FROM sales.orders WHERE id = 7")
         ```
 
         Tables of other schemas than `main` are named with their schema. A table is read at the
         snapshot of its `VERSION AS OF` or `TIMESTAMP AS OF`; without one, at that of the arguments,
         or at the newest. Names that the lake does not have are tables and views of the session.
+
+        A statement is run at once: INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE, ALTER, DROP or
+        COMMENT ON. Its DataFrame has one row: the new snapshot, NULL if nothing has changed, and
+        how many rows were affected, inserted, updated and deleted.
         """
         lake = cast("Lake", self)
+        engine = spark_engine(lake.engine, spark)
+        if version is None and timestamp is None:
+            return engine.sql(lake, query)
         snapshot = lake.snapshot(version=version, timestamp=timestamp)
-        return spark_engine(lake.engine, spark).sql(lake, query, version=snapshot.id)
+        return engine.sql(lake, query, version=snapshot.id)
 
     def register(
         self,

@@ -28,19 +28,18 @@ from lakeport.lakehouse.policies.restricted_table import RestrictedTable
 from lakeport.lakehouse.resources import (
     SPARK_VIEW_BYTES,
     LakeResources,
-    begin_transaction,
-    current_snapshot,
     transaction_snapshot,
 )
 from lakeport.lakehouse.schema import LakeCatalogSchema, SchemaIndex
 from lakeport.lakehouse.table import LakeCatalogTable
+from lakeport.lakehouse.writing.schema_methods import CatalogWrites
 from lakeport.spark import SparkSource
 from lakeport.types import fold_name
 
 __all__ = ["LakeCatalog"]
 
 
-class LakeCatalog:
+class LakeCatalog(CatalogWrites):
     """A lake as a catalog: every schema, table and view, as of the newest snapshot.
 
     Commits of other writers are visible at once. The statements of a transaction read one snapshot.
@@ -67,6 +66,11 @@ class LakeCatalog:
         spark_sql: Add the function `spark_sql(query)`, which runs queries of Spark SQL over the
             tables and views that the caller may read. A query may keep the cluster busy, so it is
             off by default.
+        writable: Let clients change the lake, as far as the server's authorizer allows it.
+        explicit_transactions: Stage all writes of a client until it commits them with the function
+            `commit`; only the client itself sees them before.
+        add_files_from: Folders from which clients may add files with the function `add_files`,
+            besides the data path of the lake. The lake owns added files and may delete them.
         statistics_rows: Tables with fewer rows offer no statistics. DuckDB requests those of a
             table twice for each column of every statement, which takes longer than a small scan.
         endpoints: Into how many parts a scan is divided at most; one for each core by default.
@@ -89,6 +93,9 @@ class LakeCatalog:
         main_as: str | None = None,
         direct_reads: bool = False,
         spark_sql: bool = False,
+        writable: bool = False,
+        explicit_transactions: bool = False,
+        add_files_from: Sequence[str] = (),
         statistics_rows: int = STATISTICS_ROWS,
         endpoints: int | None = None,
         data_path: str | None = None,
@@ -120,6 +127,9 @@ class LakeCatalog:
             engine=chosen,
             endpoints=endpoints,
             spark_view_bytes=spark_view_bytes,
+            writable=writable,
+            stages_writes=explicit_transactions,
+            add_files_from=add_files_from,
             statistics_rows=statistics_rows,
         )
         self._main_as = main_as
@@ -147,6 +157,7 @@ class LakeCatalog:
 
     def close(self) -> None:
         """Close the lake. The Spark session keeps running, because other code may use it."""
+        self._access.writes.close()
         self._access.lake.close()
 
     def __enter__(self) -> Self:
@@ -162,8 +173,8 @@ class LakeCatalog:
 
     def schemas(self) -> Sequence[Schema]:
         """Return all schemas of the lake, `main` first, and the schema of functions last."""
-        snapshot = current_snapshot(self._access)
-        directory = self._directory(snapshot)
+        snapshot = self._access.current_snapshot()
+        directory = self._visible(snapshot)
         schemas: list[Schema] = [
             self._published(directory, key, snapshot) for key in directory.schemas
         ]
@@ -171,8 +182,8 @@ class LakeCatalog:
 
     def schema(self, name: str) -> Schema | None:
         """Return the schema of that name, ignoring case, or None."""
-        snapshot = current_snapshot(self._access)
-        directory = self._directory(snapshot)
+        snapshot = self._access.current_snapshot()
+        directory = self._visible(snapshot)
         key = fold_name(name)
         if key in directory.schemas:
             return self._published(directory, key, snapshot)
@@ -188,7 +199,7 @@ class LakeCatalog:
 
     def describes_itself(self, schema: str) -> bool:
         """Return whether a schema is the one of tables and functions about the lake."""
-        names = self._directory(current_snapshot(self._access)).names
+        names = self._directory(self._access.current_snapshot()).names
         return fold_name(schema) == fold_name(names.functions)
 
     def catalog_version(self) -> CatalogVersion:
@@ -202,18 +213,26 @@ class LakeCatalog:
 
     def begin_transaction(self) -> str:
         """Start a transaction that reads the newest snapshot, on every replica."""
-        return begin_transaction(self._access)
+        return self._access.begin_transaction()
+
+    @property
+    def stages_writes(self) -> bool:
+        """Whether every write waits for a commit of its client."""
+        return self._access.writes.stages
 
     def commit_transaction(self, transaction_id: str) -> None:
-        """End a transaction, which has changed nothing."""
+        """Make the staged writes of a transaction one snapshot, which it reads from then on."""
+        self._access.writes.commit(transaction_id)
 
     def rollback_transaction(self, transaction_id: str) -> None:
-        """End a transaction, which has changed nothing."""
+        """Discard the staged writes of a transaction."""
+        self._access.writes.roll_back(transaction_id)
 
     def transaction_status(self, transaction_id: str) -> TransactionState | None:
-        """Return ACTIVE for every identifier that has the form of a lake's transaction."""
-        known = transaction_snapshot(transaction_id) is not None
-        return TransactionState.ACTIVE if known else None
+        """Return the state of a transaction; None for an identifier of another form."""
+        if transaction_snapshot(transaction_id) is None:
+            return None
+        return self._access.writes.state(transaction_id)
 
     def _check_main_as(self) -> None:
         for schema in self._access.contents(self._access.newest_snapshot()).schemas:
@@ -222,6 +241,26 @@ class LakeCatalog:
                 raise DefinitionError(
                     f"main_as must be another name: the lake has a schema {schema.name!r}"
                 )
+
+    def _names(self) -> PublishedNames:
+        return self._visible(self._access.current_snapshot()).names
+
+    def _visible(self, snapshot: Snapshot) -> SchemaIndex:
+        """Return the index of what the request sees: of a snapshot, or of its staged writes."""
+        staged = self._access.writes.current()
+        if staged is None:
+            return self._directory(snapshot)
+        return SchemaIndex.of_staged(
+            self._access,
+            self._access.contents(snapshot),
+            staged,
+            main_as=self._main_as,
+            direct_reads=self._direct_reads,
+        )
+
+    def _table(self, schema: str, name: str) -> Table | None:
+        found = self.schema(schema)
+        return None if found is None else found.table(name)
 
     def _directory(self, snapshot: Snapshot) -> SchemaIndex:
         return self._directories.get_or_load(
@@ -235,7 +274,9 @@ class LakeCatalog:
         )
 
     def _published(self, directory: SchemaIndex, key: str, snapshot: Snapshot) -> Schema:
-        """Return a schema; the calls of a statement share it."""
+        """Return a schema; the calls of a statement share it, unless it has staged writes."""
+        if self._access.writes.current() is not None:
+            return self._new_schema(directory, key, snapshot)
         return self._schemas.get_or_load(
             (key, snapshot.id), lambda: self._new_schema(directory, key, snapshot)
         )
@@ -253,6 +294,8 @@ class LakeCatalog:
             explain=missing.explain,
             omitted=omitted,
             as_seen=partial(self._as_seen, directory.names),
+            writes=self._access.writes,
+            find=partial(self._table, name),
         )
 
     def _as_seen(self, names: PublishedNames, schema: str, table: Table) -> Table:

@@ -10,13 +10,20 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakeport._cache import LruCache
-from lakeport.catalog import STATISTICS_ROWS, TimePoint, TimeUnit, current_request, once_per_request
+from lakeport.catalog import (
+    STATISTICS_ROWS,
+    TimePoint,
+    TimeUnit,
+    current_request,
+    once_per_request,
+    set_fact,
+)
 from lakeport.ducklake import AutoEngine, Engine, Lake, LakeTable, Scan, ScanPlan, Snapshot
 from lakeport.ducklake.metadata import LakeContents, why_missing
 from lakeport.ducklake.reading import InlinedTask
@@ -28,6 +35,7 @@ from lakeport.errors import (
     SnapshotNotFoundError,
 )
 from lakeport.lakehouse.names import published_schema
+from lakeport.lakehouse.writing.transactions import LakeWrites
 from lakeport.spark import SparkEngine, retried_when_lost
 from lakeport.types import Column, fold_name
 
@@ -37,8 +45,6 @@ if TYPE_CHECKING:
 __all__ = [
     "SPARK_VIEW_BYTES",
     "LakeResources",
-    "begin_transaction",
-    "current_snapshot",
     "snapshot_at",
     "transaction_snapshot",
 ]
@@ -72,6 +78,9 @@ class LakeResources:
         engine: Engine,
         endpoints: int | None,
         spark_view_bytes: int = SPARK_VIEW_BYTES,
+        writable: bool = False,
+        stages_writes: bool = False,
+        add_files_from: Sequence[str] = (),
         statistics_rows: int = STATISTICS_ROWS,
     ) -> None:
         if endpoints is not None and endpoints < 1:
@@ -86,14 +95,19 @@ class LakeResources:
         """Small facts about a snapshot, which never change: sizes, statistics."""
         self._schemas = LruCache(_MAX_SCHEMA_BYTES, weigh=_schema_bytes)
         self._snapshots = LruCache(10_000)
-        # By session: when it began its last transaction, and at which snapshot.
+        # By session: when it began its last transaction, at which snapshot, and its identifier.
         self._begun = LruCache(10_000)
+        # The snapshots that transactions have committed, by their identifiers.
+        self._own_snapshots = LruCache(10_000)
         self._contents = LruCache(8)
         self._tables = LruCache(_MAX_TABLE_BYTES, weigh=_table_bytes)
         # Guards the engine of what only Spark can run, made when it is first needed.
         self._lock = threading.Lock()
         self._spark: SparkEngine | None = None
         self._endpoints = endpoints
+        self.writes = LakeWrites(
+            self, writable=writable, stages=stages_writes, add_files_from=add_files_from
+        )
         self._parallelism: dict[str, int] = {}
 
     def newest_snapshot(self) -> Snapshot:
@@ -118,18 +132,49 @@ class LakeResources:
         For `catalog_version`, which DuckDB sends without a transaction, right after it has begun
         one. Without such a transaction, the newest snapshot.
         """
-        begun: tuple[float, Snapshot] | None = self._begun.get(current_request().session_id)
+        begun: tuple[float, Snapshot, str] | None = self._begun.get(current_request().session_id)
         if begun is not None and time.monotonic() - begun[0] < STATEMENT_SECONDS:
             return begun[1]
         return self.newest_snapshot()
 
-    def begin(self) -> Snapshot:
-        """Return the newest snapshot, for a transaction that begins."""
+    def begin_transaction(self) -> str:
+        """Return the identifier of a new transaction that reads the newest snapshot."""
         newest = self.newest_snapshot()
+        identifier = f"{newest.id}-{uuid.uuid4().hex}"
         session = current_request().session_id
         if session is not None:
-            self._begun.put(session, (time.monotonic(), newest))
-        return newest
+            self._begun.put(session, (time.monotonic(), newest, identifier))
+        return identifier
+
+    def continue_at(self, id: int, identifier: str | None) -> None:
+        """Let a transaction read the snapshot that it has committed.
+
+        DuckDB sends DDL without the transaction; then it is the last one that its session began.
+        """
+        snapshot, session = self.snapshot(id), current_request().session_id
+        if session is not None:
+            begun: tuple[float, Snapshot, str] | None = self._begun.get(session)
+            if identifier is None and begun is not None:
+                identifier = begun[2]
+            self._begun.put(session, (time.monotonic(), snapshot, identifier or ""))
+        if identifier is not None:
+            self._own_snapshots.put(identifier, id)
+        set_fact(("newest snapshot", self), snapshot)
+
+    def transaction_snapshot(self, identifier: str) -> int | None:
+        """Return the id of the snapshot that a transaction reads; None if it is of no lake."""
+        own: int | None = self._own_snapshots.get(identifier)
+        return transaction_snapshot(identifier) if own is None else own
+
+    def current_snapshot(self) -> Snapshot:
+        """Return the snapshot of the request's transaction, or the newest one."""
+        identifier = current_request().transaction_id
+        if not identifier:
+            return self.newest_snapshot()
+        id = self.transaction_snapshot(identifier)
+        if id is None:
+            raise InvalidArgumentError("the transaction is not one of this lake")
+        return self.snapshot(id)
 
     def snapshot(self, id: int) -> Snapshot:
         """Return a snapshot by its id."""
@@ -212,24 +257,8 @@ _IDENTIFIER = re.compile(r"(\d{1,18})-[0-9a-f]{32}")
 _VERSION = re.compile(r"\d{1,18}")
 
 
-def current_snapshot(access: LakeResources) -> Snapshot:
-    """Return the snapshot of the request's transaction, or the newest one."""
-    identifier = current_request().transaction_id
-    if not identifier:
-        return access.newest_snapshot()
-    id = transaction_snapshot(identifier)
-    if id is None:
-        raise InvalidArgumentError("the transaction is not one of this lake")
-    return access.snapshot(id)
-
-
-def begin_transaction(access: LakeResources) -> str:
-    """Return the identifier of a new transaction that reads the newest snapshot."""
-    return f"{access.begin().id}-{uuid.uuid4().hex}"
-
-
 def transaction_snapshot(identifier: str) -> int | None:
-    """Return the snapshot id in a transaction identifier; None if it has another form."""
+    """Return the snapshot at which a transaction began; None for an identifier of another form."""
     match = _IDENTIFIER.fullmatch(identifier)
     return int(match.group(1)) if match else None
 
@@ -240,7 +269,7 @@ def snapshot_at(access: LakeResources, time_point: TimePoint) -> Snapshot:
     A transaction has no snapshots that were committed after it began: DuckDB relies on statistics
     that cover the snapshots up to its own.
     """
-    last = current_snapshot(access) if current_request().transaction_id else None
+    last = access.current_snapshot() if current_request().transaction_id else None
     if time_point.unit is TimeUnit.TIMESTAMP:
         found = access.lake.snapshot(timestamp=time_point.value)
         return found if last is None or found.id <= last.id else last

@@ -5,18 +5,22 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
 from lakeport.catalog import ScalarFunction, Table, TableFunction, TableFunctionInOut
 from lakeport.ducklake import Schema, Snapshot
 from lakeport.ducklake.metadata import LakeContents, Omission
+from lakeport.ducklake.writing import Transaction
 from lakeport.errors import CorruptLakeError, LakeportError, PermissionDeniedError
 from lakeport.lakehouse.names import PublishedNames
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.lakehouse.table import LakeCatalogTable
 from lakeport.lakehouse.views import LakeCatalogView, view_schemas
+from lakeport.lakehouse.writing.schema_methods import SchemaWrites
+from lakeport.lakehouse.writing.staged import StagedTable, changed_tables, staged_contents
+from lakeport.lakehouse.writing.transactions import LakeWrites
 from lakeport.types import fold_name
 
 __all__ = ["LakeCatalogSchema", "SchemaIndex", "TableFactory"]
@@ -24,7 +28,7 @@ __all__ = ["LakeCatalogSchema", "SchemaIndex", "TableFactory"]
 _log = logging.getLogger("lakeport.lakehouse")
 
 
-class LakeCatalogSchema:
+class LakeCatalogSchema(SchemaWrites):
     """One schema of a lake at the snapshot of the request, with its tables and views."""
 
     def __init__(
@@ -37,8 +41,13 @@ class LakeCatalogSchema:
         explain: Callable[[str], str | None],
         omitted: Mapping[str, Omission],
         as_seen: Callable[[str, Table], Table],
+        writes: LakeWrites,
+        find: Callable[[str], Table | None],
     ) -> None:
         self.name = name
+        self._name_in_lake = schema.name
+        self._writes = writes
+        self._find = find
         self.comment = schema.comment or ""
         self.tags = {
             key: value
@@ -143,3 +152,33 @@ class SchemaIndex:
                 omitted[folded_name(omission.schema)][fold_name(omission.name)] = omission
         schemas = {folded_name(schema.name): schema for schema in contents.schemas}
         return cls(names, schemas, members, refused, omitted)
+
+    @classmethod
+    def of_staged(
+        cls,
+        access: LakeResources,
+        contents: LakeContents,
+        transaction: Transaction,
+        *,
+        main_as: str | None,
+        direct_reads: bool,
+    ) -> SchemaIndex:
+        """Return the index of a lake as a transaction leaves it that is not committed."""
+        index = cls.of(
+            access,
+            staged_contents(contents, transaction),
+            main_as=main_as,
+            direct_reads=direct_reads,
+        )
+        members = {key: dict(own) for key, own in index.members.items()}
+        for summary in changed_tables(transaction):
+            key = fold_name(index.names.published(summary.schema))
+            members[key][fold_name(summary.name)] = partial(
+                StagedTable,
+                access,
+                index.names,
+                summary,
+                transaction=transaction,
+                direct=direct_reads,
+            )
+        return replace(index, members=members)

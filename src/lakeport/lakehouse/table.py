@@ -34,12 +34,13 @@ from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.resources import LakeResources, snapshot_at
 from lakeport.lakehouse.statistics import column_statistics
 from lakeport.lakehouse.tickets import ScanPartToken, plan_digest, split_tasks
+from lakeport.lakehouse.writing.table_methods import TableWrites
 from lakeport.spark import retried_when_lost
 
 __all__ = ["LakeCatalogTable"]
 
 
-class LakeCatalogTable:
+class LakeCatalogTable(TableWrites):
     """One table of a lake, at the snapshot of the request or of a scan's time point."""
 
     def __init__(

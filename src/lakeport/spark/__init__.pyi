@@ -6,12 +6,14 @@ from .sql.registration import Registration
 from .tables import SparkTable, scan_frame, spark_sql_function
 from .transport.stream import stream
 from .warm_up import warm_up
+from .writing.batches import each_batch
 
 __all__ = [
     "Registration",
     "SparkEngine",
     "SparkSource",
     "SparkTable",
+    "each_batch",
     "is_connect",
     "is_running",
     "query_error",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 import pyarrow as pa
 
 from lakeport.ducklake import ChangePlan, ScanPlan
-from lakeport.errors import UnavailableError
+from lakeport.errors import InvalidArgumentError, UnavailableError
 from lakeport.spark.compat import is_connect
 from lakeport.spark.errors import retried_when_lost
 from lakeport.spark.session import is_running, session
@@ -131,11 +131,19 @@ class SparkEngine:
 
         return register(lake, self.session(), name, version=version)
 
-    def sql(self, lake: Lake, query: str, *, version: int) -> DataFrame:
-        """Return the DataFrame of a query over the tables and views of a lake."""
+    def sql(self, lake: Lake, query: str, *, version: int | None = None) -> DataFrame:
+        """Return the DataFrame of a query over a lake, or of the outcome of a statement."""
         from lakeport.spark.sql.lake_queries import lake_query
+        from lakeport.spark.sql.statements import is_statement, result_frame, run_statement
 
-        return lake_query(lake, self.session(), query, version=version)
+        if not is_statement(query):
+            at = lake.snapshot().id if version is None else version
+            return lake_query(lake, self.session(), query, version=at)
+        if version is not None:
+            raise InvalidArgumentError(
+                "a statement changes the newest snapshot: only queries have a version or timestamp"
+            )
+        return result_frame(self.session(), run_statement(lake, query, self.session))
 
     def frame_schema(self, frame: DataFrame) -> pa.Schema:
         """Return the columns of a DataFrame in Arrow's types."""

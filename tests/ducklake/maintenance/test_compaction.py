@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.ducklake import Lake
+from lakeport.ducklake import Lake, LakeTable
 from lakeport.errors import CancelledError
 from tests.ducklake.maintenance.lake_states import read_state
 from tests.fixtures_lakes import LakeMaker, RealLake
@@ -59,8 +60,8 @@ LIVES: dict[str, tuple[str, ...]] = {
         "INSERT INTO t SELECT i, 'n' || i, i FROM range(160, 180) r(i)",
     ),
     "nested values": (
-        "CREATE TABLE t (id INTEGER, s STRUCT(a INTEGER, b VARCHAR[]), m MAP(VARCHAR, DATE), u UUID,"
-        " d DECIMAL(20, 3), ts TIMESTAMPTZ, i INTERVAL, j JSON, b BLOB)",
+        ("CREATE TABLE t (id INTEGER, s STRUCT(a INTEGER, b VARCHAR[]), m MAP(VARCHAR, DATE), u UUID, "
+         "d DECIMAL(20, 3), ts TIMESTAMPTZ, i INTERVAL, j JSON, b BLOB)"),
         *(
             "INSERT INTO t SELECT i, {'a': i, 'b': ['x', NULL]}, MAP {'k': DATE '2024-01-01' + i::INT},"
             " uuid(), i / 8, TIMESTAMPTZ '2024-01-01 00:00:00+00' + INTERVAL (i) HOUR,"
@@ -148,12 +149,18 @@ def test_merges_of_ours_and_of_the_reference_leave_equal_catalogs(
 ) -> None:
     ours, theirs = make_lake(options=NO_INLINING), make_lake(options=NO_INLINING)
     queries = (
-        "SELECT data_file_id, begin_snapshot, end_snapshot, record_count, row_id_start, partial_max,"
-        " partition_id, mapping_id, path_is_relative FROM meta.ducklake_data_file ORDER BY 1",
-        "SELECT data_file_id, column_id, value_count, null_count, min_value, max_value"
-        " FROM meta.ducklake_file_column_stats ORDER BY ALL",
-        "SELECT data_file_id, path_is_relative, path LIKE 'main/t/%'"
-        " FROM meta.ducklake_files_scheduled_for_deletion ORDER BY 1",
+        (
+            "SELECT data_file_id, begin_snapshot, end_snapshot, record_count, row_id_start, partial_max,"
+            " partition_id, mapping_id, path_is_relative FROM meta.ducklake_data_file ORDER BY 1"
+        ),
+        (
+            "SELECT data_file_id, column_id, value_count, null_count, min_value, max_value"
+            " FROM meta.ducklake_file_column_stats ORDER BY ALL"
+        ),
+        (
+            "SELECT data_file_id, path_is_relative, path LIKE 'main/t/%'"
+            " FROM meta.ducklake_files_scheduled_for_deletion ORDER BY 1"
+        ),
         "SELECT record_count, next_row_id FROM meta.ducklake_table_stats",
         "SELECT * EXCLUDE (snapshot_time) FROM meta.ducklake_snapshot ORDER BY 1",
     )
@@ -286,8 +293,6 @@ def test_a_cancelled_merge_keeps_the_groups_that_are_finished(lake: RealLake) ->
 
 
 def _stored(lake: RealLake) -> int:
-    from pathlib import Path
-
     return sum(1 for _ in Path(lake.data_path).rglob("*.parquet"))
 
 
@@ -301,18 +306,33 @@ def _known(lake: RealLake) -> int:
     )
 
 
-def test_encrypted_and_added_files_are_merged(make_lake: LakeMaker, tmp_path: Any) -> None:
-    lake = make_lake(options=f"{NO_INLINING}, ENCRYPTED")
-    lake.execute(*LIVES["plain appends"])
-    before = read_state(lake)
-    maintain(lake, lambda ours: ours.table("t").merge_files())
-    assert read_state(lake, range(1, 5)) == before
-    plain = make_lake(options=NO_INLINING)
-    plain.execute(*LIVES["plain appends"])
-    plain.execute(
-        f"COPY (SELECT i AS id, 'x' AS name, 0.5 AS amount FROM range(5) r(i)) TO '{tmp_path}/a.parquet'",
+def test_added_files_are_merged(lake: RealLake, tmp_path: Path) -> None:
+    added = "SELECT i::INTEGER AS id, 'x' AS name, 0.5::DOUBLE AS amount FROM range(5) r(i)"
+    lake.execute(
+        *LIVES["plain appends"],
+        f"COPY ({added}) TO '{tmp_path}/a.parquet'",
         f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/a.parquet')",
     )
-    before = read_state(plain)
-    assert maintain(plain, lambda ours: ours.table("t").merge_files()).files_replaced == 4
-    assert read_state(plain, range(1, 6)) == before
+    before = read_state(lake)
+    assert maintain(lake, lambda ours: ours.table("t").merge_files()).files_replaced == 4
+    assert read_state(lake, range(1, 6)) == before
+
+
+def test_encrypted_files_and_variants_are_left_to_the_reference(make_lake: LakeMaker) -> None:
+    encrypted, variants = make_lake(options=f"{NO_INLINING}, ENCRYPTED"), make_lake()
+    encrypted.execute(*LIVES["plain appends"], "DELETE FROM t WHERE id < 19")
+    encrypted.detach()
+    variants.execute("CREATE TABLE t (v VARIANT)", "INSERT INTO t VALUES (1::VARIANT)")
+    variants.detach()
+    works: list[tuple[RealLake, Callable[[LakeTable], Any]]] = [
+        (encrypted, lambda table: table.merge_files()),
+        (encrypted, lambda table: table.rewrite_files(threshold=0.5)),
+        (variants, lambda table: table.flush()),
+    ]
+    for lake, work in works:
+        with lake.open(engine="local") as ours:
+            result = work(ours.table("t"))
+        assert result.is_empty
+        assert "only DuckLake itself" in result.skipped[0]
+        lake.check()
+        lake.detach()

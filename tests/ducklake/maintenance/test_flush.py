@@ -81,11 +81,11 @@ def test_a_flush_of_ours_and_of_the_reference_leave_equal_catalogs(make_lake: La
     flush(ours)
     theirs.execute("CALL ducklake_flush_inlined_data('lake')")
     queries = (
-        "SELECT begin_snapshot, end_snapshot, record_count, row_id_start, partial_max"
-        " FROM meta.ducklake_data_file ORDER BY ALL",
+        ("SELECT begin_snapshot, end_snapshot, record_count, row_id_start, partial_max"
+         " FROM meta.ducklake_data_file ORDER BY ALL"),
         "SELECT begin_snapshot, end_snapshot, delete_count, format FROM meta.ducklake_delete_file ORDER BY ALL",
-        "SELECT s.column_id, value_count, null_count, min_value, max_value FROM meta.ducklake_file_column_stats s"
-        " ORDER BY ALL",
+        ("SELECT s.column_id, value_count, null_count, min_value, max_value FROM meta.ducklake_file_column_stats s"
+         " ORDER BY ALL"),
         "SELECT record_count, next_row_id FROM meta.ducklake_table_stats",
         "SELECT count(*), count(DISTINCT path) FROM meta.ducklake_files_scheduled_for_deletion",
         "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM meta.ducklake_snapshot ORDER BY 1",

@@ -13,6 +13,7 @@ import pytest
 
 from lakeport.ducklake import Lake
 from lakeport.ducklake.maintenance.compaction import CompactionTask
+from lakeport.ducklake.writing.commit import commit
 from tests.fixtures_lakes import LakeMaker, RealLake
 
 TABLE = "CREATE TABLE t (id INTEGER, name VARCHAR)"
@@ -127,21 +128,19 @@ def test_appends_of_the_reference_during_a_merge_are_kept(
 def test_a_flush_starts_again_when_inlined_rows_were_deleted(
     make_lake: LakeMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakeport.ducklake.maintenance import flush
-
     lake = make_lake("sqlite")
     lake.execute(TABLE, ROWS.format(0, 9), ROWS.format(9, 40), "DELETE FROM t WHERE id = 20")
     lake.detach()
-    real, calls = flush.commit, []
+    real, calls = commit, list[Any]()
 
-    def commit(*arguments: Any) -> Any:
+    def committed(*arguments: Any) -> Any:
         if not calls:
             with Lake.open(lake.uri) as other:
                 other.table("t").delete("id IN (3, 30)")
         calls.append(arguments)
         return real(*arguments)
 
-    monkeypatch.setattr(flush, "commit", commit)
+    monkeypatch.setattr("lakeport.ducklake.maintenance.flush.commit", committed)
     with Lake.open(lake.uri) as ours:
         result = ours.table("t").flush()
     assert len(calls) == 2

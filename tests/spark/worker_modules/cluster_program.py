@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute
+from cluster_writes import writing, writing_with_a_dead_executor
 from scan_tasks import SCHEMA, Breaks, Endless, FailsAtFirst, Rows
 
 from lakeport import Lake
@@ -207,6 +208,8 @@ TRIES: dict[str, Try] = {
     "another session": another_session,
     "a lost Java": lost_java,
     "another server": another_server,
+    "a write": writing,
+    "a write and a dead executor": writing_with_a_dead_executor,
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lakeport import Lake
 from lakeport.ducklake import LocalEngine
-from lakeport.ducklake.writing import Merge, WriteResult
+from lakeport.ducklake.writing import Merge, WriteProgress, WriteResult
 from lakeport.errors import InvalidInputError
 from lakeport.spark import SparkEngine
 from tests.fixtures_lakes import LakeMaker, RealLake
@@ -200,3 +200,29 @@ def test_a_source_that_differs_whenever_it_is_computed_is_computed_once(
     assert len(set(ids)) == len(ids)
     assert result.rows_updated == on_spark.table("t").scan(["id"], "k = -1").count()
     assert result.rows_inserted == on_spark.table("t").scan(["id"], "k = -2").count()
+
+
+def test_jobs_on_spark_have_the_names_of_table_and_operation(
+    lakes: tuple[RealLake, Lake, Lake], spark: Any, rows: Any
+) -> None:
+    _, on_spark, _ = lakes
+    seen: list[WriteProgress] = []
+
+    on_spark.table("t").append(spark.range(3000), progress=seen.append)
+    on_spark.table("t").delete("id = 2999")
+    merge = on_spark.table("t").merge(rows, "target.id = source.id")
+    merge.when_matched(update={"k": "-1"}).execute()
+
+    store = spark.sparkContext._jsc.sc().statusStore()
+    jobs = spark.sparkContext._jvm.scala.jdk.javaapi.CollectionConverters.asJava(
+        store.jobsList(None)
+    )
+    titles = {job.description().get() for job in jobs if job.description().isDefined()}
+    assert {
+        "append to main.t",
+        "delete from main.t: find rows",
+        "merge into main.t: find rows",
+        "merge into main.t: write rows",
+    } <= titles
+    assert seen[-1].title == "append to main.t"
+    assert (seen[-1].tasks_done, seen[-1].rows) == (seen[-1].tasks, 3000)

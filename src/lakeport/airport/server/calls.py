@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 from pyarrow import flight
 
+from lakeport._tracing import end_span, start_span
 from lakeport.airport.protocol.errors import SHUTTING_DOWN, reason_of, status_name
 from lakeport.catalog import CallRecord, RequestNotes
 from lakeport.errors import CancelledError, UnavailableError
@@ -65,9 +66,11 @@ class Calls:
         self._draining = False
         self._stopped_waiting = False
 
-    def start(self, method: flight.FlightMethod, *, trace_id: str = "") -> RunningCall:
+    def start(
+        self, method: flight.FlightMethod, *, trace_id: str = "", traceparent: str | None = None
+    ) -> RunningCall:
         """Return a new call. It must be admitted, and `end` must be called in any case."""
-        return RunningCall(self, _VERBS.get(method, "Other"), trace_id)
+        return RunningCall(self, _VERBS.get(method, "Other"), trace_id, traceparent)
 
     def drain(self, limit: float) -> bool:
         """Accept no more calls, wait for the running ones, and return whether all ended."""
@@ -124,7 +127,9 @@ class Calls:
 class RunningCall:
     """One running call."""
 
-    def __init__(self, calls: Calls, verb: str, trace_id: str) -> None:
+    def __init__(
+        self, calls: Calls, verb: str, trace_id: str, traceparent: str | None = None
+    ) -> None:
         self.id = f"{next(_numbers):x}-{_PROCESS}"
         self.notes = RequestNotes()
         self.identity = ""
@@ -133,6 +138,8 @@ class RunningCall:
         self.status = "RUNNING"
         self._calls = calls
         self._error = ""
+        self.span = start_span(verb, traceparent)
+        """The span of the call; None without tracing."""
         self._started = time.monotonic()
         self._ended: float | None = None
         self._admitted = False
@@ -154,6 +161,8 @@ class RunningCall:
         self._ended = time.monotonic()
         self.status = status_name(error)
         self._error = "" if error is None else reason_of(error)
+        if self.span is not None:
+            end_span(self.span, self._error, self._facts())
         try:
             self._calls.observer.call_ended(
                 CallEnded(
@@ -179,6 +188,22 @@ class RunningCall:
         finally:
             if self._admitted:
                 self._calls.call_finished(self)
+
+    def _facts(self) -> dict[str, str | int]:
+        """Return the attributes of the call's span."""
+        notes = self.notes
+        return {
+            "status": self.status,
+            "identity": self.identity,
+            "catalog": notes.catalog,
+            "table": notes.table,
+            "snapshot": notes.snapshot,
+            "operation": notes.operation,
+            "rows_sent": notes.rows_sent,
+            "bytes_sent": notes.bytes_sent,
+            "rows_received": notes.rows_received,
+            "bytes_received": notes.bytes_received,
+        }
 
     def record(self) -> CallRecord:
         """Return what is known of the call now."""

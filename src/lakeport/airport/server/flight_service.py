@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pyarrow import flight
 
+from lakeport._tracing import inside
 from lakeport.airport.protocol.addresses import ACTIONS, check_not_flight_sql, flight_sql_error
 from lakeport.airport.protocol.errors import translate_errors
 from lakeport.airport.server.actions.action_table import BoundAction
@@ -160,7 +161,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         errors = translate_errors(
             subject, typed=typed, flight_errors=flight_errors, stopping=stopping
         )
-        with errors, request_scope(request):
+        with errors, request_scope(request), inside(call.span):
             self._host.check_running()
             self._host.admission.check_call(call.caller)
             yield call

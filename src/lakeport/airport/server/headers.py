@@ -14,6 +14,7 @@ from typing import Any
 
 from pyarrow import flight
 
+from lakeport._tracing import Span
 from lakeport.airport.protocol.constants import (
     LIMIT_HEADER,
     NULL_COLUMNS_HEADER,
@@ -84,6 +85,8 @@ class Call:
     connection: ClientConnection = field(default_factory=ClientConnection, compare=False)
     trace_id: str | None = None
     notes: RequestNotes = field(default_factory=RequestNotes, compare=False)
+    span: Span | None = field(default=None, compare=False, repr=False)
+    """The span of the call; None without tracing."""
 
     @property
     def identity(self) -> str:
@@ -209,7 +212,11 @@ class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[m
 
     def start_call(self, info: Any, headers: Mapping[str, Sequence[Any]]) -> _HeaderMiddleware:
         """Admit the call, authenticate the caller and return both with the headers."""
-        running = self._calls.start(info.method, trace_id=_trace_id(headers))
+        running = self._calls.start(
+            info.method,
+            trace_id=_trace_id(headers),
+            traceparent=_first_text(headers, "traceparent"),
+        )
         try:
             with translate_errors("authentication", typed=False):
                 running.admit()
@@ -220,6 +227,7 @@ class HeaderMiddlewareFactory(flight.ServerMiddlewareFactory):  # type: ignore[m
                     caller,
                     trace_id=running.trace_id,
                     notes=running.notes,
+                    span=running.span,
                 )
         except BaseException as error:
             # Flight does not call `call_completed` if `start_call` raises.
@@ -259,6 +267,11 @@ def _trace_id(headers: Mapping[str, Sequence[Any]]) -> str:
             if match is not None:
                 return str(match[1])
     return uuid.uuid4().hex
+
+
+def _first_text(headers: Mapping[str, Sequence[Any]], name: str) -> str | None:
+    value = next(iter(headers.get(name, ())), None)
+    return value if isinstance(value, str) else None
 
 
 def _texts(headers: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:

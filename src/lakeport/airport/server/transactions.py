@@ -7,6 +7,8 @@ combine several statements in one transaction:
 * with the actions `begin_transaction`, `commit_transaction` and `rollback_transaction`, which
   DuckDB users call with `airport_action`: between them, all calls of that DuckDB process on that
   catalog belong to the transaction;
+* by writing to a catalog that stages all writes (`StagingCatalog`): the first write of a DuckDB
+  process begins such a transaction;
 * or with `explicit` in `create_transaction`, as Lakeport's Python client does: then the calls that
   send the identifier belong to it.
 
@@ -26,7 +28,14 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
 
-from lakeport.catalog import TransactionManager, TransactionState, current_request, request_scope
+from lakeport.catalog import (
+    RequestContext,
+    StagingCatalog,
+    TransactionManager,
+    TransactionState,
+    current_request,
+    request_scope,
+)
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,
@@ -42,6 +51,12 @@ _log = logging.getLogger("lakeport.airport")
 
 _Key: TypeAlias = tuple[str, str]
 """Catalog and identifier: two catalogs may return the same identifier."""
+
+
+_NO_SESSION = (
+    "this catalog stages writes until they are committed, which needs the header "
+    "airport-client-session-id"
+)
 
 
 @dataclass(slots=True)
@@ -116,6 +131,8 @@ class Transactions:
         self, owner: str | None, catalog: str, named: str | None, *, identity: str
     ) -> str | None:
         """Return the transaction of a call: the one that its owner began, else the one it names."""
+        if owner is not None and owner in self._bound:
+            self._release_ended(owner, catalog)
         idle: dict[_Key, _Open] = {}
         try:
             with self._lock:
@@ -140,10 +157,11 @@ class Transactions:
             yield
             return
         request = current_request()
-        identifier = request.transaction_id
-        if identifier is None:
-            identifier = catalog.begin_transaction()
-            request = replace(request, transaction_id=identifier)
+        if isinstance(catalog, StagingCatalog) and catalog.stages_writes:
+            request = replace(request, transaction_id=self._staged(catalog, name, request))
+        elif request.transaction_id is None:
+            request = replace(request, transaction_id=catalog.begin_transaction())
+        identifier = request.transaction_id or ""
         with self._running((name, identifier)), request_scope(request):
             try:
                 yield
@@ -195,6 +213,39 @@ class Transactions:
         with self._lock:
             idle = self._take_idle()
         _roll_back(idle)
+
+    def _staged(self, catalog: TransactionManager, name: str, request: RequestContext) -> str:
+        """Return the explicit transaction of the caller; make the one it names explicit."""
+        identifier, owner = request.transaction_id, request.owner
+        if identifier is None:
+            if owner is None:
+                raise InvalidArgumentError(_NO_SESSION)
+            return self.begin(catalog, name, explicit=True, owner=owner) or ""
+        key = (name, identifier)
+        with self._lock:
+            if key in self._explicit or key in self._expired:
+                return identifier
+            if owner is None:
+                raise InvalidArgumentError(_NO_SESSION)
+            opened = self._implicit.pop(key, None)
+            used = self._clock() if opened is None else opened.used
+            self._explicit[key] = _Open(
+                catalog, explicit=True, owner=owner, identity=request.identity, used=used
+            )
+            self._bound.setdefault(owner, {})[name] = identifier
+        return identifier
+
+    def _release_ended(self, owner: str, catalog: str) -> None:
+        """Release the transaction of an owner if the catalog has ended it by itself."""
+        with self._lock:
+            identifier = self._bound.get(owner, {}).get(catalog)
+            opened = None if identifier is None else self._lookup((catalog, identifier))
+        if opened is None or identifier is None or not isinstance(opened.manager, StagingCatalog):
+            return
+        if opened.manager.transaction_status(identifier) in (None, TransactionState.COMMITTED):
+            with self._lock:
+                if self._bound.get(owner, {}).get(catalog) == identifier:
+                    self._remove((catalog, identifier))
 
     def _take_idle(self) -> dict[_Key, _Open]:
         """Remove and return idle transactions; the caller rolls them back without the lock."""

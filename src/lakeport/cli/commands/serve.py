@@ -53,6 +53,7 @@ from lakeport.observability import (
     CallLog,
     CompositeObserver,
     Metrics,
+    export_traces,
     log_to_stderr,
     serve_http,
     split_address,
@@ -124,6 +125,17 @@ def serve(
             show_default="no",
         ),
     ] = None,
+    writable: Annotated[
+        bool | None,
+        typer.Option("--writable", help="Let clients change the lakes; by default they read only."),
+    ] = None,
+    explicit_transactions: Annotated[
+        bool | None,
+        typer.Option(
+            "--explicit-transactions",
+            help="Stage the writes of a client until it calls lakeport.commit('message').",
+        ),
+    ] = None,
     small_scan_bytes: Annotated[
         int | None,
         typer.Option(help="Scans of less are read by the server itself; 512 MiB by default."),
@@ -179,6 +191,8 @@ def serve(
         "main_as": main_as,
         "direct_reads": direct_reads,
         "spark_sql": spark_sql,
+        "writable": writable,
+        "explicit_transactions": explicit_transactions,
         "small_scan_bytes": small_scan_bytes,
     }
     if name is not None and len(lakes or []) != 1:
@@ -220,6 +234,7 @@ def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
     keep_reserve()
     metrics = Metrics()
     with ExitStack() as stack:
+        stack.enter_context(export_traces(settings.server.traces_endpoint))
         catalogs = stack.enter_context(ServedCatalogs(settings.spark))
         opened = catalogs.open(lakes)
         _check_policies(rules, opened)

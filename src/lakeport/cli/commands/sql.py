@@ -1,10 +1,11 @@
-"""`lakeport sql`: run a query on a lake with Spark."""
+"""`lakeport sql`: run a query on a lake with Spark, or a statement that changes the lake."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -18,13 +19,16 @@ from lakeport.cli.arguments import parse_at, parse_lake
 from lakeport.cli.output import ROWS_SHOWN, check_output, make_console, save_rows, show_rows
 from lakeport.cli.spark import spark_session
 from lakeport.ducklake import Lake
+from lakeport.errors import InvalidArgumentError
 from lakeport.spark import query_error
 from lakeport.spark.frames import arrow_schema, frame_columns, select
-from lakeport.spark.sql import check_is_query
+from lakeport.spark.sql import is_statement, run_statement
 from lakeport.spark.transport import stream_dataframe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from lakeport.ducklake.writing import WriteResult
 
 __all__ = ["sql"]
 
@@ -39,7 +43,8 @@ def sql(
     query: Annotated[
         str,
         typer.Argument(
-            help="Spark SQL. A table of another schema than 'main' is named schema.table; "
+            help="Spark SQL, or INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE, ALTER, DROP or "
+            "COMMENT ON. A table of another schema than 'main' is named schema.table; "
             "'VERSION AS OF 3' or TIMESTAMP AS OF '…' after a table reads it as it was."
         ),
     ],
@@ -52,7 +57,10 @@ def sql(
         str | None, typer.Option(help="The Spark master; all cores of this machine by default.")
     ] = None,
 ) -> None:
-    """Run a Spark SQL query on a lake, and print or save its result.
+    """Run a Spark SQL query or a statement on a lake, and print or save its result.
+
+    A query runs on Spark. A statement changes the lake in one transaction and prints what it has
+    done; Spark is started only if it contains a query.
 
     For example:
 
@@ -61,11 +69,19 @@ def sql(
       lakeport sql meta.ducklake "SELECT * FROM trips" --at 3 --output trips.parquet
 
       lakeport sql meta.ducklake "SELECT * FROM sales.orders VERSION AS OF 3"
+
+      lakeport sql meta.ducklake "UPDATE sales.orders SET state = 'sent' WHERE id = 7"
+
+      lakeport sql meta.ducklake "INSERT INTO daily SELECT day, count(*) FROM trips GROUP BY day"
     """
     check_output(output)
-    check_is_query(query)
     uri = parse_lake(lake)
     console = make_console()
+    if is_statement(query):
+        if output is not None or at is not None:
+            raise InvalidArgumentError("--output and --at are for queries, and this is a statement")
+        console.print(_outcome(_run(uri, query, master)), highlight=False, soft_wrap=True)
+        return
     with Lake.open(uri) as opened, spark_session(master) as spark:
         frame = opened.sql(query, spark=spark, **parse_at(at))
         with _result(spark, frame, limit if output is None else None) as rows:
@@ -76,6 +92,32 @@ def sql(
                 console.print(
                     f"{counted(count, 'row')} in {output}", highlight=False, soft_wrap=True
                 )
+
+
+def _run(uri: str, statement: str, master: str | None) -> WriteResult:
+    """Run a statement; Spark is started when it is needed."""
+    with Lake.open(uri) as lake, ExitStack() as stack:
+
+        @cache
+        def spark() -> SparkSession:
+            started: SparkSession = stack.enter_context(spark_session(master))
+            stack.enter_context(_progress(started))
+            return started
+
+        return run_statement(lake, statement, spark)
+
+
+def _outcome(result: WriteResult) -> str:
+    """Describe what a statement has done, in one line."""
+    if result.snapshot is None:
+        return "nothing to change"
+    counts = {
+        "inserted": result.rows_inserted,
+        "updated": result.rows_updated,
+        "deleted": result.rows_deleted,
+    }
+    done = [f"{counted(count, 'row')} {word}" for word, count in counts.items() if count]
+    return ", ".join([*done, f"snapshot {result.snapshot}"])
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from nicegui import ui
 from lakeport.console.facts import (
     SnapshotFacts,
     changed_rows,
+    restore_table,
     schema_differences,
     snapshots,
     tables,
@@ -93,6 +94,7 @@ async def _compare(page: Page, schema: str, name: str, first: int, last: int) ->
         ui.button(icon="content_copy", on_click=lambda: ui.clipboard.write(query)).props(
             'flat round dense aria-label="copy the query"'
         )
+        _show_restore(page, schema, name, first)
     columns = await page.read(schema_differences, page.client, schema, name, first, last)
     for column, then, now in columns:
         was, is_now = then or "not there", now or "not there"
@@ -104,6 +106,28 @@ async def _compare(page: Page, schema: str, name: str, first: int, last: int) ->
     ui.label(f"{min(rows.num_rows, _MAX_CHANGES)} changes of rows{more}")
     if rows.num_rows:
         _show_changes(rows.slice(0, _MAX_CHANGES))
+
+
+def _show_restore(page: Page, schema: str, name: str, version: int) -> None:
+    """Show a button that restores the table, after a confirmation."""
+
+    async def restore() -> None:
+        dialog.close()
+        try:
+            await page.read(restore_table, page.client, schema, name, version)
+        except LakeportError as error:
+            ui.notify(str(error), type="negative", multi_line=True)
+            return
+        ui.notify(f"{schema}.{name} has the rows of snapshot {version} again")
+        ui.navigate.reload()
+
+    with ui.dialog() as dialog, ui.card():
+        ui.label(f"Give {schema}.{name} the columns and rows of snapshot {version}?")
+        ui.label("This makes a new snapshot. The present rows stay in the history.")
+        with ui.row():
+            ui.button("Restore", on_click=restore).props("color=negative")
+            ui.button("Keep as it is", on_click=dialog.close).props("flat")
+    ui.button(f"Restore snapshot {version}", on_click=dialog.open).props("flat dense")
 
 
 def _show_changes(rows: pa.Table) -> None:

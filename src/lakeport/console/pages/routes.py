@@ -5,6 +5,7 @@ from __future__ import annotations
 from nicegui import app, ui
 
 from lakeport.console.frame import Page, frame
+from lakeport.console.pages.access import show_access
 from lakeport.console.pages.activity import show_activity
 from lakeport.console.pages.history import show_history
 from lakeport.console.pages.lake import show_lake, show_lakes
@@ -47,6 +48,11 @@ def register_pages(visitors: Visitors) -> None:
     async def query(lake: str, sql: str = "") -> None:
         with frame(visitors, "Query", lake=lake) as page:
             await page.show(lambda page: show_query(page, sql))
+
+    @ui.page("/lake/{lake}/access", title="Access · Lakeport")
+    async def access(lake: str) -> None:
+        with frame(visitors, "Access", lake=lake) as page:
+            await page.show(show_access)
 
     @ui.page("/lake/{lake}/activity", title="Activity · Lakeport")
     async def activity(lake: str) -> None:

@@ -104,6 +104,8 @@ class _Flush:
         result = MaintenanceResult(operation="flush", table=self.state.name, dry_run=dry_run)
         if rows + deletes < max(min_rows, 1):
             return result
+        if self.state.obstacle is not None:
+            return replace(result, skipped=(self.state.obstacle,))
         if dry_run:
             return replace(result, rows=rows, deletes=deletes, files_written=len(parts))
         try:
@@ -152,9 +154,6 @@ class _Flush:
 
     def _write_rows(self, table: InlinedTable, part: InlinedRows) -> bool:
         """Write the rows of one inlined table; return False if files cannot hold them."""
-        if any(node.type == "variant" for column in table.columns for node in column.walk()):
-            self.skipped.append(f"{self.state.name} has variants, which only DuckLake can flush")
-            return False
         target = replace(
             self._target(),
             columns=tuple(replace(column, nullable=True) for column in table.columns),

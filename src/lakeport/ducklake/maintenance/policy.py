@@ -180,10 +180,10 @@ class _Maintenance:
     def _on_lake(self, operation: Operation) -> Callable[[], MaintenanceResult]:
         policy, lake, dry_run = self.policy, self.lake, self.dry_run
         if operation == "expire":
-            # With a number of snapshots alone, age would not matter.
-            older_than = policy.expire_older_than or Options(lake.option_rows()).get(
-                "expire_older_than"
-            )
+            # With a number of snapshots alone, their age would not count.
+            older_than = policy.expire_older_than
+            if older_than is None:
+                older_than = Options(lake.option_rows()).get("expire_older_than")
             if older_than is None:
                 return lambda: MaintenanceResult(operation="expire")
             return lambda: expire_snapshots(

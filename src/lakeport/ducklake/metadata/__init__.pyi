@@ -1,4 +1,4 @@
-from .contents import FileTotals, LakeContents, TableSummary
+from .contents import FileTotals, LakeContents, TableSummary, view_aliases
 from .lifetimes import why_missing
 from .location import parse_location
 from .soundness import Omission
@@ -9,5 +9,6 @@ __all__ = [
     "Omission",
     "TableSummary",
     "parse_location",
+    "view_aliases",
     "why_missing",
 ]

@@ -12,6 +12,9 @@ from lakeport.ducklake.metadata.queries import DataFileTotals, DeleteFileTotals,
 from lakeport.ducklake.metadata.rows import (
     ColumnRow,
     ColumnTagRow,
+    MacroImplRow,
+    MacroParameterRow,
+    MacroRow,
     SchemaRow,
     TableRow,
     TagRow,
@@ -22,9 +25,9 @@ from lakeport.ducklake.metadata.rows import (
 )
 from lakeport.ducklake.metadata.soundness import Omission, sound_names
 from lakeport.ducklake.metadata.table_state import column_tree
-from lakeport.ducklake.model import Schema, Snapshot, View
+from lakeport.ducklake.model import Macro, MacroDefinition, Schema, Snapshot, View
 from lakeport.errors import CorruptLakeError
-from lakeport.types import Column
+from lakeport.types import Column, duckdb_string, duckdb_type
 
 __all__ = [
     "FileTotals",
@@ -33,6 +36,7 @@ __all__ = [
     "contents_of",
     "file_totals_of",
     "schemas_of",
+    "view_aliases",
     "views_of",
 ]
 
@@ -174,6 +178,7 @@ def views_of(rows: QueryResult) -> list[View]:
     for tag in rows[ViewColumnTagRow]:
         if tag.key == "comment" and tag.value is not None:
             column_comments[tag.view_id][tag.column_name] = tag.value
+    macros = _macros(rows, names) if rows[ViewRow] else ()
     views = [
         View(
             id=row.view_id,
@@ -182,15 +187,44 @@ def views_of(rows: QueryResult) -> list[View]:
             uuid=row.view_uuid or "",
             dialect=row.dialect or "duckdb",
             sql=row.sql,
-            column_aliases=_aliases(row.column_aliases),
+            column_aliases=view_aliases(row.column_aliases),
             comment=tags[row.view_id].get("comment"),
             column_comments=column_comments.get(row.view_id, {}),
             tags=tags[row.view_id],
+            macros=macros,
         )
         for row in rows[ViewRow]
         if row.schema_id in names
     ]
     return sorted(views, key=lambda view: (view.schema, view.name))
+
+
+def _macros(rows: QueryResult, schemas: Mapping[int, str]) -> tuple[Macro, ...]:
+    """Return the macros in DuckDB's SQL, by schema and name."""
+    parameters: dict[tuple[int, int], list[MacroParameterRow]] = defaultdict(list)
+    for parameter in rows[MacroParameterRow]:
+        parameters[parameter.macro_id, parameter.impl_id].append(parameter)
+    definitions: dict[int, list[MacroDefinition]] = defaultdict(list)
+    for row in sorted(rows[MacroImplRow], key=lambda row: row.impl_id):
+        if row.dialect.lower() == "duckdb":
+            own = sorted(parameters[row.macro_id, row.impl_id], key=lambda each: each.column_id)
+            pairs = tuple((each.parameter_name, _default(each)) for each in own)
+            is_table = row.type.lower() == "table"
+            definitions[row.macro_id].append(MacroDefinition(row.sql, is_table, pairs))
+    found = [
+        Macro(schemas[row.schema_id], row.macro_name, tuple(definitions[row.macro_id]))
+        for row in rows[MacroRow]
+        if row.schema_id in schemas and definitions[row.macro_id]
+    ]
+    return tuple(sorted(found, key=lambda macro: (macro.schema, macro.name)))
+
+
+def _default(parameter: MacroParameterRow) -> str | None:
+    """Return the default value of a parameter as SQL; a parameter without one has no type."""
+    if parameter.default_value_type in (None, "", "unknown"):
+        return None
+    type = duckdb_type(Column(id=0, name="", type=parameter.default_value_type))
+    return f"CAST({duckdb_string(parameter.default_value)} AS {type})"
 
 
 def file_totals_of(rows: QueryResult) -> dict[int, FileTotals]:
@@ -215,7 +249,7 @@ def _tags(rows: QueryResult) -> defaultdict[int, dict[str, str | None]]:
     return tags
 
 
-def _aliases(text: str | None) -> tuple[str, ...]:
+def view_aliases(text: str | None) -> tuple[str, ...]:
     """Parse a comma list of double-quoted names."""
     names, rest = [], (text or "").strip()
     while rest.startswith('"'):

@@ -26,6 +26,9 @@ from lakeport.ducklake.metadata.rows import (
     FileColumnStatsRow,
     FilePartitionValueRow,
     InlinedDataTableRow,
+    MacroImplRow,
+    MacroParameterRow,
+    MacroRow,
     MetadataRow,
     NameMappingRow,
     PartitionColumnRow,
@@ -157,9 +160,13 @@ def at_snapshot(t: CatalogTables, at: ColumnElement[int]) -> UnionQuery:
 
 
 def add_listing(query: UnionQuery, t: CatalogTables, at: ColumnElement[int]) -> None:
-    """Add schemas, tables and views, with their tags."""
-    for row in (SchemaRow, TableRow, ViewRow, TagRow, ViewColumnTagRow):
+    """Add schemas, tables and views, with their tags, and macros."""
+    for row in (SchemaRow, TableRow, ViewRow, TagRow, ViewColumnTagRow, MacroRow):
         query.add(row, t[row], t.visible(t[row], at))
+    macro = t[MacroRow]
+    macros = sa.select(macro.c.macro_id).where(t.visible(macro, at))
+    for part in (MacroImplRow, MacroParameterRow):
+        query.add(part, t[part], t[part].c.macro_id.in_(macros))
 
 
 def table_query(

@@ -12,6 +12,7 @@ from typing import TypeGuard
 import pyarrow as pa
 import sqlalchemy as sa
 
+from lakeport._tracing import annotate, span
 from lakeport._wording import counted
 from lakeport.ducklake.metadata.queries import CatalogReader
 from lakeport.ducklake.metadata.statements import FileQuery
@@ -124,6 +125,7 @@ class Planner:
     snapshot: Snapshot
     state: TableState
 
+    @span("plan")
     def scan(
         self,
         columns: Sequence[str] | None,
@@ -165,6 +167,7 @@ class Planner:
         for part, table in zip(inlined, tables, strict=True):
             tasks += inlined_tasks(context, table, part.name)
         excluded = files.excluded_by_partition + int((~by_partition).sum())
+        annotate(table=self.state.name, snapshot=self.snapshot.id, tasks=len(tasks))
         return ScanPlan(
             table=f"{self.state.schema}.{self.state.name}",
             snapshot=self.snapshot,

@@ -28,13 +28,14 @@ from lakeport.ducklake.reading.file_shapes import (
     FileShape,
     StoredColumn,
 )
+from lakeport.ducklake.reading.footers import row_group_filter
 from lakeport.ducklake.reading.parquet import (
-    IsWanted,
+    FindRows,
     ParquetReader,
     UndecodableError,
+    are_few,
     open_parquet,
     open_with_duckdb,
-    row_group_filter,
 )
 from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.ducklake.storage.paths import hive_value
@@ -72,8 +73,9 @@ class Probe:
     """The columns of a filter, which are read before the other columns of a row group."""
 
     columns: tuple[Column | str, ...]
-    passes: Callable[[int, list[pa.Array]], bool]
-    """Returns whether any row of a batch of these columns passes the filter."""
+    """Those of the filter, and `file_row_number` as the last one."""
+    passing: Callable[[list[pa.Array]], pa.Array]
+    """Returns the positions of those rows of a batch of these columns that pass the filter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,7 @@ class FileReadRequest:
     filter: Filter
     """Row groups whose statistics exclude the filter are skipped; rows are not filtered."""
     probe: Probe | None = None
-    """Row groups without a row that passes are skipped."""
+    """Rows that do not pass may be skipped."""
     deleted: Positions
     positions: Positions | None = None
     """Read only these positions, in ascending order."""
@@ -155,38 +157,42 @@ def _rows_of(
         start=request.start,
         end=request.end,
         where=where,
-        is_wanted=None if request.probe is None else _probing(source, request, request.probe),
+        find_rows=None if request.probe is None else _probing(source, request, request.probe),
     ):
         count, arrays = converter.convert(position, batch)
         if count:
             yield count, arrays
 
 
-# A filter that keeps rows of all of the first row groups is not worth a look at the others.
+# A filter that keeps many rows of all of the first row groups is not worth a look at the others.
 _GROUPS_WITHOUT_MISS: Final = 2
 _PROBE_ROWS: Final = 65_536
 
 
-def _probing(source: ParquetReader, request: FileReadRequest, probe: Probe) -> IsWanted:
-    """Return a function that reads the columns of the filter to find whether a row passes."""
+def _probing(source: ParquetReader, request: FileReadRequest, probe: Probe) -> FindRows:
+    """Return a function that reads the columns of the filter to find the rows that pass."""
     converter = _BatchConverter(source.shape, replace(request, columns=probe.columns))
     hits = misses = 0
 
-    def is_wanted(first: int, end: int) -> bool:
+    def find_rows(first: int, end: int) -> Positions | None:
         nonlocal hits, misses
         if not misses and hits >= _GROUPS_WITHOUT_MISS:
-            return True
+            return None
+        found: list[Positions] = []
         for position, batch in source.batches(
             converter.fields, batch_rows=_PROBE_ROWS, start=first, end=end
         ):
             count, arrays = converter.convert(position, batch)
-            if count and probe.passes(count, arrays):
-                hits += 1
-                return True
-        misses += 1
-        return False
+            if count:
+                found.append(np.asarray(probe.passing(arrays)))
+        rows = np.concatenate(found) if found else np.empty(0, np.int64)
+        if are_few(rows, end - first):
+            misses += 1
+        else:
+            hits += 1
+        return rows
 
-    return is_wanted
+    return find_rows
 
 
 def _named(request: FileReadRequest, shape: FileShape) -> FileReadRequest:

@@ -5,46 +5,57 @@ from __future__ import annotations
 import base64
 import contextlib
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeport.arrow import give_back_cursor, take_cursor
-from lakeport.ducklake.model import NameMapping, RecordedFile
-from lakeport.ducklake.reading.alignment import find_child
+from lakeport.ducklake.model import RecordedFile
 from lakeport.ducklake.reading.file_shapes import FileShape, shape_of
+from lakeport.ducklake.reading.footers import (
+    file_identity,
+    known_footer,
+    matching_row_groups,
+    remember_footer,
+)
 from lakeport.ducklake.reading.recorded import check_footer, check_size
 from lakeport.ducklake.storage.encryption import decrypted_footer
 from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.ducklake.storage.paths import is_local, local_path
 from lakeport.errors import CorruptLakeError, UnavailableError
-from lakeport.filters import Filter
-from lakeport.filters.encoders import ArrowEncoder
-from lakeport.types import Column, Target, _with_ids, arrow_type, duckdb_string, select_expression
+from lakeport.types import Target, _with_ids, duckdb_string, select_expression
 
 __all__ = [
     "DuckDBTargets",
-    "IsWanted",
+    "FindRows",
     "ParquetReader",
     "UndecodableError",
-    "matching_row_groups",
+    "are_few",
     "open_parquet",
     "open_with_duckdb",
-    "row_group_filter",
 ]
 
 DuckDBTargets = Callable[[pa.Schema], Mapping[int, Target]]
 """Returns the fields of a file that DuckDB must convert because pyarrow cannot, by position."""
 
-IsWanted = Callable[[int, int], bool]
-"""Returns whether the row group from one position to another is read."""
+FindRows = Callable[[int, int], npt.NDArray[np.int64] | None]
+"""Returns the rows to read of the row group from one position to another, ascending, or None: all.
+
+Other rows may be read as well.
+"""
 
 _Run = tuple[int, int, list[int]]
+
+# A row group with fewer rows to read than this share is read in small batches, up to the last row.
+_FEW_ROWS: Final = 0.01
+_SMALL_BATCH_ROWS: Final = 8192
 
 _SMALL_BYTES: Final = 1024 * 1024
 
@@ -78,12 +89,12 @@ class ParquetReader(Protocol):
         start: int = 0,
         end: int | None = None,
         where: pc.Expression | None = None,
-        is_wanted: IsWanted | None = None,
+        find_rows: FindRows | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield top-level fields of the row groups that begin in [start, end), with positions.
 
-        Row groups without a row that matches `where`, and those that are not wanted, may be
-        skipped.
+        Row groups without a row that matches `where`, and rows that `find_rows` does not return,
+        may be skipped.
         """
 
     def close(self) -> None:
@@ -98,10 +109,13 @@ def open_parquet(
     try:
         size = handle.size()
         check_size(file, size)
+        # The footer of an encrypted file is not kept: reading it is what checks the key.
+        is_plain = file.encryption_key is None
+        identity = file_identity(file.path, handle, size) if is_plain else None
         if size <= (_WHOLE_FILE_BYTES if is_local(file.path) else _WHOLE_REMOTE_FILE_BYTES):
             with handle, _translate_errors(file.path):
                 handle = pa.BufferReader(handle.read_buffer())
-        source = _ArrowSource(handle, file)
+        source = _ArrowSource(handle, file, identity)
     except _UnopenedError:
         handle.close()
         if file.encryption_key is None:
@@ -153,7 +167,9 @@ def _translate_errors(path: str, *errors: type[Exception]) -> Iterator[None]:
 class _ArrowSource:
     """pyarrow's reader, for all files that pyarrow can read."""
 
-    def __init__(self, handle: pa.NativeFile, file: RecordedFile) -> None:
+    def __init__(
+        self, handle: pa.NativeFile, file: RecordedFile, identity: Hashable | None
+    ) -> None:
         options: dict[str, Any] = {}
         self._path = file.path
         self._is_encrypted = file.encryption_key is not None
@@ -164,13 +180,19 @@ class _ArrowSource:
                 footer_key=base64.b64decode(file.encryption_key)
             )
         self._handle = handle
+        known = known_footer(identity)
         try:
-            self._file = pq.ParquetFile(handle, pre_buffer=not is_local(file.path), **options)
+            self._file = pq.ParquetFile(
+                handle, metadata=known, pre_buffer=not is_local(file.path), **options
+            )
         except (pa.ArrowInvalid, OSError) as error:
             raise _UnopenedError(f"{file.path!r} is not a readable Parquet file: {error}") from None
         footer = self._file.metadata
         length = _footer_length(handle) if self._is_encrypted else footer.serialized_size
         check_footer(file, rows=footer.num_rows, footer_bytes=length)
+        if known is None:
+            remember_footer(identity, footer)
+        self._identity = identity
         self.shape = shape_of(self._file)
         self._footer = footer
 
@@ -182,17 +204,18 @@ class _ArrowSource:
         start: int = 0,
         end: int | None = None,
         where: pc.Expression | None = None,
-        is_wanted: IsWanted | None = None,
+        find_rows: FindRows | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         names = [self.shape.fields[i].name for i in fields]
         columns = self.shape.leaves(tuple(fields), self._paths) if fields else []
         runs = self._runs(start, end, where)
         # pyarrow returns columns in the order of the file, and with "a" also one called "a.b".
         is_ordered = all(before < after for before, after in pairwise(fields))
-        for first, _, groups in runs if is_wanted is None else self._wanted(runs, is_wanted):
+        for (first, last, groups), rows in self._found(runs, find_rows):
             position = first
+            is_sparse = rows is not None and are_few(rows, last - first)
             batches = self._file.iter_batches(
-                batch_size=batch_rows,
+                batch_size=min(batch_rows, _SMALL_BATCH_ROWS) if is_sparse else batch_rows,
                 row_groups=groups,
                 columns=columns,
                 use_threads=self._is_worth_threads(groups),
@@ -200,20 +223,30 @@ class _ArrowSource:
             try:
                 with _translate_errors(self._path):
                     for batch in batches:
+                        start, position = position, position + batch.num_rows
+                        if rows is not None and not _has_row(rows, start, position):
+                            continue
                         is_exact = is_ordered and batch.num_columns == len(fields)
-                        yield position, batch if is_exact else batch.select(names)
-                        position += batch.num_rows
+                        yield start, batch if is_exact else batch.select(names)
+                        if rows is not None and rows[-1] < position:
+                            break
             except CorruptLakeError as error:
                 raise UndecodableError(str(error), resume=position, end=runs[-1][1]) from None
 
-    def _wanted(self, runs: Sequence[_Run], is_wanted: IsWanted) -> Iterator[_Run]:
-        """Yield the row groups of the runs that are wanted, one by one."""
+    def _found(
+        self, runs: Sequence[_Run], find_rows: FindRows | None
+    ) -> Iterator[tuple[_Run, npt.NDArray[np.int64] | None]]:
+        """Yield the row groups to read, one by one, with the rows to read; without a search all."""
+        if find_rows is None:
+            yield from ((run, None) for run in runs)
+            return
         for first, _, groups in runs:
             for group in groups:
                 end = first + self._footer.row_group(group).num_rows
                 try:
-                    if is_wanted(first, end):
-                        yield first, end, [group]
+                    rows = find_rows(first, end)
+                    if rows is None or len(rows):
+                        yield (first, end, [group]), rows
                 except UndecodableError as error:
                     raise UndecodableError(str(error), resume=first, end=runs[-1][1]) from None
                 first = end  # noqa: PLW2901
@@ -237,7 +270,7 @@ class _ArrowSource:
         inside = [g for g, at in enumerate(starts) if at >= start and (end is None or at < end)]
         # Arrow reads the footer again for this, without a key for an encrypted footer.
         if where is not None and len(inside) > 1 and not self._is_encrypted:
-            matching = matching_row_groups(self._handle, self.shape.schema, where)
+            matching = matching_row_groups(self._handle, self.shape.schema, where, self._identity)
             inside = [group for group in inside if group in matching]
         runs = []
         for _, run in groupby(enumerate(inside), key=lambda item: item[1] - item[0]):
@@ -256,6 +289,17 @@ class _ArrowSource:
 
     def close(self) -> None:
         self._handle.close()
+
+
+def are_few(rows: npt.NDArray[np.int64], count: int) -> bool:
+    """Return whether so few of the rows of a row group are read that other rows are skipped."""
+    return len(rows) < _FEW_ROWS * count
+
+
+def _has_row(rows: npt.NDArray[np.int64], start: int, end: int) -> bool:
+    """Return whether one of some ascending positions is in a range."""
+    at = np.searchsorted(rows, start)
+    return bool(at < len(rows) and rows[at] < end)
 
 
 def _fingerprint(footer: pq.FileMetaData) -> str:
@@ -342,7 +386,7 @@ class _DuckDBSource:
         start: int = 0,
         end: int | None = None,
         where: pc.Expression | None = None,  # noqa: ARG002 (DuckDB does not skip row groups)
-        is_wanted: IsWanted | None = None,  # noqa: ARG002
+        find_rows: FindRows | None = None,  # noqa: ARG002
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         import duckdb
 
@@ -376,37 +420,3 @@ class _DuckDBSource:
             give_back_cursor(cursor)
         if self._copy is not None:
             self._copy.unlink(missing_ok=True)
-
-
-def row_group_filter(
-    filter: Filter,
-    columns: Sequence[Column | str],
-    schema: pa.Schema,
-    name_mapping: Mapping[int, NameMapping] | None,
-    without_nan: Collection[int] = (),
-) -> pc.Expression | None:
-    """Return the part of a filter that applies to the columns of a file, or None.
-
-    The columns whose ids are in `without_nan` have no NaN in the file.
-    """
-    if not filter:
-        return None
-    fields, file_names, plain_numbers = list(schema), {}, []
-    for column in columns:
-        if isinstance(column, Column) and column.name in filter.columns and not column.children:
-            position = find_child(fields, column, name_mapping)
-            if position is not None and schema.field(position).type == arrow_type(column):
-                file_names[column.name] = schema.field(position).name
-                if column.id in without_nan:
-                    plain_numbers.append(schema.field(position).name)
-    conjuncts = [part for part in filter.conjuncts if Filter((part,)).columns <= file_names.keys()]
-    encoder = ArrowEncoder(schema, column_mapping=file_names, without_nan=plain_numbers)
-    return encoder.encode(Filter(tuple(conjuncts)))
-
-
-def matching_row_groups(file: pa.NativeFile, schema: pa.Schema, where: pc.Expression) -> set[int]:
-    """Return the row groups of an open Parquet file whose statistics allow a match."""
-    import pyarrow.dataset as ds
-
-    fragment = ds.ParquetFileFormat().make_fragment(file).subset(where, schema=schema)
-    return {group.id for group in fragment.row_groups}

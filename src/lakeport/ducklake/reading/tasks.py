@@ -117,8 +117,16 @@ class ScanContext:
         narrow = self.narrowed(self.filter.columns)
         if not narrow.read_columns or len(narrow._stored) == len(self._stored):  # noqa: SLF001
             return None
-        passing = narrow.batch_filter()
-        return Probe(narrow.read_columns, lambda count, rows: passing(count, rows) is not None)
+        number = "file_row_number"
+        while number in narrow.read_schema.names:
+            number += "_"
+        schema = narrow.read_schema.append(pa.field(number, pa.int64()))
+        passes = row_filter(self.filter, schema, exact=self.exact)
+
+        def passing(rows: Sequence[pa.Array]) -> pa.Array:
+            return passes(pa.RecordBatch.from_arrays(list(rows), schema=schema)).column(number)
+
+        return Probe((*narrow.read_columns, "file_row_number"), passing)
 
     def narrowed(self, names: Collection[str]) -> ScanContext:
         """Return the context of the same scan with some of the columns that are read."""

@@ -8,6 +8,7 @@ from .references import (
     reads_of,
     referenced_tables,
     table_key,
+    used_macros,
 )
 from .schemas import ViewSchemas
 from .task import PlannedTable, ViewTask
@@ -28,4 +29,5 @@ __all__ = [
     "reads_of",
     "referenced_tables",
     "table_key",
+    "used_macros",
 ]

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lakeport.arrow import CancellingReader, SchemaAdapter, sandbox
 from lakeport.ducklake.model import View
 from lakeport.ducklake.views.dataset import ReadTable, TableDataset
+from lakeport.ducklake.views.references import used_macros
 from lakeport.errors import InvalidInputError, UnavailableError, first_line
 from lakeport.filters import DuckDBEncoder, Filter
 from lakeport.types import Column, arrow_schema, duckdb_identifier, duckdb_type
@@ -139,6 +140,9 @@ class _Run:
 
     def add_view(self, view: View) -> None:
         """Add a view over the tables and views that were added."""
+        for macro in used_macros(view):
+            self._path(macro.schema, macro.name)
+            self._execute(macro.create(self._catalog))
         aliases = ", ".join(duckdb_identifier(alias) for alias in view.column_aliases)
         self._execute(
             f"CREATE VIEW {self._path(view.schema, view.name)} {aliases and f'({aliases})'} AS "

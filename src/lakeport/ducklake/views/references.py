@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.arrow import thread_connection
-from lakeport.ducklake.model import View
+from lakeport.ducklake.model import Macro, View
 from lakeport.errors import UnsupportedError
 from lakeport.filters import SqlSyntaxError, parse_sql
 from lakeport.types import fold_name
@@ -27,6 +27,7 @@ __all__ = [
     "reads_of",
     "referenced_tables",
     "table_key",
+    "used_macros",
 ]
 
 TableKey = tuple[str, str]
@@ -71,17 +72,66 @@ def referenced_tables(view: View, known: AbstractSet[TableKey]) -> set[TableKey]
     check_view_text(view)
     found: set[TableKey] = set()
     try:
-        for node, queries in _table_nodes(_parse(view), frozenset()):
-            kind = node["type"]
-            if kind == "TABLE_FUNCTION":
-                _check_function(node)
-            elif kind != "BASE_TABLE":
-                raise UnsupportedError("the view reads something that is no table")
-            elif node["schema_name"] or fold_name(node["table_name"]) not in queries:
-                found.add(_resolve(view, node, known))
+        tree = _parse(view.select(CATALOG))
+        for text in (tree, *map(_macro_trees, _used(view, tree))):
+            for node, queries in _table_nodes(text, frozenset()):
+                kind = node["type"]
+                if kind == "TABLE_FUNCTION":
+                    _check_function(view, node)
+                elif kind != "BASE_TABLE":
+                    raise UnsupportedError("the view reads something that is no table")
+                elif node["schema_name"] or fold_name(node["table_name"]) not in queries:
+                    found.add(_resolve(view, node, known))
     except RecursionError:
         raise UnsupportedError("the view's SQL is nested too deeply") from None
     return found
+
+
+def used_macros(view: View) -> list[Macro]:
+    """Return the macros of the lake that a view uses, also in other macros."""
+    return _used(view, _parse(view.select(CATALOG))) if view.macros else []
+
+
+def _used(view: View, tree: Any) -> list[Macro]:
+    used: list[Macro] = []
+    waiting = [tree] if view.macros else []
+    while waiting:
+        for node in _function_nodes(waiting.pop()):
+            macro = _macro(view, node)
+            if macro is not None and macro not in used:
+                used.append(macro)
+                waiting.append(_macro_trees(macro))
+    return used
+
+
+def _macro(view: View, node: dict[str, Any]) -> Macro | None:
+    """Return the macro that a call names, if it is one: of the view's schema, then of `main`."""
+    schema, name = node.get("schema") or "", fold_name(node["function_name"])
+    named = [macro for macro in view.macros if fold_name(macro.name) == name]
+    qualified = [fold_name(schema)] if schema and schema != CATALOG else None
+    for wanted in qualified or [fold_name(view.schema), DEFAULT_SCHEMA]:
+        for macro in named:
+            if fold_name(macro.schema) == wanted:
+                return macro
+    return None
+
+
+def _macro_trees(macro: Macro) -> list[Any]:
+    return [
+        _parse(each.sql if each.is_table else f"SELECT {each.sql}") for each in macro.definitions
+    ]
+
+
+def _function_nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield the calls of functions, in expressions and in FROM."""
+    if isinstance(tree, list):
+        for item in tree:
+            yield from _function_nodes(item)
+    elif isinstance(tree, dict):
+        if tree.get("function_name"):
+            yield tree
+        for value in tree.values():
+            yield from _function_nodes(value)
 
 
 def reads_of(view: View, contents: LakeContents) -> dict[TableKey, TableSummary | View]:
@@ -107,9 +157,9 @@ def reads_of(view: View, contents: LakeContents) -> dict[TableKey, TableSummary 
     return ordered
 
 
-def _parse(view: View) -> Any:
+def _parse(text: str) -> Any:
     try:
-        statements = parse_sql(thread_connection(), view.select(CATALOG))
+        statements = parse_sql(thread_connection(), text)
     except SqlSyntaxError as error:
         raise UnsupportedError(f"the view's SQL cannot be parsed: {error}") from None
     except RecursionError:
@@ -142,9 +192,9 @@ def _table_nodes(
             yield from _table_nodes(value, queries)
 
 
-def _check_function(node: dict[str, Any]) -> None:
+def _check_function(view: View, node: dict[str, Any]) -> None:
     name = str(node["function"].get("function_name", "")).lower()
-    if name not in _TABLE_FUNCTIONS:
+    if name not in _TABLE_FUNCTIONS and (not name or _macro(view, node["function"]) is None):
         raise UnsupportedError(f"the function {name} cannot be used in FROM of a view")
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeport.arrow import sandbox
 from lakeport.ducklake.model import View
-from lakeport.ducklake.views.references import CATALOG
+from lakeport.ducklake.views.references import CATALOG, used_macros
 from lakeport.errors import UnsupportedError, first_line
 from lakeport.types import (
     Column,
@@ -64,6 +64,9 @@ class ViewSchemas:
         aliases = ", ".join(duckdb_identifier(alias) for alias in view.column_aliases)
         path = _path(view.schema, view.name)
         self._add_schema(view.schema)
+        for macro in used_macros(view):
+            self._add_schema(macro.schema)
+            self._bind(macro.create(CATALOG))
         self._bind(f"CREATE VIEW {path} {aliases and f'({aliases})'} AS {view.select(CATALOG)}")
 
     def arrow_schema(self, view: View) -> pa.Schema:

@@ -1,12 +1,21 @@
-from .change_set import ChangeSet, CommitInfo, Compaction, DataChanges, ReadFile, TableChange
+from .change_set import (
+    ChangeSet,
+    CommitInfo,
+    Compaction,
+    DataChanges,
+    ReadFile,
+    TableChange,
+    TableEntry,
+)
 from .changes.merging import Merge
 from .commit import Committed, RetryPolicy
 from .conflicts import StaleFilesError
 from .creation import create_catalog
 from .database import WriteDatabase
-from .ddl import MacroImplementation, MacroParameter, TableDefinition
+from .ddl import MacroImplementation, MacroParameter, TableDefinition, TypeLike, ViewDefinition
 from .results import WriteResult
 from .table_writer import TableWriter
+from .tasks.appends import Progress, WriteProgress
 from .transaction import Transaction
 from .written import (
     CompactedFile,
@@ -34,14 +43,19 @@ __all__ = [
     "MacroParameter",
     "MappedColumn",
     "Merge",
+    "Progress",
     "ReadFile",
     "RetryPolicy",
     "StaleFilesError",
     "TableChange",
     "TableDefinition",
+    "TableEntry",
     "TableWriter",
     "Transaction",
+    "TypeLike",
+    "ViewDefinition",
     "WriteDatabase",
+    "WriteProgress",
     "WriteResult",
     "WrittenColumn",
     "WrittenDeleteFile",

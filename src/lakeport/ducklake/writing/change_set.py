@@ -38,6 +38,7 @@ __all__ = [
     "Compaction",
     "DataChanges",
     "MacroChange",
+    "MetadataEntry",
     "ReadFile",
     "RewriteDeletes",
     "SchemaChange",
@@ -201,6 +202,17 @@ class MacroChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataEntry:
+    """A key of a table in `ducklake_metadata` that gets a value in the commit's transaction."""
+
+    table_id: int
+    key: str
+    value: str
+    expected: str | None
+    """The value before the commit; None for no entry. Another value is a conflict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInfo:
     """What a commit records about itself."""
 
@@ -219,11 +231,12 @@ class ChangeSet:
     tables: tuple[TableChange, ...] = ()
     views: tuple[ViewChange, ...] = ()
     macros: tuple[MacroChange, ...] = ()
+    metadata: tuple[MetadataEntry, ...] = ()
     info: CommitInfo = CommitInfo()
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to commit."""
+        """Whether there is nothing to commit as a snapshot; metadata has no snapshots."""
         return (
             not self.schemas
             and not self.views

@@ -15,12 +15,14 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 
+from lakeport._tracing import annotate, note_event, span
 from lakeport._version import __version__
 from lakeport.ducklake.metadata.queries import CatalogReader
+from lakeport.ducklake.metadata.rows import SnapshotRow
 from lakeport.ducklake.writing.change_set import ChangeSet, TableChange
 from lakeport.ducklake.writing.conflicts import check_conflicts
 from lakeport.ducklake.writing.database import CatalogWriter, WriteDatabase
-from lakeport.ducklake.writing.rows import CommitIds, plan_commit
+from lakeport.ducklake.writing.rows import CommitIds, metadata_statements, plan_commit
 from lakeport.ducklake.writing.state import read_state
 from lakeport.errors import ConflictError, UnavailableError, UnknownOutcomeError
 
@@ -50,6 +52,7 @@ class Committed:
     """A successful commit."""
 
     snapshot: int
+    """The new snapshot; the latest one if only metadata was committed."""
     attempts: int
     ids: CommitIds | None
     """None if a lost commit was found by its token."""
@@ -63,6 +66,7 @@ class _StaleDeletesError(Exception):
         self.snapshot = snapshot
 
 
+@span("commit")
 def commit(
     database: WriteDatabase,
     catalog: CatalogReader,
@@ -76,13 +80,16 @@ def commit(
     deadline = time.monotonic() + 2 * database.database.lock_timeout
     while True:
         try:
-            return work.attempt()
+            done = work.attempt()
+            annotate(snapshot=done.snapshot, attempts=done.attempts)
+            return done
         except _StaleDeletesError as stale:
             work.rewrite_deletes(stale.snapshot)
         except database.database.errors as error:
             message = work.failed(error)
             if work.attempts >= policy.attempts or time.monotonic() > deadline:
                 raise work.gave_up(message) from None
+            note_event("attempt failed", attempt=work.attempts, reason=message)
             _log.debug("attempt %d of a commit failed: %s", work.attempts, message)
             time.sleep(policy.pause(work.attempts - 1))
         except ConflictError:
@@ -118,6 +125,8 @@ class _Commit:
                 self.may_be_committed = False
             state = read_state(writer, self._catalog, self._changes)
             check_conflicts(self._changes, state)
+            if self._changes.is_empty:
+                return self._commit_metadata(writer, state.latest)
             snapshot = state.latest.snapshot_id + 1
             self._check_deletes(snapshot)
             plan = plan_commit(self._changes, state)
@@ -126,6 +135,12 @@ class _Commit:
             self._is_committing = True
             writer.commit()
             return Committed(snapshot, self.attempts, plan.ids)
+
+    def _commit_metadata(self, writer: CatalogWriter, latest: SnapshotRow) -> Committed:
+        for statement in metadata_statements(self._changes, CommitIds(latest)):
+            writer.run(statement)
+        writer.commit()
+        return Committed(latest.snapshot_id, self.attempts, None)
 
     def failed(self, error: Exception) -> str:
         """Return the reason of a failed attempt that can be repeated; raise other errors."""

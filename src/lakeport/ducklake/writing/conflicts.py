@@ -83,6 +83,19 @@ def check_conflicts(changes: ChangeSet, state: CommitState) -> None:
     for change in changes.tables:
         _check_table(change, others, state.table(change.id))
     _check_names(changes, others)
+    _check_metadata(changes, state)
+
+
+def _check_metadata(changes: ChangeSet, state: CommitState) -> None:
+    for entry in changes.metadata:
+        found = state.metadata.get((entry.table_id, entry.key))
+        # A lost commit of metadata alone leaves no token behind, but the same value.
+        is_repeated = changes.is_empty and found == entry.value
+        if found != entry.expected and not is_repeated:
+            raise ConflictError(
+                f"another transaction has set {entry.key} of the table with id {entry.table_id} to "
+                f"{found}: start again"
+            )
 
 
 def _check_table(change: TableChange, others: OtherChanges, now: TableCommitState) -> None:

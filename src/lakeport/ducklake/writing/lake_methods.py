@@ -67,12 +67,14 @@ class LakeWriting:
         message: str | None = None,
         author: str | None = None,
         extra_info: str | None = None,
+        version: int | None = None,
         progress: Progress | None = None,
     ) -> Transaction:
         """Begin a transaction: changes of several tables that become one snapshot, or nothing.
 
-        Message, author and extra information are recorded with the snapshot. `progress` is called
-        with a `WriteProgress` from time to time while Spark writes.
+        Message, author and extra information are recorded with the snapshot. The transaction reads
+        the snapshot `version`, by default the newest one. `progress` is called with a
+        `WriteProgress` from time to time while Spark writes.
         """
         from lakeport.ducklake.writing.transaction import Transaction
 
@@ -83,7 +85,12 @@ class LakeWriting:
                 "write"
             )
         return Transaction(
-            lake, message=message, author=author, extra_info=extra_info, progress=progress
+            lake,
+            message=message,
+            author=author,
+            extra_info=extra_info,
+            version=version,
+            progress=progress,
         )
 
     def create_schema(self, name: str, *, if_not_exists: bool = False) -> WriteResult:

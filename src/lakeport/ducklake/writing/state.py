@@ -21,6 +21,7 @@ from lakeport.ducklake.metadata.rows import (
     DeleteFileRow,
     FileColumnStatsRow,
     InlinedDataTableRow,
+    MetadataRow,
     NameMappingRow,
     PartitionInfoRow,
     SnapshotChangesRow,
@@ -77,6 +78,8 @@ class CommitState:
     missing: tuple[int, ...] = ()
     """Snapshots after the base that have been expired."""
     tables: Mapping[int, TableCommitState] = field(default_factory=dict)
+    metadata: Mapping[tuple[int, str], str] = field(default_factory=dict)
+    """The values of the metadata entries of the commit, by table and key."""
     has_prefix: bool = False
     """The format of the lake is 1.1: tables for inlined rows have prefixed columns."""
 
@@ -113,8 +116,19 @@ def read_state(writer: CatalogWriter, catalog: CatalogReader, changes: ChangeSet
         since_base=tuple(rows[SnapshotChangesRow]),
         missing=tuple(id for id in after_base if id not in snapshots),
         tables=tables,
+        metadata=_metadata(writer, changes),
         has_prefix=not catalog.version.startswith(("0.", "1.0")),
     )
+
+
+def _metadata(writer: CatalogWriter, changes: ChangeSet) -> dict[tuple[int, str], str]:
+    keys = {(entry.table_id, entry.key) for entry in changes.metadata}
+    rows = writer.select(MetadataRow, ["key"], [(key,) for key in sorted({k for _, k in keys})])
+    return {
+        (row.scope_id, row.key): row.value
+        for row in rows
+        if row.scope == "table" and row.scope_id is not None and (row.scope_id, row.key) in keys
+    }
 
 
 def _snapshots(catalog: CatalogReader) -> UnionQuery:

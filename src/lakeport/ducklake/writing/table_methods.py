@@ -93,10 +93,13 @@ class TableWriting:
         from lakeport.ducklake.writing.changes import Merge
 
         def run(on: str, clauses: Sequence[Clause]) -> WriteResult:
-            return self.change(
-                lambda table: table.run_merge(rows, on, clauses, merge_schema=merge_schema),
-                progress=progress,
-            )
+            def merge(table: TableWriter) -> None:
+                table.run_merge(rows, on, clauses, merge_schema=merge_schema)
+
+            # A stream cannot be read again.
+            if hasattr(rows, "read_next_batch") or hasattr(rows, "__next__"):
+                return self.change(merge, progress=progress)
+            return self._repeated(merge, progress=progress)
 
         return Merge(on, run)
 
@@ -179,17 +182,19 @@ class TableWriting:
         """Sort rows within new files by keys such as `day DESC`; an empty list ends sorting."""
         return self.change(lambda table: table.set_sorting(keys))
 
-    def _repeated(self, change: Callable[[TableWriter], None]) -> WriteResult:
+    def _repeated(
+        self, change: Callable[[TableWriter], None], *, progress: Progress | None = None
+    ) -> WriteResult:
         """Run a change of rows again, on the newest rows, if others have changed them meanwhile."""
         from lakeport.ducklake.writing.commit import RetryPolicy
 
         policy = RetryPolicy()
         for attempt in range(policy.attempts - 1):
             try:
-                return self.change(change)
+                return self.change(change, progress=progress)
             except ConflictError:
                 time.sleep(policy.pause(attempt))
-        return self.change(change)
+        return self.change(change, progress=progress)
 
     def change(
         self, change: Callable[[TableWriter], None], *, progress: Progress | None = None

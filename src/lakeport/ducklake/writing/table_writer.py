@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lakeport.ducklake.engine import LocalEngine
 from lakeport.ducklake.scan import Scan
-from lakeport.ducklake.writing.change_set import DataChanges, TableEntry
+from lakeport.ducklake.writing.change_set import DataChanges, MetadataEntry, TableEntry
 from lakeport.ducklake.writing.changes import RowStatements, TableRows, run_statement
 from lakeport.ducklake.writing.changes.target import file_target
 from lakeport.ducklake.writing.ddl import columns as changes_of
 from lakeport.ducklake.writing.ddl.definitions import TableDefinition
+from lakeport.ducklake.writing.ddl.expressions import literal_text
 from lakeport.ducklake.writing.ddl.names import check_name
 from lakeport.ducklake.writing.ddl.specs import partition_keys, sort_keys
 from lakeport.ducklake.writing.ddl.types import TypeLike, column_of
 from lakeport.ducklake.writing.files import read_added_files
-from lakeport.errors import ConstraintError, NotFoundError, UnsupportedError
+from lakeport.errors import ConstraintError, InvalidArgumentError, NotFoundError, UnsupportedError
 from lakeport.types import Column, duckdb_identifier, fold_name
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["ColumnPath", "TableWriter"]
 
 TASK_BYTES: Final = 64 * 1024 * 1024
+
+STREAM_KEY: Final = "lakeport_stream:"
+"""Before the name of an application, the key of the last batch that it has written."""
 
 ColumnPath: TypeAlias = str | Sequence[str]
 """The name of a column, or the names down to a field inside it: `("address", "city")`."""
@@ -115,9 +119,40 @@ class TableWriter(RowStatements):
         )
         self.add(DataChanges(files=tuple(files)))
 
+    def begin_batch(self, application: str, batch: int) -> bool:
+        """Return whether a batch of a stream is new, and record it with the commit.
+
+        The commit stores the number under the name of the application, in one transaction with the
+        rows. A batch with this number or a smaller one is never written again. If another process
+        commits a batch of the application first, the commit raises ConflictError.
+        """
+        if not application or batch < 0:
+            raise InvalidArgumentError(
+                f"batch {batch} of application {application!r}: a stream needs a name, and its "
+                "batches are numbered from 0"
+            )
+        key = f"{STREAM_KEY}{application}"
+        found = self.transaction.options.get(key, table_id=self.id)
+        if found is not None and int(found) >= batch:
+            return False
+        self.transaction.metadata[(self.id, key)] = MetadataEntry(
+            table_id=self.id, key=key, value=str(batch), expected=found
+        )
+        return True
+
     def change_rows(self, statement: Callable[[TableRows], None]) -> None:
         """Run a statement on the rows of the table as the transaction sees them."""
         run_statement(self, statement)
+
+    @property
+    def rows(self) -> TableRows:
+        """The rows of the table as the transaction leaves them, to be read."""
+        entry = self._entry
+        if entry.rows is not None:
+            return entry.rows
+        rows = TableRows(self)
+        rows.take(entry.data)
+        return rows
 
     @property
     def entry(self) -> TableEntry:
@@ -190,6 +225,14 @@ class TableWriter(RowStatements):
         path = _path(name)
         node = self._node(path)
         self._define(lambda table: changes_of.set_default(table, path, node, default, expression))
+
+    def set_default_sql(self, name: ColumnPath, sql: str) -> None:
+        """Set the default of new rows to the value of an SQL expression, as SET DEFAULT does."""
+        literal = literal_text(sql)
+        if literal is None:
+            self.set_default(name, expression=sql)
+        else:
+            self.set_default(name, literal)
 
     def set_nullable(self, name: ColumnPath, *, nullable: bool) -> None:
         """Allow NULL in a column, or forbid it, which needs a column without NULL."""

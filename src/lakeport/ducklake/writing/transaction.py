@@ -19,6 +19,7 @@ from lakeport.ducklake.writing.change_set import (
     ChangeSet,
     CommitInfo,
     MacroChange,
+    MetadataEntry,
     SchemaChange,
     TableChange,
     TableEntry,
@@ -61,6 +62,7 @@ class Transaction(DdlMethods):
         message: str | None = None,
         author: str | None = None,
         extra_info: str | None = None,
+        version: int | None = None,
         retry: RetryPolicy | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -72,7 +74,7 @@ class Transaction(DdlMethods):
         self.progress = progress
         """Called while an engine writes; None for no reports."""
         self._retry = retry
-        self._base: int | None = None
+        self._base = version
         self._options: Options | None = None
         self._is_open = True
         self._next_id = -1
@@ -81,10 +83,11 @@ class Transaction(DdlMethods):
         self.schemas: dict[int, SchemaChange] = {}
         self.views: dict[int, ViewChange] = {}
         self.macros: dict[int, MacroChange] = {}
+        self.metadata: dict[tuple[int, str], MetadataEntry] = {}
 
     @property
     def base(self) -> int:
-        """The snapshot that the transaction has read: the newest one when it was first used."""
+        """The snapshot that the transaction reads: by default the newest one at its first use."""
         if self._base is None:
             self._base = self.lake.snapshot().id
         return self._base
@@ -166,6 +169,7 @@ class Transaction(DdlMethods):
             ),
             views=tuple(c for c in self.views.values() if c.before != c.after),
             macros=tuple(self.macros.values()),
+            metadata=tuple(self.metadata.values()),
             info=self.info,
         )
 
@@ -182,11 +186,12 @@ class Transaction(DdlMethods):
         """Make all changes visible as one snapshot, or raise an error and change nothing."""
         self.check_open()
         changes = self.change_set()
-        if changes.is_empty:
+        if changes.is_empty and not changes.metadata:
             self._is_open = False
             self.result = WriteResult(snapshot=None, attempts=0)
             return self.result
-        self._check_message()
+        if not changes.is_empty:
+            self._check_message()
         try:
             done = commit(self.lake.write_database, self.lake.catalog, changes, self._retry)
         except UnknownOutcomeError:
@@ -196,7 +201,8 @@ class Transaction(DdlMethods):
             self.rollback()
             raise
         self._is_open = False
-        self.result = replace(_result(changes), snapshot=done.snapshot, attempts=done.attempts)
+        snapshot = None if changes.is_empty else done.snapshot
+        self.result = replace(_result(changes), snapshot=snapshot, attempts=done.attempts)
         return self.result
 
     @property

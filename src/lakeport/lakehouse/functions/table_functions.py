@@ -19,6 +19,8 @@ from lakeport.catalog import (
 from lakeport.ducklake import ChangeFeed, LakeTable, Scan, Snapshot
 from lakeport.errors import InvalidInputError, PermissionDeniedError, UnsupportedError
 from lakeport.lakehouse.functions.activity import KILL_SCHEMA, QUERIES_SCHEMA, kill, queries
+from lakeport.lakehouse.functions.changing import changing_functions
+from lakeport.lakehouse.functions.documentation import FUNCTIONS_SCHEMA, functions_table
 from lakeport.lakehouse.functions.metadata_tables import (
     COLUMNS_SCHEMA,
     FILES_OF_TABLE_SCHEMA,
@@ -66,12 +68,19 @@ def functions_schema(
 
     `refused` are the reasons for which views are refused, by the ids of the views.
     """
-    functions = _Functions(access, names, snapshot, refused)
+    own = _Functions(access, names, snapshot, refused)
+    functions = [*own.functions(), *changing_functions(access, names), *extra]
+    documented = ScanTable(
+        "functions",
+        FUNCTIONS_SCHEMA,
+        lambda _: functions_table(names.functions, functions),
+        comment="The functions of this schema",
+    )
     return StaticSchema(
         names.functions,
         comment=_COMMENT,
-        tables=functions.tables(),
-        table_functions=[*functions.functions(), *extra],
+        tables=[*own.tables(), documented],
+        table_functions=functions,
     )
 
 

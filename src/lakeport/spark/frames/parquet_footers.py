@@ -72,4 +72,11 @@ def _cached_footer(storage: Storage, path: str, size: int, written: int) -> Foot
         fields = tuple(_node(field, leaves) for field in file.schema_arrow)
         if next(leaves, None) is not None:
             raise _UnreadableError
+        # Most files of a table have the same fields; one object is compared by its identity.
+        fields = _shared_fields(fields)
         return Footer(size, file.metadata.serialized_size, file.metadata.num_rows, fields, written)
+
+
+@lru_cache(maxsize=1024)
+def _shared_fields(fields: tuple[ParquetField, ...]) -> tuple[ParquetField, ...]:
+    return fields

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import Final
 
 from lakeport.ducklake.reading import (
@@ -137,8 +136,9 @@ def plan_parquet_scans(tasks: Sequence[FileTask]) -> tuple[list[ParquetScan], li
     footers = map_in_threads(_footer, readable)
     groups: dict[ReadLayout, list[ParquetFile]] = defaultdict(list)
     remaining_deletes = MAX_DELETES
+    layouts = _Layouts()
     for task, footer in zip(readable, footers, strict=True):
-        layout = None if footer is None else _layout(task, footer)
+        layout = None if footer is None else layouts.of(task, footer)
         if layout is None or footer is None or _deletes(task) > remaining_deletes:
             continue
         remaining_deletes -= _deletes(task)
@@ -171,7 +171,7 @@ def _covers_file(pieces: Sequence[FileTask]) -> bool:
 def _can_spark_open(task: FileTask) -> bool:
     """Return whether Spark can open the file; it skips files with hidden names."""
     file = task.file
-    hidden = PurePosixPath(file.path).name.startswith(("_", "."))
+    hidden = file.path.rpartition("/")[2].startswith(("_", "."))
     return is_local(file.path) and not hidden and file.encryption_key is None
 
 
@@ -183,8 +183,32 @@ def _deletes(task: FileTask) -> int:
     return listed + len(task.inlined_deletes) // 8
 
 
+class _Layouts:
+    """The layouts of a plan's files, most of which are equal."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, bool, bool], ReadLayout | None] = {}
+
+    def of(self, task: FileTask, footer: Footer) -> ReadLayout | None:
+        """Return how Spark reads a file; None if it cannot read it exactly."""
+        file = task.file
+        if footer.size >> SIZE_BITS or footer.rows >> POSITION_BITS:
+            return None
+        if task.name_mapping is not None or file.partial_rows or file.partial_max is not None:
+            return _layout(task, footer)
+        # Everything else that a layout depends on is the same for all files of a plan.
+        key = (id(footer.fields), file.row_id_start is None, _has_deletes(task))
+        if key not in self._known:
+            self._known[key] = _layout(task, footer)
+        return self._known[key]
+
+
+def _has_deletes(task: FileTask) -> bool:
+    # Not by the catalog's counts: its numbers of deletes may be wrong.
+    return task.apply_deletes and bool(task.file.deletes or task.inlined_deletes)
+
+
 def _layout(task: FileTask, footer: Footer) -> ReadLayout | None:
-    """Return how Spark reads the file; None if it cannot read it exactly."""
     file, fields = task.file, footer.fields
     has_ids = any(node.id is not None for node in fields)
     if file.partial_rows or not has_unique_names([node.name for node in fields]):
@@ -195,8 +219,6 @@ def _layout(task: FileTask, footer: Footer) -> ReadLayout | None:
     if any(node.name.lower() == "_metadata" for node in fields):
         return None
     if task.name_mapping is None and not has_ids:
-        return None
-    if footer.size >> SIZE_BITS or footer.rows >> POSITION_BITS:
         return None
     columns = [_column(task, footer, column) for column in task.context.read_columns]
     read_columns = tuple(column for column in columns if column is not None)
@@ -220,8 +242,7 @@ def _layout(task: FileTask, footer: Footer) -> ReadLayout | None:
         else None,
         first_snapshot=first,
         last_snapshot=last,
-        # Not by the catalog's counts: its numbers of deletes may be wrong.
-        has_deletes=task.apply_deletes and bool(file.deletes or task.inlined_deletes),
+        has_deletes=_has_deletes(task),
     )
 
 

@@ -6,38 +6,36 @@ only small, picklable values are passed between them. This module needs PySpark.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
 )
 
+from lakeport.ducklake import Column
 from lakeport.ducklake.reading import ScanTask
-from lakeport.errors import InvalidArgumentError, LakeportError, UnsupportedError
+from lakeport.errors import InvalidArgumentError
 from lakeport.spark.frames.values import spark_schema, to_spark_batch
 from lakeport.spark.source.options import SourceOptions
+from lakeport.spark.source.planning_errors import errors_in_one_sentence
+from lakeport.spark.source.stream_options import (
+    STREAM_READ_NAMES,
+    StreamReadOptions,
+    StreamWriteOptions,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 __all__ = ["DuckLakeSource"]
-
-_NO_WRITING: Final = (
-    "the format 'ducklake' cannot write, in any mode, as a batch or as a stream: it only reads; "
-    "write to a lake with DuckDB's ducklake extension"
-)
-_NO_STREAMS: Final = (
-    "the format 'ducklake' cannot be read as a stream: use spark.read instead of spark.readStream, "
-    "or the changes between two snapshots, lake.table(…).changes(first, last).to_spark()"
-)
 
 
 class DuckLakeSource(DataSource):  # type: ignore[misc]
@@ -50,6 +48,8 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
     """
 
     _pinned: SourceOptions | None = None
+    _columns: tuple[Column, ...] | None = None
+    """All columns of the table at that snapshot."""
 
     @classmethod
     def name(cls) -> str:
@@ -58,35 +58,67 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         """Return the columns of the table, and pin the source to their snapshot."""
-        with _errors_in_one_sentence():
-            options = SourceOptions.parse(self.options)
+        with errors_in_one_sentence():
+            stream = StreamReadOptions.parse(self.options)
+            options = stream.source
             with options.open() as lake:
                 table = options.table(lake)
                 self._pinned = replace(options, version=table.snapshot.id, timestamp=None)
+                self._columns = table.columns
+                if stream.change_feed:
+                    from lakeport.spark.source.stream_reader import stream_columns
+
+                    return spark_schema(stream_columns(table.columns, change_feed=True))
                 return spark_schema(options.context(table).columns)
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """Return the reader of the table."""
-        with _errors_in_one_sentence():
-            if self._pinned is None:
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the table.
+
+        Spark's catalog recorded the schema of a table that `CREATE TABLE … USING ducklake` made.
+        """
+        with errors_in_one_sentence():
+            if self._pinned is None and _types(self.schema()) != _types(schema):
                 raise InvalidArgumentError(
-                    "a table of a lake has its own schema: do not pass another"
+                    "a table of a lake has its own schema, and it is not the one that Spark has: "
+                    "do not pass another, and create a table of Spark's catalog again"
                 )
+            if self._pinned is None:
+                raise InvalidArgumentError("the table of the lake could not be found")
+            given = {key.lower() for key in self.options}
+            for name, written in STREAM_READ_NAMES.items():
+                if name in given:
+                    raise InvalidArgumentError(f"the option {written!r} is for spark.readStream")
             return _Reader(self._pinned)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """Return a reader that refuses to read."""
-        return _NoStreamReader()
+        """Return the reader of the table as a stream.
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001
-        """Refuse to write."""
-        with _errors_in_one_sentence():
-            raise UnsupportedError(_NO_WRITING)
+        It raises its errors later: PySpark 4.3.0 would stop a reader that it does not have, and
+        report an UnboundLocalError.
+        """
+        from lakeport.spark.source.stream_reader import make_stream_reader
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, FBT001, N802
-        """Refuse to write."""
-        with _errors_in_one_sentence():
-            raise UnsupportedError(_NO_WRITING)
+        return make_stream_reader(dict(self.options), self._columns)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001
+        """Return the writer of a batch, for the modes `append` and `overwrite`."""
+        from lakeport.spark.source.writer import LakeWriter, WriteOptions
+
+        with errors_in_one_sentence():
+            return LakeWriter(WriteOptions.parse(self.options, overwrite=overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
+        """Return the writer of a stream; `overwrite` replaces all rows with each batch."""
+        from lakeport.spark.source.stream_writer import DuckLakeStreamWriter
+
+        with errors_in_one_sentence():
+            options = StreamWriteOptions.parse(self.options)
+            return DuckLakeStreamWriter(options, schema, overwrite=overwrite)
+
+
+def _types(schema: StructType) -> list[tuple[str, DataType]]:
+    """Return the names and types of columns; Spark's catalog adds comments and metadata."""
+    return [(field.name, field.dataType) for field in schema.fields]
 
 
 class _Reader(DataSourceReader):  # type: ignore[misc]
@@ -102,7 +134,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[InputPartition]:
         """Plan the scan at the pinned snapshot; return a partition for each task."""
-        with _errors_in_one_sentence(), self._options.open() as lake:
+        with errors_in_one_sentence(), self._options.open() as lake:
             scan = self._options.table(lake).scan(self._options.columns, self._options.filter)
         return [_TaskPartition(task) for task in scan.plan.tasks]
 
@@ -115,38 +147,6 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
                 yield to_spark_batch(batch, columns)
 
 
-class _NoStreamReader(DataSourceStreamReader):  # type: ignore[misc]
-    """Refuses to read, in the first call that Spark makes.
-
-    `DataSource.streamReader` itself must not raise: PySpark 4.3.0 would then stop a reader that it
-    does not have, and report an UnboundLocalError.
-    """
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Refuse to read a new stream."""
-        with _errors_in_one_sentence():
-            raise UnsupportedError(_NO_STREAMS)
-
-    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Refuse to read on from a checkpoint."""
-        return self.initialOffset()
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
-        """Refuse to read."""
-        raise UnsupportedError(_NO_STREAMS)
-
-
 @dataclass(frozen=True)
 class _TaskPartition(InputPartition):  # type: ignore[misc]
     task: ScanTask
-
-
-@contextmanager
-def _errors_in_one_sentence() -> Iterator[None]:
-    """Make Spark report an error of Lakeport without the traceback of the planning process."""
-    try:
-        yield
-    except LakeportError:
-        # PySpark reads it when it reports the error, after which this process ends.
-        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        raise

@@ -30,6 +30,11 @@ _NAMES: Final = frozenset(
 )
 # The names that other data sources of Spark have for them.
 _ALIASES: Final = {"lake": "catalog", "versionasof": "version", "timestampasof": "timestamp"}
+_PROPERTIES: Final = frozenset(
+    {"provider", "location", "path", "owner", "comment", "external", "is_managed_location"}
+    | {"serialization.format", "table_type"}
+)
+_OPTION: Final = "option."
 _SECRET: Final = "s3."  # noqa: S105
 _PART: Final = r'\s*(?:"((?:[^"]|"")+)"|`((?:[^`]|``)+)`|([^"`{0}]*[^"`{0}\s]))\s*'
 
@@ -53,6 +58,8 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Parse the options of a reader, or of `OPTIONS (…)` in SQL; names are case-insensitive."""
         values = {key.lower(): value for key, value in options.items()}
+        for key in [key for key in values if _is_of_spark(key)]:
+            del values[key]
         for alias, name in _ALIASES.items():
             if alias in values:
                 if name in values:
@@ -98,6 +105,11 @@ class SourceOptions:
         if self.filter is not None:
             filter = parse_sql_filter(self.filter, table.columns)
         return table.planner.context(self.columns, filter)
+
+
+def _is_of_spark(key: str) -> bool:
+    """Return whether a table of Spark's catalog has the property; it repeats options, too."""
+    return key in _PROPERTIES or key.startswith(_OPTION)
 
 
 def _table_name(text: str, schema: str | None) -> tuple[str, str]:

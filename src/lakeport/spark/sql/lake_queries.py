@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlglot import Tokenizer, TokenType, errors, exp, parse
+from sqlglot import TokenType, errors, exp, parse, tokenize
 from sqlglot.optimizer.scope import traverse_scope
 
 from lakeport.ducklake.views import DEFAULT_SCHEMA, TableKey, reads_of, table_key
@@ -199,7 +199,7 @@ def _edits(text: str, tree: exp.Query, table: exp.Table, name: str) -> Iterator[
 
 def _end_of_version(text: str, position: int) -> int:
     """Return where `FOR VERSION AS OF 3` or `TIMESTAMP AS OF '…'` ends."""
-    for token in Tokenizer(dialect="spark").tokenize(text):
+    for token in tokenize(text, read="spark"):
         if token.start >= position and token.token_type in (TokenType.NUMBER, TokenType.STRING):
             return int(token.end) + 1
     raise InvalidInputError("the version of a table is not a constant")

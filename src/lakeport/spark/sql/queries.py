@@ -23,7 +23,7 @@ from lakeport.spark.sql.query_check import check_analysed, check_parsed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check_is_query", "query", "restricted_session", "untrusted_query"]
+__all__ = ["check_is_query", "first_command", "query", "restricted_session", "untrusted_query"]
 
 # The first words of statements that are no queries, after spaces and comments.
 _COMMAND: Final = re.compile(
@@ -44,10 +44,15 @@ _SAFE_SETTINGS: Final = {
 
 def check_is_query(text: str) -> None:
     """Refuse a command, such as DROP or INSERT, by its first word."""
-    command = _COMMAND.match(text)
-    if command is not None:
-        word = command["word"].upper()
+    word = first_command(text)
+    if word is not None:
         raise InvalidInputError(f"only queries are allowed here, and {word} is not one")
+
+
+def first_command(text: str) -> str | None:
+    """Return the first word of a text that is no query; None for a query."""
+    command = _COMMAND.match(text)
+    return None if command is None else command["word"].upper()
 
 
 def query(spark: SparkSession, text: str) -> DataFrame:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from lakeport._tracing import detached_span
 from lakeport.ducklake import FILE_OPEN_COST_BYTES
 from lakeport.spark.transport.batch_queue import BatchQueue
 from lakeport.spark.transport.sender import ReadTask
@@ -72,8 +73,9 @@ class Job(ABC):
         self._started = True
         _running[self.tag] = self.batch_queue
         try:
-            self.start()
-            yield from self.batch_queue.batches()
+            with detached_span("spark job", tag=self.tag, tasks=len(self.tasks)):
+                self.start()
+                yield from self.batch_queue.batches()
         finally:
             self.stop()
 

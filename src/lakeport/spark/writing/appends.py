@@ -6,27 +6,23 @@ of one partition; rows of other tables stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from lakeport.ducklake.writing.tasks import AppendTask, FrameWrite, TaskReport, WrittenRows
+from lakeport.ducklake.writing.tasks import AppendTask, FrameWrite, WrittenRows, rows_of_reports
 from lakeport.errors import InvalidInputError
 from lakeport.spark.compat import map_in_arrow
 from lakeport.spark.frames.columns import FrameColumn, arrow_schema, frame_columns, select
 from lakeport.spark.writing.distribution import distributed
 from lakeport.spark.writing.jobs import WriteJob
 from lakeport.spark.writing.worker import REPORTS, WriteRows
-from lakeport.types import arrow_schema as schema_of_columns
 from lakeport.types import fold_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["distinct_columns", "rows_of", "write_frame"]
+__all__ = ["distinct_columns", "write_frame"]
 
 
 def write_frame(frame: DataFrame, request: FrameWrite) -> WrittenRows:
@@ -47,14 +43,8 @@ def write_frame(frame: DataFrame, request: FrameWrite) -> WrittenRows:
     reports = job.run(map_in_arrow(rows, WriteRows(task), REPORTS))
     return WrittenRows(
         files=tuple(file for report in reports for file in report.files),
-        rows=rows_of(reports, schema_of_columns(request.target.columns)),
+        rows=rows_of_reports(reports, request.target.columns),
     )
-
-
-def rows_of(reports: Sequence[TaskReport], schema: pa.Schema) -> pa.Table:
-    """Return the rows that tasks have returned instead of files."""
-    few = [report.rows for report in reports if report.rows is not None]
-    return pa.concat_tables(few) if few else schema.empty_table()
 
 
 def distinct_columns(schema: StructType) -> tuple[FrameColumn, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import logging
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,8 @@ from lakeport.ducklake.writing.files import FileTarget
 from lakeport.ducklake.writing.tasks import (
     Progress,
     TaskReport,
-    leftover_files,
+    WriteProgress,
+    delete_leftovers,
     new_job,
     unpack_report,
 )
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["WriteJob"]
-
-_log = logging.getLogger("lakeport.spark")
 
 _DESCRIPTION: Final = "spark.job.description"
 _SETTLE_SECONDS: Final = 30.0
@@ -50,10 +49,11 @@ class WriteJob:
         write fails, all of its files are.
         """
         try:
-            with self._named():
+            with self._named(), self._watched():
                 packed = reports.toArrow().column(0).to_pylist()
             found = sorted((unpack_report(data) for data in packed), key=lambda r: r.attempt.task)
             _check_distinct(found)
+            self._report_end(found)
         except BaseException as error:
             self.delete_leftovers(())
             if isinstance(error, LakeportError) or not isinstance(error, Exception):
@@ -66,14 +66,7 @@ class WriteJob:
     def delete_leftovers(self, reports: Sequence[TaskReport]) -> None:
         """Delete the files of this job that no report lists, once its tasks have ended."""
         self._settle()
-        reported = [file.path for report in reports for file in report.files]
-        try:
-            for path in leftover_files(
-                self.target.storage, self.target.directory, self.id, reported
-            ):
-                self.target.storage.delete(path)
-        except (OSError, LakeportError) as error:
-            _log.warning("files of a write to %s remain: %s", self.target.directory, error)
+        delete_leftovers(self.target, self.id, reports)
 
     def _ran_once(self, reports: Sequence[TaskReport]) -> bool:
         """Return whether no task can have run twice, so that there is no unreported file."""
@@ -106,6 +99,53 @@ class WriteJob:
             with contextlib.suppress(Exception):
                 context.setLocalProperty(_DESCRIPTION, before)
                 context.removeJobTag(self.id)
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Call the progress of the write while the block runs; a Connect session has no numbers."""
+        if self.progress is None or is_connect(self.spark):
+            yield
+            return
+        ended = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(ended,), name="lakeport-progress")
+        watch.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watch.join()
+
+    def _watch(self, ended: threading.Event) -> None:
+        seen = None
+        # Spark, or the caller's function, may fail: the write does not depend on either.
+        with contextlib.suppress(Exception):
+            while not ended.wait(_POLL_SECONDS):
+                stages = self._stages()
+                tasks = sum(stage.numTasks for stage in stages)
+                now = WriteProgress(
+                    title=self.title,
+                    tasks=tasks,
+                    tasks_done=sum(stage.numCompletedTasks for stage in stages),
+                )
+                if tasks and now != seen and self.progress is not None:
+                    self.progress(now)
+                    seen = now
+
+    def _report_end(self, reports: Sequence[TaskReport]) -> None:
+        if self.progress is None:
+            return
+        files = [file for report in reports for file in report.files]
+        few = sum(report.rows.num_rows for report in reports if report.rows is not None)
+        end = WriteProgress(
+            title=self.title,
+            tasks=len(reports),
+            tasks_done=len(reports),
+            rows=sum(file.record_count for file in files) + few,
+            files=len(files),
+            bytes=sum(file.file_size_bytes for file in files),
+        )
+        with contextlib.suppress(Exception):
+            self.progress(end)
 
     def _settle(self) -> None:
         """Wait until no task of the job runs, which could still write a file."""

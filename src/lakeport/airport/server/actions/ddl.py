@@ -44,6 +44,7 @@ from lakeport.catalog import (
     Schema,
     SetDefaultOptions,
     SetNotNullOptions,
+    StagingCatalog,
     check_columns,
     check_name,
     current_request,
@@ -313,7 +314,8 @@ def change(
         route.require_schema(operation, schema)
     else:
         route.require_table(operation, Address(schema, name))
-    if current_request().transaction_id is None:
+    stages = isinstance(route.catalog, StagingCatalog) and route.catalog.stages_writes
+    if current_request().transaction_id is None and not stages:
         yield
         return
     with host.transactions.statement(route.catalog, route.registered_name):

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyarrow import flight, ipc
 
+from lakeport._tracing import note_event
 from lakeport.airport.protocol.codec import encode
 from lakeport.airport.protocol.errors import translate_errors
 from lakeport.airport.protocol.tickets import ScanTicket
@@ -121,6 +122,8 @@ def _batches(
             for batch in reader:
                 for piece in _split(align(batch), sent, batch_rows, host.max_message_size):
                     host.check_running()
+                    if not sent:
+                        note_event("first batch", rows=piece.num_rows)
                     check_not_cancelled(notes)
                     sent += piece.num_rows
                     budget.check(sent, notes.bytes_sent + piece.nbytes)
@@ -129,6 +132,7 @@ def _batches(
                     notes.rows_sent += piece.num_rows
                     notes.bytes_sent += piece.nbytes
                     observer.batch_sent(piece)
+            note_event("last batch", rows=sent)
             complete = True
             notes.is_sending = False
         finally:

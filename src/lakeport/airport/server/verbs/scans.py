@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +30,7 @@ from lakeport.auth import Operation
 from lakeport.catalog import (
     Arguments,
     ArrowTable,
+    ChangingTableFunction,
     Endpoint,
     FileReference,
     FunctionReference,
@@ -125,10 +128,17 @@ class FunctionScan(CatalogScan):
 
     function: TableFunction
     arguments: Arguments
+    statement: Callable[[], AbstractContextManager[None]]
+    """Runs a block as a statement of the caller's transaction."""
 
     def open(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
         """Return an unknown size, and a reader of the rows that the function returns."""
-        return TableSize(), self.function.execute_table(self.arguments, options)
+        function = self.function
+        if not (isinstance(function, ChangingTableFunction) and function.changes_catalog):
+            return TableSize(), function.execute_table(self.arguments, options)
+        with self.statement():
+            rows = function.execute_table(self.arguments, options).read_all()
+        return TableSize(rows.num_rows), rows.to_reader()
 
 
 def resolve_scan(
@@ -241,6 +251,7 @@ def _scan_of_function(
         schema=result_schema(function.schema_for(arguments), subject),
         function=function,
         arguments=arguments,
+        statement=partial(host.transactions.statement, route.catalog, route.registered_name),
     )
 
 

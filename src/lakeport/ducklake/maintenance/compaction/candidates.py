@@ -65,6 +65,19 @@ class TableFiles:
         """The snapshot at which the table was read."""
         return self.table.snapshot.id
 
+    @property
+    def obstacle(self) -> str | None:
+        """Why the rows of the table must stay where they are; None if they may move."""
+        if any(node.type == "variant" for column in self.table.columns for node in column.walk()):
+            # Their values would pass through JSON, which has fewer types.
+            return f"{self.name} has variants: only DuckLake itself can move them to other files"
+        if self.options.is_encrypted:
+            return (
+                f"{self.name} is encrypted: DuckDB 1.5.5 cannot filter the rows of files that "
+                "Lakeport has encrypted, so only DuckLake itself should move them"
+            )
+        return None
+
     def deleted_rows(self, file: DataFile) -> int:
         """Return the number of deleted rows of a file."""
         inlined = len(self.inlined_deletes.get(file.id, b"")) // _POSITION_BYTES

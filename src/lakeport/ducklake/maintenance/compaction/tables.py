@@ -121,13 +121,11 @@ class _Compaction:
 
     def run(self) -> MaintenanceResult:
         state = read_files(self._lake, *self._place)
-        if _has_variants(state):
-            # Their values would pass through JSON, which has fewer types.
-            reason = f"{state.name} has variants, which only DuckLake itself can compact"
-            return replace(self._result, skipped=(reason,))
         groups = self._plan(state, state.matching(self._options.where))
         if sum(len(group.files) for group in groups) < self._options.min_files:
             return self._result
+        if state.obstacle is not None:
+            return replace(self._result, skipped=(state.obstacle,))
         if self._options.dry_run:
             return self._estimate(groups)
         self._groups, self._bytes = len(groups), sum(group.bytes for group in groups)
@@ -349,10 +347,6 @@ class _Compaction:
                 self._lake.storage.delete(state.table.path + file.path)
             except (OSError, LakeportError):
                 _log.warning("the file %s of a failed compaction could not be deleted", file.path)
-
-
-def _has_variants(state: TableFiles) -> bool:
-    return any(node.type == "variant" for column in state.table.columns for node in column.walk())
 
 
 def _folder(state: TableFiles, group: Group) -> str:

@@ -45,7 +45,9 @@ from lakeport.ducklake.writing.changes.statements import (
 )
 from lakeport.ducklake.writing.changes.table_rows import TableRows
 from lakeport.ducklake.writing.distributed import (
+    MAX_SENT_BYTES,
     MAX_SHARED_BYTES,
+    Matches,
     engine_rows,
     frame_engine,
     is_frame,
@@ -62,7 +64,7 @@ from lakeport.types import (
     sql_type,
 )
 
-__all__ = ["Clause", "Merge", "merge_rows"]
+__all__ = ["Clause", "Merge", "default_sql", "merge_rows"]
 
 R = TypeVar("R")
 Assignments: TypeAlias = Mapping[str, str] | Literal["*"]
@@ -250,7 +252,7 @@ class _Merging:
         source = None
         if remote is not None:
             used = [self.on, *(clause.condition for clause in (*by_source, *matched))]
-            source = self._exported(used)
+            source = self._exported(used, MAX_SHARED_BYTES)
         if remote is None or source is None:
             self.workspace.register("candidates", self.rows.read(places))
         else:
@@ -261,7 +263,7 @@ class _Merging:
         self.workspace.execute(f"INSERT INTO matches {query}")
 
     def _exported(
-        self, expressions: Sequence[SqlExpression], where: str = "true"
+        self, expressions: Sequence[SqlExpression], most_bytes: int, where: str = "true"
     ) -> pa.Table | None:
         """Return the rows of the source for tasks of an engine; None if they are too many."""
         fields = [f for f in self.source if any(e.mentions(f.name) for e in expressions)]
@@ -274,7 +276,7 @@ class _Merging:
         ):
             batches.append(batch)
             size += batch.nbytes
-            if size > MAX_SHARED_BYTES:
+            if size > most_bytes:
                 return None
         return pa.Table.from_batches(batches, schema)
 
@@ -324,15 +326,14 @@ class _Merging:
         if remote is not None and not has_own_rows(updates):
             used = [value for c in clauses for value in (c.values or {}).values()]
             applied = f"SELECT {_NUMBER} FROM matches WHERE {_CLAUSE} IS NOT NULL"
-            source = self._exported(used, f"{_NUMBER} IN ({applied})")
+            source = self._exported(used, MAX_SENT_BYTES, f"{_NUMBER} IN ({applied})")
             if source is not None:
                 numbers = ", ".join(str(clause.number) for clause in clauses)
                 sql = f"FROM matches WHERE {_CLAUSE} IN ({numbers})"
-                matches = self.workspace.stream(sql, _MATCHES).read_all()
+                addresses = self.workspace.stream(sql, _MATCHES).read_all()
+                matches = Matches(addresses, source, _NUMBER)
                 found = joined.format(found="candidates")
-                remote.write(
-                    wide, updates, [*selected, ROW_ID], found, matches=matches, source=source
-                )
+                remote.write(wide, updates, [*selected, ROW_ID], found, matches=matches)
                 self.rows.delete(updates, places)
                 return
         write_updated(
@@ -362,7 +363,7 @@ class _Merging:
                 for clause in clauses
                 if clause.values is not None and column.id in clause.values
             )
-            default = _default(column)
+            default = default_sql(column)
             value = f"CASE {_CLAUSE}{branches} ELSE {default} END" if branches else default
             selected.append(f"{value} AS {duckdb_identifier(column.name)}")
         return self.workspace.stream(
@@ -380,7 +381,7 @@ def _choice(clauses: Sequence[_Parsed]) -> str:
     return f"CASE{branches} END"
 
 
-def _default(column: Column) -> str:
+def default_sql(column: Column) -> str:
     """Return the default of a column as SQL."""
     if column.default is None:
         return f"CAST(NULL AS {sql_type(column)})"

@@ -6,9 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+import pyarrow as pa
+
 from lakeport.arrow import RowSource
+from lakeport.ducklake.reading.delete_files import Positions
 from lakeport.ducklake.writing.changes.merging import Clause, Merge, merge_rows
 from lakeport.ducklake.writing.changes.restoring import restore_table
+from lakeport.ducklake.writing.changes.row_ids import delete_row_ids, update_row_ids
 from lakeport.ducklake.writing.changes.statements import (
     append_rows,
     delete_rows,
@@ -77,6 +81,18 @@ class RowStatements:
         """Merge rows by clauses that are already described."""
         rows = self._evolved(rows) if merge_schema else rows
         self.change_rows(lambda own: merge_rows(own, rows, on, clauses))
+
+    def delete_row_ids(self, row_ids: Positions) -> int:
+        """Delete the rows of these row ids, which may repeat; return how many there were."""
+        counts: list[int] = []
+        self.change_rows(lambda own: counts.append(delete_row_ids(own, row_ids)))
+        return counts[0]
+
+    def update_row_ids(self, changes: pa.RecordBatchReader, id_column: str = "rowid") -> int:
+        """Set columns of the rows that one column of the changes names; return how many."""
+        counts: list[int] = []
+        self.change_rows(lambda own: counts.append(update_row_ids(own, changes, id_column)))
+        return counts[0]
 
     def restore(self, version: int) -> None:
         """Give the table the columns and rows that it had at a snapshot."""

@@ -36,6 +36,7 @@ from lakeport.ducklake.writing.changes.table_rows import TableRows
 from lakeport.ducklake.writing.changes.target import file_target
 from lakeport.ducklake.writing.distributed import add_rows, engine_rows, is_frame
 from lakeport.ducklake.writing.files import Partitioner
+from lakeport.ducklake.writing.tasks import WrittenRows
 from lakeport.errors import InvalidArgumentError, LakeportError, UnsupportedError
 from lakeport.filters import Filter, parse_sql_filter
 from lakeport.types import (
@@ -72,7 +73,7 @@ def append_rows(rows: TableRows, source: RowSource) -> None:
 def overwrite_rows(rows: TableRows, source: RowSource, where: str | None) -> None:
     """Replace the rows that pass a condition, or all rows, by others."""
     # The source is opened first: it may be a scan of the table.
-    if not is_frame(source):
+    if not is_frame(source) and not isinstance(source, WrittenRows):
         source = reader_of(source, arrow_schema(rows.writer.columns))
     delete_rows(rows, where)
     add_rows(rows, source, title="overwrite")

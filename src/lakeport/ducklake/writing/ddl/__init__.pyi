@@ -8,6 +8,7 @@ from .definitions import (
     TableDefinition,
     ViewDefinition,
 )
+from .types import TypeLike, column_of
 
 __all__ = [
     "MacroDefinition",
@@ -17,5 +18,7 @@ __all__ = [
     "SchemaDefinition",
     "SortKey",
     "TableDefinition",
+    "TypeLike",
     "ViewDefinition",
+    "column_of",
 ]

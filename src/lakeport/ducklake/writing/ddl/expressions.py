@@ -9,7 +9,7 @@ from typing import Any
 from lakeport.arrow import thread_connection
 from lakeport.errors import InvalidArgumentError
 
-__all__ = ["print_expression", "print_select", "rename_column_in"]
+__all__ = ["literal_text", "print_expression", "print_select", "rename_column_in"]
 
 
 def print_expression(sql: str) -> str:
@@ -42,6 +42,17 @@ def rename_column_in(sql: str, old: str, new: str) -> str:
 
     rename(tree)
     return _deserialize(tree).removeprefix("SELECT ")
+
+
+def literal_text(sql: str) -> str | None:
+    """Return the text of an expression that is a literal and not NULL; None for others."""
+    tree = _tree(f"SELECT {sql}", f"the expression {sql[:200]!r}")
+    (expression,) = tree["statements"][0]["node"]["select_list"]
+    if expression.get("class") != "CONSTANT" or expression["value"].get("is_null"):
+        return None
+    literal = _deserialize(tree).removeprefix("SELECT ")
+    row = thread_connection().execute(f"SELECT CAST({literal} AS VARCHAR)").fetchall()
+    return str(row[0][0])
 
 
 def _printed(sql: str, what: str) -> str:

@@ -1,13 +1,34 @@
-from .frames import add_rows, evolved, frame_engine, is_frame, merge_reader, schema_of_rows
-from .row_changes import MAX_SHARED_BYTES, ChangeEngine, EngineRows, engine_rows
+from lakeport.ducklake.writing.changes.target import file_target
+
+from .frames import (
+    add_rows,
+    evolve_columns,
+    evolved,
+    frame_engine,
+    is_frame,
+    merge_reader,
+    schema_of_rows,
+)
+from .row_changes import (
+    MAX_SENT_BYTES,
+    MAX_SHARED_BYTES,
+    ChangeEngine,
+    EngineRows,
+    Matches,
+    engine_rows,
+)
 
 __all__ = [
+    "MAX_SENT_BYTES",
     "MAX_SHARED_BYTES",
     "ChangeEngine",
     "EngineRows",
+    "Matches",
     "add_rows",
     "engine_rows",
+    "evolve_columns",
     "evolved",
+    "file_target",
     "frame_engine",
     "is_frame",
     "merge_reader",

@@ -16,7 +16,7 @@ from lakeport.ducklake.writing.change_set import DataChanges
 from lakeport.ducklake.writing.changes.target import file_target
 from lakeport.ducklake.writing.ddl.evolution import evolve
 from lakeport.ducklake.writing.files.fitting import column_converter
-from lakeport.ducklake.writing.tasks import FrameWrite, few_rows_of
+from lakeport.ducklake.writing.tasks import FrameWrite, WrittenRows, few_rows_of
 from lakeport.errors import InvalidInputError, LakeportError, first_line
 from lakeport.types import arrow_schema, fold_name
 
@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from lakeport.ducklake.writing.changes.table_rows import TableRows
     from lakeport.ducklake.writing.table_writer import TableWriter
 
-__all__ = ["add_rows", "evolved", "frame_engine", "is_frame", "merge_reader", "schema_of_rows"]
+__all__ = [
+    "add_rows",
+    "evolve_columns",
+    "evolved",
+    "frame_engine",
+    "is_frame",
+    "merge_reader",
+    "schema_of_rows",
+]
 
 
 def is_frame(rows: Any) -> bool:
@@ -45,6 +53,11 @@ def schema_of_rows(rows: RowSource, engine: Engine) -> pa.Schema:
     return frame_engine(engine, rows).frame_schema(rows) if is_frame(rows) else rows.schema
 
 
+def evolve_columns(writer: TableWriter, rows: pa.Schema) -> None:
+    """Give the table the columns of a DataFrame that it lacks."""
+    evolve(writer, rows, stand_ins=True)
+
+
 def evolved(writer: TableWriter, rows: RowSource) -> RowSource:
     """Give the table the columns of rows that it lacks; return the rows."""
     if not is_frame(rows):
@@ -55,8 +68,14 @@ def evolved(writer: TableWriter, rows: RowSource) -> RowSource:
 
 
 def add_rows(rows: TableRows, source: RowSource, *, title: str = "append to") -> None:
-    """Add rows of any kind to a table; those of a data frame are written by its engine."""
+    """Add rows of any kind to a table; those of a data frame are written by its engine.
+
+    Rows that tasks have written already are a `WrittenRows`.
+    """
     writer = rows.writer
+    if isinstance(source, WrittenRows):
+        _take(rows, source)
+        return
     if not is_frame(source):
         rows.add(reader_of(source, arrow_schema(writer.columns)))
         return
@@ -68,7 +87,10 @@ def add_rows(rows: TableRows, source: RowSource, *, title: str = "append to") ->
         title=f"{title} {definition.schema.name}.{definition.name}",
         progress=writer.transaction.progress,
     )
-    written = engine.write_frame(source, request)
+    _take(rows, engine.write_frame(source, request))
+
+
+def _take(rows: TableRows, written: WrittenRows) -> None:
     rows.take(DataChanges(files=written.files))
     if written.rows.num_rows:
         rows.add(written.rows.to_reader())

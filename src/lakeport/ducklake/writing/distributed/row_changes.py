@@ -40,10 +40,19 @@ if TYPE_CHECKING:
     from lakeport.ducklake.writing.changes.table_rows import TableRows
     from lakeport.ducklake.writing.files import FileTarget
 
-__all__ = ["MAX_SHARED_BYTES", "ChangeEngine", "EngineRows", "engine_rows"]
+__all__ = [
+    "MAX_SENT_BYTES",
+    "MAX_SHARED_BYTES",
+    "ChangeEngine",
+    "EngineRows",
+    "Matches",
+    "engine_rows",
+]
 
-MAX_SHARED_BYTES: Final = 64 << 20
-"""How many bytes of a merge's source every task gets; a larger source stays in this process."""
+MAX_SHARED_BYTES: Final = 128 << 20
+"""How many bytes of a merge's keys every task gets; with more, this process joins them."""
+MAX_SENT_BYTES: Final = 512 << 20
+"""How many bytes of a merge's source all tasks get together; with more, this process writes."""
 
 
 class ChangeEngine(Protocol):
@@ -87,6 +96,24 @@ def engine_rows(
 
 
 @dataclass(frozen=True, slots=True)
+class Matches:
+    """Which row of a merge's source belongs to which row of the table."""
+
+    addresses: pa.Table
+    """Addresses with the numbers of rows of the source."""
+    source: pa.Table
+    number: str
+    """The name of the column of numbers in both."""
+
+    def of(self, reads: Sequence[AddressTask]) -> tuple[pa.Table, pa.Table]:
+        """Return the matches of the places that a group reads, and their rows of the source."""
+        places = np.unique(np.array([read.place for read in reads], np.int64))
+        found = self.addresses.filter(pc.is_in(self.addresses.column(PLACE), pa.array(places)))
+        numbers = found.column(self.number).combine_chunks()
+        return found, self.source.filter(pc.is_in(self.source.column(self.number), numbers))
+
+
+@dataclass(frozen=True, slots=True)
 class EngineRows:
     """The rows of a table in a transaction, read and written by an engine."""
 
@@ -106,7 +133,7 @@ class EngineRows:
         reads = self.rows.reads(places)
         query = ChangeQuery(sql=sql, schema=schema, rows=_schema(places), source=source)
         groups = [ChangeGroup(part) for part in group_reads(reads, self.engine.parallelism)]
-        reports = self._run(query, groups, "find rows of")
+        reports = self._run(query, groups, "find rows")
         found = [report.rows for report in reports if report.rows is not None]
         return pa.concat_tables(found) if found else schema.empty_table()
 
@@ -117,8 +144,7 @@ class EngineRows:
         selected: Sequence[str],
         joined: str = "candidates",
         *,
-        matches: pa.Table | None = None,
-        source: pa.Table | None = None,
+        matches: Matches | None = None,
     ) -> None:
         """Write the new form of touched rows, with the row ids that they had."""
         writer = self.rows.writer
@@ -128,7 +154,6 @@ class EngineRows:
             sql=f"SELECT {', '.join(selected)} FROM {joined}",
             schema=schema,
             rows=_schema(places),
-            source=source,
             output=RowsOutput(
                 target=target,
                 internal=(INTERNAL_ROW_ID,),
@@ -137,10 +162,10 @@ class EngineRows:
         )
         reads = self.rows.reads(places, touched)
         groups = [
-            ChangeGroup(part, _matches_of(part, matches))
+            ChangeGroup(part, *(matches.of(part) if matches is not None else ()))
             for part in group_reads(reads, self.engine.parallelism)
         ]
-        reports = self._run(query, groups, "write rows of")
+        reports = self._run(query, groups, "write rows")
         self.rows.take(
             DataChanges(files=tuple(file for report in reports for file in report.files))
         )
@@ -155,18 +180,10 @@ class EngineRows:
             query,
             groups,
             target=file_target(self.rows.writer),
-            title=f"{self.title}: {phase} the table",
+            title=f"{self.title}: {phase}",
             progress=self.rows.writer.transaction.progress,
         )
 
 
 def _schema(places: Sequence[Place]) -> pa.Schema:
     return address_schema(places[0].tasks[0].schema)
-
-
-def _matches_of(reads: Sequence[AddressTask], matches: pa.Table | None) -> pa.Table | None:
-    """Return the matches of the places that a group reads."""
-    if matches is None:
-        return None
-    numbers = np.unique(np.array([read.place for read in reads], np.int64))
-    return matches.filter(pc.is_in(matches.column(PLACE), pa.array(numbers)))

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from lakeport.ducklake.metadata.rows import (
     InlinedDataTableRow,
+    MetadataRow,
     SchemaVersionRow,
     SnapshotChangesRow,
     SnapshotRow,
 )
 from lakeport.ducklake.writing.change_set import ChangeSet
-from lakeport.ducklake.writing.database import CreateInlinedTable, Insert, Statement
+from lakeport.ducklake.writing.database import CreateInlinedTable, Delete, Insert, Statement
 from lakeport.ducklake.writing.inlining import inlined_table_name
 from lakeport.ducklake.writing.rows.changes_made import format_changes
 from lakeport.ducklake.writing.rows.compaction import compaction_rows
@@ -20,7 +21,7 @@ from lakeport.ducklake.writing.rows.ids import CommitIds
 from lakeport.ducklake.writing.rows.objects import object_rows
 from lakeport.ducklake.writing.state import CommitState
 
-__all__ = ["CommitPlan", "plan_commit"]
+__all__ = ["CommitPlan", "metadata_statements", "plan_commit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,20 @@ def plan_commit(changes: ChangeSet, state: CommitState) -> CommitPlan:
             *data.statements,
             *compacted.statements,
             *([Insert(versions)] if versions else []),
+            *metadata_statements(changes, ids),
             Insert((made,)),
         ),
         ids=ids,
     )
+
+
+def metadata_statements(changes: ChangeSet, ids: CommitIds) -> tuple[Statement, ...]:
+    """Return the statements that replace the metadata entries of a change set."""
+    rows = tuple(
+        MetadataRow(entry.key, entry.value, "table", ids.object(entry.table_id))
+        for entry in changes.metadata
+    )
+    if not rows:
+        return ()
+    keys = tuple((row.key, row.scope, row.scope_id) for row in rows)
+    return Delete(MetadataRow, ("key", "scope", "scope_id"), keys), Insert(rows)

@@ -7,8 +7,9 @@ from .appends import (
     few_rows_of,
 )
 from .changes import ChangeGroup, ChangeQuery, RowsOutput, group_reads
-from .messages import TaskReport, pack_report, unpack_report
-from .names import Attempt, AttemptNames, leftover_files, new_job
+from .leftovers import delete_leftovers
+from .messages import TaskReport, pack_report, rows_of_reports, unpack_report
+from .names import Attempt, AttemptNames, new_job
 
 __all__ = [
     "AppendTask",
@@ -22,10 +23,11 @@ __all__ = [
     "TaskReport",
     "WriteProgress",
     "WrittenRows",
+    "delete_leftovers",
     "few_rows_of",
     "group_reads",
-    "leftover_files",
     "new_job",
     "pack_report",
+    "rows_of_reports",
     "unpack_report",
 ]

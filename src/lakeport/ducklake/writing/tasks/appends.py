@@ -41,12 +41,14 @@ def few_rows_of(inlining_limit: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteProgress:
-    """How far a write has come: what the tasks that have ended have written."""
+    """How far a write has come."""
 
     title: str
+    """What is written, as in Spark's pages."""
     tasks: int
     tasks_done: int
     rows: int = 0
+    """Rows, files and bytes are known when all tasks have ended, and 0 before."""
     files: int = 0
     bytes: int = 0
 

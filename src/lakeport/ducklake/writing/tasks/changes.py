@@ -40,6 +40,8 @@ class ChangeGroup:
 
     reads: tuple[AddressTask, ...]
     matches: pa.Table | None = field(default=None, repr=False)
+    source: pa.Table | None = field(default=None, repr=False)
+    """The rows of a merge's source that only this task needs."""
 
     @property
     def estimated_bytes(self) -> int:
@@ -64,8 +66,9 @@ class ChangeQuery:
     def run(self, group: ChangeGroup, job: str, attempt: Attempt) -> TaskReport:
         """Run the query on the rows of a group."""
         with open_workspace() as workspace:
-            if self.source is not None:
-                workspace.register("source_rows", self.source)
+            source = self.source if group.source is None else group.source
+            if source is not None:
+                workspace.register("source_rows", source)
             if group.matches is not None:
                 workspace.register("matches", group.matches)
             batches = (batch for read in group.reads for batch in read.read())

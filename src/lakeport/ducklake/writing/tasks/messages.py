@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +12,9 @@ import pyarrow as pa
 
 from lakeport.ducklake.writing.tasks.names import Attempt
 from lakeport.ducklake.writing.written import WrittenColumn, WrittenFile, WrittenVariantPath
+from lakeport.types import Column, arrow_schema
 
-__all__ = ["TaskReport", "pack_report", "unpack_report"]
+__all__ = ["TaskReport", "pack_report", "rows_of_reports", "unpack_report"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,12 @@ def unpack_report(data: bytes) -> TaskReport:
         rows=None if values["rows"] is None else pa.ipc.open_stream(values["rows"]).read_all(),
         result=values["result"],
     )
+
+
+def rows_of_reports(reports: Sequence[TaskReport], columns: Sequence[Column]) -> pa.Table:
+    """Return the rows that tasks have returned instead of files, in the columns of the table."""
+    few = [report.rows for report in reports if report.rows is not None]
+    return pa.concat_tables(few) if few else arrow_schema(columns).empty_table()
 
 
 def _ipc(rows: pa.Table) -> bytes:

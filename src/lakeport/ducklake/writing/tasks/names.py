@@ -7,13 +7,11 @@ and the job's id in their names is all that is needed to find them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.ducklake.writing.files.names import uuid7
 
-__all__ = ["Attempt", "AttemptNames", "leftover_files", "new_job"]
+__all__ = ["Attempt", "AttemptNames", "new_job"]
 
 
 def new_job() -> str:
@@ -45,14 +43,3 @@ class AttemptNames:
         self._count += 1
         at = f"{self.attempt.task:05d}-{self.attempt.id}"
         return f"{folder}ducklake-{self.job}-{at}-{self._count:04d}.parquet"
-
-
-def leftover_files(
-    storage: Storage, directory: str, job: str, reported: Iterable[str]
-) -> list[str]:
-    """Return the files of a job in a directory that are not among the reported paths."""
-    known = {directory + path for path in reported}
-    found = storage.glob(f"{directory}**/ducklake-{job}-*") + storage.glob(
-        f"{directory}ducklake-{job}-*"
-    )
-    return sorted({path for path in found if path not in known})

@@ -10,7 +10,7 @@ from sqlglot import ErrorLevel, errors, exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from lakeport.ducklake import View
-from lakeport.ducklake.views import CATALOG, DEFAULT_SCHEMA, TableKey, table_key
+from lakeport.ducklake.views import CATALOG, DEFAULT_SCHEMA, TableKey, table_key, used_macros
 from lakeport.errors import UnsupportedError, first_line
 from lakeport.spark.sql.views.rules import check_supported, rewrite_for_spark
 from lakeport.spark.sql.views.syntax import parse_view
@@ -38,6 +38,8 @@ def translate(
         inputs: The columns of everything that the view reads. Some have no type of their own in
             Spark: a view may select them, but not compute with them.
     """
+    if macros := used_macros(view):
+        raise UnsupportedError(f"the view uses the macro {macros[0].name}")
     tree = parse_view(view)
     check_supported(tree)
     _use_types(tree, inputs)

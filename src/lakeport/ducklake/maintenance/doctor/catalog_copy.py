@@ -1,0 +1,176 @@
+"""The catalog's tables in a DuckDB in memory: one SQL dialect for the checks, and no second read.
+
+All tables are read in one transaction of the catalog database, so the checks see one state. They
+are the `ducklake_*` tables with the columns of `metadata.rows`, and these:
+
+* `inlined_delete`: the inlined deletes of all tables;
+* `inlined_row`: row ids and snapshots of all inlined rows;
+* `inlined_table`: which tables for inlined rows exist in the database;
+* `named`: the newest name of each table, as `schema.table`;
+* `live_file`: the data files of the newest snapshot; `leaf`: the columns of it with their types.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import sqlalchemy as sa
+
+from lakeport.ducklake.metadata.catalog_tables import existing_tables
+from lakeport.ducklake.metadata.queries import CatalogReader
+from lakeport.ducklake.metadata.rows import (
+    CATALOG_ROWS,
+    InlinedDataTableRow,
+    column_types,
+    table_name,
+)
+from lakeport.errors import LakeportError
+from lakeport.types import NESTED, Column, sql_type
+
+__all__ = ["CatalogCopy"]
+
+_ARROW_TYPES: Final = {int: pa.int64(), bool: pa.bool_(), str: pa.string()}
+_INLINED_DELETES: Final = re.compile(r"ducklake_inlined_delete_(\d+)")
+_SETTINGS: Final = (
+    "SET TimeZone = 'UTC'; SET enable_external_access = false; SET lock_configuration = true"
+)
+_VIEWS: Final = """
+    CREATE VIEW named AS
+      SELECT table_id, arg_max(coalesce(schema_name, '?') || '.' || table_name, begin_snapshot)
+        AS name
+      FROM ducklake_table LEFT JOIN (
+        SELECT schema_id, arg_max(schema_name, begin_snapshot) AS schema_name
+        FROM ducklake_schema GROUP BY schema_id) USING (schema_id)
+      GROUP BY table_id;
+    CREATE VIEW live_table AS
+      SELECT DISTINCT table_id FROM ducklake_table WHERE end_snapshot IS NULL;
+    CREATE VIEW live_file AS
+      FROM ducklake_data_file SEMI JOIN live_table USING (table_id) WHERE end_snapshot IS NULL;
+    CREATE VIEW live_delete AS
+      FROM ducklake_delete_file WHERE end_snapshot IS NULL;
+"""
+
+
+class CatalogCopy:
+    """The catalog of a lake, for queries in DuckDB's SQL."""
+
+    def __init__(self, catalog: CatalogReader, connection: sa.Connection) -> None:
+        self._duck = duckdb.connect()
+        self._duck.execute(_SETTINGS)
+        for row in CATALOG_ROWS:
+            source = catalog.tables[row]
+            names = list(column_types(row))
+            values = connection.execute(sa.select(*(source.c[name] for name in names))).all()
+            self._store(table_name(row), column_types(row), values)
+        self._copy_inlined(catalog, connection)
+        self._duck.execute(_VIEWS)
+        self._describe_leaves()
+        latest = self.value("SELECT max(snapshot_id) FROM ducklake_snapshot")
+        self.latest: Final = 0 if latest is None else int(latest)
+
+    def close(self) -> None:
+        """Release the memory."""
+        self._duck.close()
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        return list(self._duck.execute(sql, list(parameters)).fetchall())
+
+    def value(self, sql: str) -> Any:
+        """Return the first value of a query; None if it has no row."""
+        row = self._duck.execute(sql).fetchone()
+        return None if row is None else row[0]
+
+    def _store(self, name: str, types: Mapping[str, Any], values: Sequence[Sequence[Any]]) -> None:
+        columns = list(zip(*values, strict=True)) if values else [()] * len(types)
+        arrays = [
+            pa.array([_converted(value, type) for value in column], _ARROW_TYPES[type])
+            for column, type in zip(columns, types.values(), strict=True)
+        ]
+        self._duck.register("stored", pa.table(dict(zip(types, arrays, strict=True))))
+        self._duck.execute(f'CREATE TABLE "{name}" AS FROM stored')
+        self._duck.unregister("stored")
+
+    def _copy_inlined(self, catalog: CatalogReader, connection: sa.Connection) -> None:
+        database = catalog.database
+        existing = set(connection.scalars(sa.select(existing_tables(database).c.table_name)))
+        deletes: list[tuple[Any, ...]] = []
+        for name in existing:
+            matched = _INLINED_DELETES.fullmatch(name)
+            if matched is not None:
+                source = sa.table(name, *map(sa.column, _DELETES), schema=database.schema)
+                found = connection.execute(sa.select(source)).all()
+                deletes += [(int(matched[1]), *row) for row in found]
+        self._store("inlined_delete", dict.fromkeys(("table_id", *_DELETES), int), deletes)
+        rows: list[tuple[Any, ...]] = []
+        found_tables: list[tuple[Any, ...]] = []
+        directory = catalog.tables[InlinedDataTableRow]
+        for table_id, name, _ in connection.execute(sa.select(directory)).all():
+            found_tables.append((table_id, name, name in existing))
+            if name in existing:
+                rows += [(table_id, name, *row) for row in _row_ids(database, connection, name)]
+        self._store(
+            "inlined_table", {"table_id": int, "table_name": str, "is_there": bool}, found_tables
+        )
+        self._store(
+            "inlined_row",
+            {
+                "table_id": int,
+                "table_name": str,
+                "row_id": int,
+                "begin_snapshot": int,
+                "end_snapshot": int,
+            },
+            rows,
+        )
+
+    def _describe_leaves(self) -> None:
+        """Make the table of scalar columns, nested ones too, with their types in DuckDB."""
+        leaves: list[tuple[Any, ...]] = []
+        for table_id, column_id, name, type in self.rows(
+            "SELECT table_id, column_id, column_name, column_type FROM ducklake_column "
+            "SEMI JOIN live_table USING (table_id) WHERE end_snapshot IS NULL"
+        ):
+            if type.lower() in NESTED:
+                continue
+            leaves.append((table_id, column_id, name, type.lower(), _duckdb_type(name, type)))
+        numbers = dict.fromkeys(("table_id", "column_id"), int)
+        texts = dict.fromkeys(("column_name", "type", "duckdb_type"), str)
+        self._store("leaf", {**numbers, **texts}, leaves)
+
+
+_DELETES: Final = ("file_id", "row_id", "begin_snapshot")
+
+
+def _row_ids(database: Any, connection: sa.Connection, name: str) -> list[tuple[Any, ...]]:
+    """Return row id, begin and end of inlined rows; in format 1.1 the columns have a prefix."""
+    names = ("row_id", "begin_snapshot", "end_snapshot")
+    everything = sa.select(sa.text("*")).select_from(sa.table(name, schema=database.schema))
+    present = list(connection.execute(everything.where(sa.false())).keys())
+    prefix = "_ducklake_" if "_ducklake_row_id" in present else ""
+    columns: list[Any] = [sa.column(prefix + each) for each in names]
+    source = sa.table(name, *columns, schema=database.schema)
+    return [tuple(row) for row in connection.execute(sa.select(source)).all()]
+
+
+def _duckdb_type(name: str, type: str) -> str | None:
+    try:
+        return sql_type(Column(id=0, name=name, type=type.lower()))
+    except LakeportError:
+        return None
+
+
+def _converted(value: Any, type: type) -> Any:
+    if value is None or type is not str or isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)

@@ -1,0 +1,6 @@
+"""The checks of the doctor, by subject. Each yields findings and changes nothing."""
+
+from lakeport._lazy import attach
+
+# Names are loaded on first use, from the modules that `__init__.pyi` lists.
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -1,0 +1,1 @@
+"""Writing to a lake from its clients: staged transactions, rows, definitions."""

@@ -1,0 +1,194 @@
+"""The transactions of clients that write to a lake.
+
+A write is staged in a transaction of the lake. The server commits it after the statement. In a
+transaction of several statements, and in a lake that is served with explicit transactions, it stays
+staged until the client commits: only requests of the same transaction see it.
+
+A request without a transaction, such as DDL of DuckDB, is committed at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from lakeport._cache import LruCache
+from lakeport.catalog import TransactionState, current_request
+from lakeport.ducklake.writing import CommitInfo, Transaction, WriteResult
+from lakeport.errors import InvalidInputError, PermissionDeniedError
+
+if TYPE_CHECKING:
+    from lakeport.lakehouse.resources import LakeResources
+
+__all__ = ["READ_ONLY", "LakeWrites"]
+
+READ_ONLY: Final = (
+    "the lake is served read-only: serve it with --writable, or with writable=True, to change it"
+)
+_ROLLED_BACK: Final = (
+    "the transaction was rolled back, because a statement failed or it was idle for too long; call "
+    "lakeport.rollback() to begin a new one"
+)
+_MAX_ENTRIES: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Staged:
+    """A transaction of the lake that is not committed yet."""
+
+    transaction: Transaction
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the statement that changes the transaction; scans do not need it."""
+
+
+class LakeWrites:
+    """What clients of one lake have written and not committed yet."""
+
+    def __init__(
+        self,
+        access: LakeResources,
+        *,
+        writable: bool,
+        stages: bool,
+        add_files_from: Sequence[str] = (),
+    ) -> None:
+        self._access = access
+        self.writable = writable
+        self.stages = stages
+        """Whether all writes wait for a commit of the client."""
+        self._folders = tuple(add_files_from)
+        self._lock = threading.Lock()
+        self._open: dict[str, _Staged] = {}
+        # How transactions have ended, and what sessions record with their next snapshot.
+        self._states = LruCache(_MAX_ENTRIES)
+        self._infos = LruCache(_MAX_ENTRIES)
+
+    @contextmanager
+    def statement(self) -> Iterator[Transaction]:
+        """Run a statement in the transaction of the request, or commit it by itself."""
+        self.require()
+        identifier = current_request().transaction_id
+        if identifier is None:
+            transaction = self._begin(None)
+            with transaction:
+                yield transaction
+            self._committed(transaction, None)
+            return
+        if self._states.get(identifier) is TransactionState.ABORTED:
+            raise InvalidInputError(_ROLLED_BACK)
+        staged = self._staged(identifier)
+        with staged.lock:
+            yield staged.transaction
+
+    def require(self) -> None:
+        """Raise PermissionDeniedError if the lake is served read-only."""
+        if not self.writable:
+            raise PermissionDeniedError(READ_ONLY)
+
+    def check_added_path(self, path: str) -> None:
+        """Raise PermissionDeniedError for files that clients may not add to the lake.
+
+        The lake owns added files and may delete them. So clients name files below the lake's own
+        data path, and below folders that the server allows.
+        """
+        lake = self._access.lake
+        folders = [lake.data_root(lake.option_rows()), *self._folders]
+        inside = any(path.startswith(folder.rstrip("/") + "/") for folder in folders)
+        if not inside or ".." in path.split("/"):
+            raise PermissionDeniedError(
+                f"the files {path[:200]!r} are outside of the folders from which clients may add "
+                "files: the data path of the lake, and those of add_files_from"
+            )
+
+    def current(self) -> Transaction | None:
+        """Return the transaction with the staged writes of the request; None if it has none."""
+        identifier = current_request().transaction_id
+        if not identifier or not self._open:
+            return None
+        staged = self._open.get(identifier)
+        return None if staged is None else staged.transaction
+
+    def commit(self, identifier: str, info: CommitInfo | None = None) -> WriteResult | None:
+        """Commit the staged writes of a transaction, which then reads the new snapshot."""
+        if self._states.get(identifier) is TransactionState.ABORTED:
+            raise InvalidInputError(_ROLLED_BACK)
+        with self._lock:
+            staged = self._open.pop(identifier, None)
+        if staged is None:
+            return None
+        transaction = staged.transaction
+        if info is not None:
+            transaction.info = _merged(transaction.info, info)
+        with staged.lock:
+            transaction.commit()
+        return self._committed(transaction, identifier)
+
+    def roll_back(self, identifier: str) -> None:
+        """Discard the staged writes of a transaction, which can write no more."""
+        self._states.put(identifier, TransactionState.ABORTED)
+        with self._lock:
+            staged = self._open.pop(identifier, None)
+        if staged is not None:
+            with staged.lock:
+                staged.transaction.rollback()
+
+    def end(self, identifier: str) -> None:
+        """End a transaction for good: later calls of its session do not belong to it."""
+        self._states.put(identifier, TransactionState.COMMITTED)
+
+    def state(self, identifier: str) -> TransactionState:
+        """Return the state of a transaction."""
+        known: TransactionState | None = self._states.get(identifier)
+        return TransactionState.ACTIVE if known is None else known
+
+    def set_info(self, info: CommitInfo) -> None:
+        """Record author, message and extra information with the next snapshot of the session."""
+        staged = self.current()
+        if staged is not None:
+            staged.info = _merged(staged.info, info)
+        else:
+            self._infos.put(current_request().owner, info)
+
+    def close(self) -> None:
+        """Discard everything that is staged."""
+        with self._lock:
+            staged, self._open = list(self._open.values()), {}
+        for one in staged:
+            one.transaction.rollback()
+
+    def _staged(self, identifier: str) -> _Staged:
+        with self._lock:
+            staged = self._open.get(identifier)
+        if staged is not None:
+            return staged
+        begun = _Staged(self._begin(self._access.current_snapshot().id))
+        with self._lock:
+            return self._open.setdefault(identifier, begun)
+
+    def _begin(self, version: int | None) -> Transaction:
+        identity = current_request().identity or None
+        transaction = self._access.lake.transaction(author=identity, version=version)
+        info: CommitInfo | None = self._infos.get(current_request().owner)
+        if info is not None:
+            transaction.info = _merged(transaction.info, info)
+        return transaction
+
+    def _committed(self, transaction: Transaction, identifier: str | None) -> WriteResult:
+        result = transaction.commit_result
+        if result.snapshot is not None:
+            self._infos.put(current_request().owner, None)
+            self._access.continue_at(result.snapshot, identifier)
+        return result
+
+
+def _merged(info: CommitInfo, other: CommitInfo) -> CommitInfo:
+    """Return the information of `other`, and of `info` what it leaves out."""
+    return replace(
+        info,
+        author=other.author or info.author,
+        message=other.message or info.message,
+        extra_info=other.extra_info or info.extra_info,
+    )

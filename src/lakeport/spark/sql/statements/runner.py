@@ -1,0 +1,171 @@
+"""Run statements by the methods of a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lakeport.ducklake.writing.changes import default_sql
+from lakeport.errors import InvalidInputError
+from lakeport.spark.sql.statements.definitions import run_definition
+from lakeport.spark.sql.statements.expressions import (
+    Qualifiers,
+    assigned_column,
+    duckdb_sql,
+    qualifiers,
+    table_names,
+)
+from lakeport.spark.sql.statements.model import (
+    Assignment,
+    Delete,
+    Insert,
+    Merge,
+    MergeClause,
+    Query,
+    Truncate,
+    Update,
+)
+from lakeport.spark.sql.statements.parser import parse_statement
+from lakeport.spark.sql.statements.sources import (
+    frame_of,
+    inserted_frame,
+    values_table,
+)
+from lakeport.types import Column, duckdb_identifier, fold_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeport.ducklake import Lake, LakeTable
+    from lakeport.ducklake.writing import Merge as TableMerge
+    from lakeport.ducklake.writing import WriteResult
+
+__all__ = ["run_statement"]
+
+
+def run_statement(lake: Lake, text: str, spark: Callable[[], SparkSession]) -> WriteResult:
+    """Run a statement that changes a lake; `spark` is called only if it has a query.
+
+    Raises:
+        InvalidInputError: The text cannot be parsed.
+        UnsupportedError: A part of the statement is not supported.
+    """
+    statement = parse_statement(text)
+    match statement:
+        case Insert():
+            return _insert(lake, statement, spark)
+        case Update():
+            return _update(lake, statement)
+        case Delete():
+            table = lake.table(statement.table.name, statement.table.schema)
+            names = qualifiers(table_names(statement.table, statement.alias), "")
+            return table.delete(_condition(statement.where, names))
+        case Truncate():
+            return lake.table(statement.table.name, statement.table.schema).delete()
+        case Merge():
+            return _merge(lake, statement, spark)
+        case _:
+            return run_definition(lake, statement, spark)
+
+
+def _insert(lake: Lake, statement: Insert, spark: Callable[[], SparkSession]) -> WriteResult:
+    table = lake.table(statement.table.name, statement.table.schema)
+    columns = list(table.columns)
+    if statement.columns is not None:
+        columns = [table.column(name) for name in statement.columns]
+        if len({column.id for column in columns}) < len(columns):
+            raise InvalidInputError("INSERT has a column twice in its list of columns")
+    where = _condition(statement.where, qualifiers(table_names(statement.table, None), ""))
+    if isinstance(statement.source, Query):
+        frame = frame_of(lake, spark, statement.source)
+        rows: Any = inserted_frame(frame, columns, by_name=statement.by_name)
+    else:
+        rows = values_table(statement.source, columns)
+    return table.overwrite(rows, where) if statement.overwrite else table.append(rows)
+
+
+def _update(lake: Lake, statement: Update) -> WriteResult:
+    table = lake.table(statement.table.name, statement.table.schema)
+    names = qualifiers(table_names(statement.table, statement.alias), "")
+    values = _assignments(table, statement.assignments, names, names)
+    return table.update(values, _condition(statement.where, names))
+
+
+def _merge(lake: Lake, statement: Merge, spark: Callable[[], SparkSession]) -> WriteResult:
+    table = lake.table(statement.table.name, statement.table.schema)
+    target = qualifiers(table_names(statement.table, statement.alias), "target.")
+    source = statement.source_name
+    own = qualifiers([source, source[-1:]], "source.")
+    names = {**target, **own}
+    if len(names) < len(target) + len(own):
+        raise InvalidInputError(
+            f"MERGE has the name {'.'.join(source)!r} for both of its tables: give one an alias"
+        )
+    rows: Any = frame_of(lake, spark, statement.source)
+    merge = table.merge(rows, _join_condition(statement, names))
+    for clause in statement.clauses:
+        merge = _with_clause(merge, table, clause, target, names)
+    return merge.execute()
+
+
+def _join_condition(statement: Merge, names: Qualifiers) -> str:
+    if not statement.using:
+        return duckdb_sql(statement.on, names)
+    quoted = [duckdb_identifier(name) for name in statement.using]
+    return " AND ".join(f"target.{name} = source.{name}" for name in quoted)
+
+
+def _with_clause(
+    merge: TableMerge[WriteResult],
+    table: LakeTable,
+    clause: MergeClause,
+    target: Qualifiers,
+    names: Qualifiers,
+) -> TableMerge[WriteResult]:
+    condition = _condition(clause.condition, names)
+    if clause.rows == "not_matched":
+        values = clause.values or "*"
+        if values != "*":
+            # A column that is left out gets its default.
+            given = tuple(a for a in values if not _is_default(a[1]))
+            return merge.when_not_matched(
+                condition, insert=_assignments(table, given, target, names)
+            )
+        return merge.when_not_matched(condition)
+    if clause.values is None:
+        if clause.rows == "matched":
+            return merge.when_matched(condition, delete=True)
+        return merge.when_not_matched_by_source(condition, delete=True)
+    if clause.values == "*":
+        return merge.when_matched(condition, update="*")
+    update = _assignments(table, clause.values, target, names)
+    if clause.rows == "matched":
+        return merge.when_matched(condition, update=update)
+    return merge.when_not_matched_by_source(condition, update=update)
+
+
+def _assignments(
+    table: LakeTable, assignments: tuple[Assignment, ...], target: Qualifiers, names: Qualifiers
+) -> dict[str, str]:
+    """Return the expressions by the columns that they set."""
+    found: dict[str, str] = {}
+    known: dict[str, Column] = {fold_name(column.name): column for column in table.columns}
+    for assignment in assignments:
+        name = assigned_column(assignment, target)
+        column = known.get(fold_name(name))
+        name = column.name if column else name
+        if name in found:
+            raise InvalidInputError(f"column {name!r} is set twice")
+        text = assignment[1]
+        found[name] = (
+            default_sql(column) if column and _is_default(text) else duckdb_sql(text, names)
+        )
+    return found
+
+
+def _is_default(text: str) -> bool:
+    return text.strip().upper() == "DEFAULT"
+
+
+def _condition(text: str | None, names: Qualifiers) -> str | None:
+    return None if text is None else duckdb_sql(text, names)

@@ -1,0 +1,121 @@
+"""Statements that cannot be run: each error names the part, and nothing has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+
+from lakeport import Lake
+from lakeport.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    InvalidInputError,
+    LakeportError,
+    NotFoundError,
+    UnsupportedError,
+)
+from lakeport.spark.sql.statements import run_statement
+from tests.fixtures_lakes import LakeMaker
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    folder = tmp_path_factory.mktemp("statements")
+    with Lake.create(f"ducklake:sqlite:{folder}/m.sqlite", data_path=f"{folder}/data/") as made:
+        made.create_table("t", {"id": "INTEGER", "v": "INTEGER", "s": "STRUCT(a INTEGER)"})
+        yield made
+
+
+def no_spark() -> NoReturn:
+    raise AssertionError("the statement must be refused before a query runs")
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "message"),
+    [
+        ("SHOW TABLES", UnsupportedError, "SHOW cannot be run on a lake"),
+        ("OPTIMIZE t", UnsupportedError, "OPTIMIZE cannot be run on a lake"),
+        ("DELETE FROM t; DELETE FROM t", InvalidInputError, "more than one statement"),
+        (";", InvalidInputError, "no statement"),
+        ("DELETE FROM t WHERE id = 'x", InvalidInputError, "cannot be parsed"),
+        ("INSERT OR REPLACE INTO t VALUES (1, 2, NULL)", UnsupportedError, "OR of INSERT"),
+        ("INSERT INTO t PARTITION (v = 1) SELECT 1", UnsupportedError, "PARTITION of INSERT"),
+        ("INSERT INTO t DEFAULT VALUES", UnsupportedError, "DEFAULT VALUES of INSERT"),
+        ("INSERT INTO t VALUES (1, 2, NULL) RETURNING id", UnsupportedError, "RETURNING of INSERT"),
+        ("INSERT INTO t VALUES (1, 2, NULL) ON CONFLICT DO NOTHING", UnsupportedError, "ON CONFLICT"),
+        ("INSERT INTO t (id) BY NAME SELECT 1", UnsupportedError, "BY NAME with a list"),
+        ("INSERT INTO t VALUES (1, 2)", InvalidInputError, "3 columns, and a row of VALUES has 2"),
+        ("INSERT INTO t (id, nothing) VALUES (1, 2)", LakeportError, "nothing"),
+        ("INSERT INTO t (id, ID) VALUES (1, 2)", InvalidInputError, "twice"),
+        ("INSERT INTO t VALUES ('x', 2, NULL)", InvalidArgumentError, "Could not convert"),
+        ("INSERT t VALUES (1)", InvalidInputError, "expected INTO"),
+        ("INSERT INTO a.b.c VALUES (1)", UnsupportedError, "the name a.b.c of INSERT"),
+        ("INSERT INTO gone VALUES (1)", NotFoundError, "gone"),
+        ("UPDATE t SET v = 1 FROM u WHERE t.id = u.id", UnsupportedError, "FROM of UPDATE"),
+        ("UPDATE t SET (v) = (1)", UnsupportedError, "write column = expression"),
+        ("UPDATE t SET s.a = 1", UnsupportedError, "field s.a of a struct"),
+        ("UPDATE t SET v = 1, V = 2", InvalidInputError, "set twice"),
+        ("UPDATE t SET nothing = 1", InvalidArgumentError, "nothing"),
+        ("UPDATE t SET v = (SELECT 1)", InvalidArgumentError, "subquery"),
+        ("UPDATE t SET v = 1 RETURNING v", UnsupportedError, "RETURNING of UPDATE"),
+        ("DELETE FROM t USING u WHERE t.id = u.id", UnsupportedError, "USING of DELETE"),
+        ("DELETE FROM t WHERE id IN (SELECT 1)", InvalidArgumentError, "subquery"),
+        ("TRUNCATE TABLE t PARTITION (v = 1)", UnsupportedError, "PARTITION of TRUNCATE"),
+        ("MERGE INTO t USING u ON true", InvalidInputError, "expected WHEN MATCHED"),
+        ("MERGE INTO t USING (SELECT 1) ON true WHEN MATCHED THEN DELETE", InvalidInputError, "alias"),
+        ("MERGE INTO t USING t ON true WHEN MATCHED THEN DELETE", InvalidInputError, "both of its"),
+        ("MERGE INTO t USING u ON true WHEN MATCHED THEN DO NOTHING", UnsupportedError, "DO NOTHING of MERGE"),
+        ("MERGE INTO t USING u ON true WHEN MATCHED THEN UPDATE", InvalidInputError, "expected SET"),
+        ("MERGE INTO t USING u ON true WHEN NOT MATCHED THEN INSERT (id) VALUES (1, 2)", InvalidInputError, "1 columns and 2 values"),
+        ("MERGE INTO t USING u ON true WHEN NOT MATCHED BY SOURCE THEN UPDATE SET *", UnsupportedError, "UPDATE SET \\* of rows without"),
+        ("MERGE WITH SCHEMA EVOLUTION INTO t USING u ON true WHEN MATCHED THEN DELETE", UnsupportedError, "WITH of MERGE"),
+        ("CREATE TEMPORARY VIEW v AS SELECT 1", UnsupportedError, "TEMPORARY of CREATE"),
+        ("CREATE MACRO f(x) AS x", UnsupportedError, "'MACRO f"),
+        ("CREATE TABLE x (a INTEGER PRIMARY KEY)", UnsupportedError, "PRIMARY of CREATE TABLE"),
+        ("CREATE TABLE x (a INTEGER, UNIQUE (a))", UnsupportedError, "UNIQUE of CREATE TABLE"),
+        ("CREATE TABLE x (a INTEGER CHECK (a > 1))", UnsupportedError, "CHECK of CREATE TABLE"),
+        ("CREATE TABLE x (a INTEGER GENERATED ALWAYS AS (1))", UnsupportedError, "GENERATED of CREATE"),
+        ("CREATE TABLE x (a INTEGER) USING parquet", UnsupportedError, "USING of another format"),
+        ("CREATE TABLE x (a INTEGER) TBLPROPERTIES ('k' = 'v')", UnsupportedError, "TBLPROPERTIES"),
+        ("CREATE TABLE x (a NOTATYPE)", InvalidArgumentError, "NOTATYPE"),
+        ("CREATE TABLE x", InvalidInputError, "expected columns"),
+        ("CREATE TABLE t (id INTEGER)", AlreadyExistsError, "exists already"),
+        ("ALTER TABLE t ADD COLUMN x INTEGER FIRST", UnsupportedError, "FIRST of ALTER TABLE"),
+        ("ALTER TABLE t ADD COLUMN x INTEGER DEFAULT 1 + 1", UnsupportedError, "must be a constant"),
+        ("ALTER TABLE t ADD CONSTRAINT c CHECK (id > 1)", UnsupportedError, "CONSTRAINT of ALTER"),
+        ("ALTER TABLE t SET TBLPROPERTIES ('k' = 'v')", UnsupportedError, "TBLPROPERTIES"),
+        ("ALTER TABLE t ALTER id TYPE VARCHAR USING 'x'", UnsupportedError, "USING of ALTER"),
+        ("ALTER TABLE t RENAME TO other.t", UnsupportedError, "stays in its schema"),
+        ("ALTER TABLE gone ADD COLUMN x INTEGER", NotFoundError, "gone"),
+        ("ALTER SEQUENCE s RESTART", UnsupportedError, "'SEQUENCE s"),
+        ("DROP MACRO f", UnsupportedError, "'MACRO f"),
+        ("DROP TABLE t PURGE", UnsupportedError, "PURGE of DROP TABLE"),
+        ("COMMENT ON SCHEMA main IS 'x'", UnsupportedError, "SCHEMA main"),
+    ],
+)  # fmt: skip
+def test_the_error_names_the_part(
+    lake: Lake, statement: str, error: type[Exception], message: str
+) -> None:
+    before = lake.snapshot().id
+
+    with pytest.raises(error, match=message):
+        run_statement(lake, statement, no_spark)
+
+    assert lake.snapshot().id == before
+
+
+def test_if_exists_changes_nothing(lake: Lake) -> None:
+    for statement in (
+        "ALTER TABLE IF EXISTS gone ADD COLUMN x INTEGER",
+        "DROP VIEW IF EXISTS gone",
+    ):
+        assert run_statement(lake, statement, no_spark).snapshot is None
+
+
+def test_a_lake_that_is_pinned_is_not_changed(make_lake: LakeMaker) -> None:
+    real = make_lake("sqlite")
+    real.execute("CREATE TABLE t (id INTEGER)")
+    with real.open(snapshot=1) as pinned, pytest.raises(InvalidArgumentError, match="snapshot 1"):
+        run_statement(pinned, "INSERT INTO t VALUES (1)", no_spark)

@@ -1,0 +1,69 @@
+"""What the program of the clusters writes: tables of a new lake, also while an executor dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from scan_tasks import _parent
+
+from lakeport import Lake
+from lakeport.spark import SparkEngine
+
+
+def writing(spark: Any, lake: str, folder: Path) -> Any:
+    """Append, merge and delete rows of a partitioned table, all of it on Spark."""
+    frame = spark.range(0, 6000, 1, 4).selectExpr("id", "id % 3 AS k")
+    with _new_lake(spark, folder / "written") as made:
+        made.create_table_as("w", frame, partition_by=["k"])
+        merge = made.table("w").merge(frame.where("id % 100 = 0"), "target.id = source.id")
+        merge.when_matched(update={"k": "source.k + 10"}).execute()
+        made.table("w").delete("id >= 5000")
+        made.table("w").append(spark.range(2))
+        return _found(made)
+
+
+def writing_with_a_dead_executor(spark: Any, lake: str, folder: Path) -> Any:
+    """Append rows while the executor of a task is killed, in the middle of its file."""
+    marker = folder / "executor"
+
+    def once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(batches):
+            if number == 15 and batch.column(0)[0].as_py() < 20_000 and not marker.exists():
+                marker.touch()
+                os.kill(_parent(os.getppid()), signal.SIGKILL)
+            yield batch
+
+    small = spark.newSession()
+    small.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    with _new_lake(spark, folder / "killed") as made:
+        made.create_table("w", {"id": "BIGINT", "k": "BIGINT"})
+        made.set_option("parquet_row_group_size", 500)
+        frame = small.range(0, 80_000, 1, 4).selectExpr("id", "id % 3 AS k")
+        made.table("w").append(frame.mapInArrow(once, "id bigint, k bigint"))
+        return [marker.exists(), *_found(made)]
+
+
+def _new_lake(spark: Any, folder: Path) -> Lake:
+    folder.mkdir()
+    return Lake.create(
+        f"ducklake:sqlite:{folder}/meta.sqlite",
+        data_path=f"{folder}/data/",
+        engine=SparkEngine(spark, small_change_bytes=0),
+    )
+
+
+def _found(lake: Lake) -> list[Any]:
+    """The number of rows, the sums of their columns, and how many files no catalog knows."""
+    table = lake.table("w")
+    rows = table.scan().to_arrow(engine="local")
+    versions = [snapshot.id for snapshot in lake.snapshots() if snapshot.id > 0]
+    files = [file for version in versions for file in lake.table("w", version=version).files()]
+    known = {f.path for f in files} | {d.path for f in files for d in f.deletes}
+    on_disk = {str(path) for path in Path(table.path).rglob("*.parquet")}
+    sums = [sum(value or 0 for value in column.to_pylist()) for column in rows.columns]
+    return [rows.num_rows, *sums, len(on_disk - known)]
