@@ -16,15 +16,17 @@ from lakeport.catalog import (
     Partition,
     ScanOptions,
     TimePoint,
+    current_request,
     note_snapshot,
     project_schema,
 )
 from lakeport.ducklake import LakeTable
 from lakeport.ducklake.metadata import TableSummary
 from lakeport.errors import UnavailableError
-from lakeport.lakehouse.names import PublishedNames
+from lakeport.lakehouse.names import ROWID, PublishedNames
 from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.policies.raw_tables import open_raw_table, safe_filter
+from lakeport.lakehouse.policies.restricted_writes import RestrictedWrites
 from lakeport.lakehouse.policies.visible import VisibleTable, failure_of, over_table
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.lakehouse.table import LakeCatalogTable
@@ -53,6 +55,17 @@ class RestrictedTable:
         self._names = names
         self._table = table
         self._restriction = restriction
+        schema = names.published(table.summary.schema)
+        verbs = current_request().restriction
+        writes = RestrictedWrites(
+            table,
+            f"{schema}.{table.name}",
+            lambda verb: verbs(schema, table.name, verb),
+            self._row_ids,
+        )
+        self.insert = writes.insert
+        self.update_rows = writes.update_rows
+        self.delete_rows = writes.delete_rows
 
     def arrow_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """Return the columns that are not hidden."""
@@ -63,7 +76,7 @@ class RestrictedTable:
 
     def schema_at(self, time_point: TimePoint) -> pa.Schema:
         """Return the columns of that time that are not hidden."""
-        return self._visible(self._at(time_point)).schema()
+        return self._visible(self._at(time_point), self._restriction).schema()
 
     def endpoints(self, options: ScanOptions) -> Sequence[Endpoint]:
         """Return one endpoint: how many parts a scan could have depends on all rows."""
@@ -82,7 +95,18 @@ class RestrictedTable:
                     f"the table {self.name!r} was replaced while the query was starting; run the "
                     "query again"
                 )
-        visible = self._visible(table)
+        return self._stream(table, self._restriction, options)
+
+    def _row_ids(self, restriction: Restriction) -> pa.ChunkedArray:
+        """Return the ids of the rows that a restriction admits now."""
+        every = ScanOptions(columns=(ROWID,))
+        rows = self._stream(self._table.at(None, self._restriction), restriction, every)
+        return rows.read_all().column(ROWID)
+
+    def _stream(
+        self, table: LakeTable, restriction: Restriction, options: ScanOptions
+    ) -> pa.RecordBatchReader:
+        visible = self._visible(table, restriction)
         schema = visible.schema()
         # A batch without columns has no number of rows.
         columns = options.columns or (schema.names[:1] if options.columns == () else None)
@@ -104,10 +128,10 @@ class RestrictedTable:
             failure=failure_of(f"{self._names.published(state.schema)}.{state.name}"),
         )
 
-    def _visible(self, table: LakeTable) -> VisibleTable:
+    def _visible(self, table: LakeTable, restriction: Restriction) -> VisibleTable:
         permissions = Permissions.of_request(self._access, self._names)
         state = table.planner.state
-        return VisibleTable.of(self._restriction, state, state.columns, permissions)
+        return VisibleTable.of(restriction, state, state.columns, permissions)
 
     def _at(self, time_point: TimePoint | None) -> LakeTable:
         return self._table.at(time_point, self._restriction)
