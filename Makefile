@@ -25,6 +25,11 @@ TESTS2 := tests/filters tests/memory tests/client tests/ducklake/test_lakes_of_1
 # Other versions of Python, each with an environment of its own.
 PYTHONS ?= 3.12 3.13
 
+# Older versions of PySpark and pyarrow, each pair with an environment of its own.
+MATRIX ?= 4.1.4:24.0.0 4.2.1:25.0.1
+TESTS_OF_MATRIX := tests/types tests/client tests/memory/test_rows.py tests/spark/test_frames.py tests/spark/test_data_source.py \
+  tests/lakehouse/test_catalog.py tests/lakehouse/test_time.py
+
 # The peers of a benchmark, some of which need other versions of the same packages.
 VENV_PEERS ?= .venv-peers
 READY_PEERS := $(VENV_PEERS)/.ready
@@ -32,7 +37,7 @@ READY_PEERS := $(VENV_PEERS)/.ready
 comma := ,
 paths = $(subst $() $(),$(comma),$(1:%=src/lakeport/%/*))
 
-.PHONY: help demo lock clean check format test test-fast test-spark test-servers test-soak test-duckdb2 test-pythons coverage bench bench-check bench-peers docs
+.PHONY: help demo lock clean check format test test-fast test-spark test-servers test-soak test-duckdb2 test-pythons test-matrix coverage bench bench-check bench-peers docs
 
 help:  ## show this list
 	@awk 'BEGIN {FS = ":.*## "} \
@@ -116,6 +121,15 @@ test-pythons:  ## run test-fast with other versions of Python (PYTHONS="3.12 3.1
 	@for version in $(PYTHONS); do \
 	  echo "== Python $$version"; \
 	  $(MAKE) --no-print-directory test-fast PYTHON=python$$version VENV=.venv-$$version || exit 1; \
+	done
+
+test-matrix:  ## run some tests with older versions of PySpark and pyarrow (MATRIX="4.1.4:24.0.0 4.2.1:25.0.1")
+	@for cell in $(MATRIX); do \
+	  spark=$${cell%%:*}; arrow=$${cell##*:}; venv=.venv-spark-$$spark; \
+	  echo "== PySpark $$spark, pyarrow $$arrow"; \
+	  $(MAKE) --no-print-directory $$venv/.ready VENV=$$venv || exit 1; \
+	  $$venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps pyspark==$$spark pyarrow==$$arrow || exit 1; \
+	  $$venv/bin/python -m pytest -q -n 2 --dist worksteal $(TESTS_OF_MATRIX) $(ARGS) || exit 1; \
 	done
 
 coverage: $(READY)  ## branch coverage of every room; below 90 % of the rooms without Spark is an error

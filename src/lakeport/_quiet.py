@@ -16,6 +16,7 @@ __all__ = [
     "NotFound",
     "PermissionDenied",
     "Quiet",
+    "ResourceExhausted",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
@@ -65,6 +66,10 @@ class Unauthenticated(Unknown):
 
 class PermissionDenied(Unknown):
     """Stands for PERMISSION_DENIED."""
+
+
+class ResourceExhausted(Unknown):
+    """Stands for RESOURCE_EXHAUSTED, which pyarrow cannot send in any method."""
 
 
 class Unavailable(Unknown):

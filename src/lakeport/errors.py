@@ -16,6 +16,7 @@
     │   └── LakeVersionError        a lake of a format version that cannot be read
     ├── UnauthenticatedError        missing or wrong credentials
     ├── PermissionDeniedError       an authenticated caller without the permission
+    ├── ResourceExhaustedError      a limit of the caller or of the server is reached
     ├── UnavailableError            a temporary failure: try again
     │   ├── ConflictError           a commit that other commits make impossible: start again
     │   └── UnknownOutcomeError     a commit of which it is not known whether it happened
@@ -46,6 +47,7 @@ __all__ = [
     "NotFoundError",
     "NullRowIdError",
     "PermissionDeniedError",
+    "ResourceExhaustedError",
     "SchemaNotEmptyError",
     "SnapshotNotFoundError",
     "UnauthenticatedError",
@@ -124,6 +126,10 @@ class UnauthenticatedError(LakeportError):
 
 class PermissionDeniedError(LakeportError):
     """Permission denied."""
+
+
+class ResourceExhaustedError(LakeportError):
+    """A limit of the caller or of the server is reached."""
 
 
 class UnavailableError(LakeportError):

@@ -35,6 +35,7 @@ CODES: dict[type[errors.LakeportError], type[BaseException]] = {
     errors.LakeVersionError: pa.ArrowNotImplementedError,
     errors.UnauthenticatedError: flight.FlightUnauthenticatedError,
     errors.PermissionDeniedError: flight.FlightUnauthorizedError,
+    errors.ResourceExhaustedError: flight.FlightServerError,
     errors.UnavailableError: flight.FlightUnavailableError,
     errors.ConflictError: flight.FlightUnavailableError,
     errors.UnknownOutcomeError: flight.FlightUnavailableError,

@@ -9,7 +9,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from pyspark.errors import AnalysisException
 
 from lakeport.ducklake import S3Secret
 from lakeport.errors import InvalidArgumentError
@@ -400,7 +399,7 @@ def test_a_table_of_sparks_catalog_can_be_a_table_of_a_lake(
         assert sorted(row[0] for row in rows.collect()) == [0, 100, 200, 700]
         lake.execute("ALTER TABLE t ADD COLUMN later INTEGER")
         lake.detach()
-        with pytest.raises(AnalysisException, match="create a table of Spark's catalog again"):
+        with pytest.raises(Exception, match="create a table of Spark's catalog again"):
             spark.table("shop.t").count()
     finally:
         spark.sql("DROP DATABASE shop CASCADE")

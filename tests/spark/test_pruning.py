@@ -287,6 +287,20 @@ def test_a_catalog_that_fails_leaves_out_no_file_and_raises_no_error(
     assert collect(frame.where("key = 5")) == ([5], FILES + 1)
 
 
+def test_a_spark_with_another_interface_lists_the_files_itself(
+    tables: Tables, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sorted(file_index._methods) == sorted(
+        name
+        for name in vars(file_index.LakeFileIndex)
+        if not name.startswith("_") and name not in ("Java", "equals", "hashCode")
+    )
+    monkeypatch.setattr(file_index, "_methods", [*file_index._methods, "newMethod"])
+    frame = tables.lake.table("parts").to_spark(spark)
+    keys, files = collect(frame.where("key = 5"))
+    assert (keys, files) == ([5], tables.planned("parts", "true"))
+
+
 def test_files_that_a_merge_has_replaced_are_still_read(
     tables: Tables, spark: Any, tmp_path: Any
 ) -> None:

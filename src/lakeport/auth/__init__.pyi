@@ -12,6 +12,7 @@ from .authentication import (
     bearer_token,
 )
 from .authorization import AccessRequest, Authorizer
+from .caller_limits import UNLIMITED, CallerLimits, LimitRules
 from .identity import ANONYMOUS, Identity, identity_of
 from .json_web_tokens import ClaimMapping, JwtAuth
 from .key_sets import ALGORITHMS, KeySet, check_key_url
@@ -35,17 +36,20 @@ __all__ = [
     "MIN_TOKEN_LENGTH",
     "PERMISSIONS",
     "SIGNING_ALGORITHM",
+    "UNLIMITED",
     "AccessRequest",
     "AuthSource",
     "Authenticator",
     "Authorizer",
     "BearerAuth",
+    "CallerLimits",
     "CertificateAuth",
     "ClaimMapping",
     "Grant",
     "Identity",
     "JwtAuth",
     "KeySet",
+    "LimitRules",
     "LoadedTls",
     "MayDo",
     "Operation",

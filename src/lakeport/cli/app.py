@@ -8,8 +8,10 @@ import typer
 from typer.core import TyperGroup
 
 from lakeport._version import __version__
+from lakeport.cli.commands.access import access
 from lakeport.cli.commands.console import console
 from lakeport.cli.commands.demo import demo
+from lakeport.cli.commands.doctor import advise, doctor
 from lakeport.cli.commands.inspect import inspect
 from lakeport.cli.commands.maintain import maintain
 from lakeport.cli.commands.ps import kill, ps
@@ -41,11 +43,14 @@ app = typer.Typer(
     help="An airport for your lake: attach tables and functions to DuckDB over Arrow Flight.",
     epilog="Exit codes: 0 done, 1 an error in one sentence, 2 a wrong call, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for command in (serve, demo, inspect, maintain, sql, query, console, ps, kill):
+_COMMANDS = (
+    *(serve, demo, inspect, sql, query, console),
+    *(maintain, doctor, advise, ps, kill, access),
+)
+for command in _COMMANDS:
     app.command()(command)
 app.add_typer(token)
 

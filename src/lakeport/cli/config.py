@@ -21,7 +21,13 @@ from pydantic_settings import (
 )
 
 from lakeport.auth import MIN_TOKEN_LENGTH
-from lakeport.cli.access.settings import CertificateSettings, IssuerSettings, PolicySettings
+from lakeport.cli.access.settings import (
+    AuditSettings,
+    CertificateSettings,
+    IssuerSettings,
+    LimitSettings,
+    PolicySettings,
+)
 from lakeport.cli.lake_settings import LakeSettings, MaintenanceSettings, StorageSettings
 from lakeport.errors import DefinitionError, first_line
 
@@ -208,6 +214,10 @@ class Settings(BaseSettings):
     policy: list[PolicySettings] = Field(
         default=[], description="What callers may do and see; everything without policies."
     )
+    limit: list[LimitSettings] = Field(
+        default=[], description="What callers may use at once; everything without limits."
+    )
+    audit: AuditSettings = AuditSettings()
     server: ServerSettings = ServerSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
     spark: SparkSettings = SparkSettings()

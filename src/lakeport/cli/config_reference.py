@@ -12,7 +12,13 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from lakeport.cli.access.settings import CertificateSettings, IssuerSettings, PolicySettings
+from lakeport.cli.access.settings import (
+    AuditSettings,
+    CertificateSettings,
+    IssuerSettings,
+    LimitSettings,
+    PolicySettings,
+)
 from lakeport.cli.config import (
     LakeSettings,
     LogSettings,
@@ -86,6 +92,8 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[[issuer]]", "", IssuerSettings),
     ("[[certificate]]", "", CertificateSettings),
     ("[[policy]]", "", PolicySettings),
+    ("[[limit]]", "", LimitSettings),
+    ("[audit]", "LAKEPORT_AUDIT__", AuditSettings),
     ("[server]", "LAKEPORT_SERVER__", ServerSettings),
     ("[maintenance]", "LAKEPORT_MAINTENANCE__", MaintenanceSettings),
     ("[spark]", "LAKEPORT_SPARK__", SparkSettings),
@@ -103,6 +111,7 @@ _REPEATED: Mapping[str, str] = {
     "[[policy]]": "Repeated for every policy. Without any, callers may do everything. With the "
     "first one, callers may do only what a policy allows: see "
     "[who may see what](../guides/policies.md). SIGHUP reads them again.",
+    "[[limit]]": "Repeated for every limit. A refusal is RESOURCE_EXHAUSTED and names the limit.",
     "[[certificate]]": "Repeated for every certificate. A call with a bearer token is that of the "
     "token's user, whatever the certificate is.",
 }

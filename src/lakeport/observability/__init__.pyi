@@ -1,9 +1,11 @@
+from .audit import AuditTrail
 from .http import serve_http, split_address
 from .logs import CallLog, log_to_stderr
 from .metrics import CompositeObserver, Metrics
 from .traces import export_traces
 
 __all__ = [
+    "AuditTrail",
     "CallLog",
     "CompositeObserver",
     "Metrics",

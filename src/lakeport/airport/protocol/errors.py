@@ -46,6 +46,7 @@ from lakeport._quiet import (
     NotFound,
     PermissionDenied,
     Quiet,
+    ResourceExhausted,
     Unauthenticated,
     Unavailable,
     Unimplemented,
@@ -60,6 +61,7 @@ from lakeport.errors import (
     LakeportError,
     NotFoundError,
     PermissionDeniedError,
+    ResourceExhaustedError,
     UnauthenticatedError,
     UnavailableError,
     UnsupportedError,
@@ -87,6 +89,7 @@ _STATUSES: tuple[tuple[type[LakeportError], type[Exception]], ...] = (
     (UnsupportedError, Unimplemented),
     (UnauthenticatedError, flight.FlightUnauthenticatedError),
     (PermissionDeniedError, flight.FlightUnauthorizedError),
+    (ResourceExhaustedError, ResourceExhausted),
     (UnavailableError, flight.FlightUnavailableError),
     (CancelledError, flight.FlightCancelledError),
     (InternalError, flight.FlightInternalError),
@@ -111,6 +114,7 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (flight.FlightCancelledError, "CANCELLED"),
     (flight.FlightInternalError, "INTERNAL"),
     (flight.FlightError, "UNKNOWN"),
+    (ResourceExhausted, "RESOURCE_EXHAUSTED"),
     (KeyError, "NOT_FOUND"),
     (NotImplementedError, "UNIMPLEMENTED"),
     (ValueError, "INVALID_ARGUMENT"),
@@ -285,6 +289,7 @@ _DETAIL = re.compile(
     r"|Python exception: .*|flight::.*)\.?\s*$",
     re.DOTALL,
 )
+_EXHAUSTED = f"Python exception: {ResourceExhausted.__name__}"
 # Arrow's message for a stream that the server closed without an error.
 _DISCONNECTED = "(server disconnect?)"
 _PREFIX = re.compile(r"^Flight [a-z ]+, with message: ")
@@ -305,6 +310,8 @@ def from_flight(error: Exception, subject: str) -> LakeportError:
     if typed is not None:
         return typed
     message = _server_message(error) or f"{subject} failed without a message"
+    if _EXHAUSTED in str(error):
+        return ResourceExhaustedError(message)
     if _DISCONNECTED in message:
         return InternalError(f"the server ended the {subject} too early")
     for kind, error_type in _KINDS:

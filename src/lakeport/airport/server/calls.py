@@ -22,6 +22,7 @@ from lakeport._tracing import end_span, start_span
 from lakeport.airport.protocol.errors import SHUTTING_DOWN, reason_of, status_name
 from lakeport.catalog import CallRecord, RequestNotes
 from lakeport.errors import CancelledError, UnavailableError
+from lakeport.filters import Filter
 from lakeport.filters.encoders import filter_shape
 
 __all__ = [
@@ -174,6 +175,8 @@ class RunningCall:
                     table=notes.table,
                     snapshot=notes.snapshot,
                     operation=notes.operation,
+                    columns=notes.columns,
+                    filter=notes.filter,
                     rows_sent=notes.rows_sent,
                     bytes_sent=notes.bytes_sent,
                     rows_received=notes.rows_received,
@@ -265,6 +268,10 @@ class CallEnded:
     bytes_received: int = 0
     peer: str = ""
     """The network address of the client; empty for a call that was rejected before its handler."""
+    columns: str = ""
+    """The columns that a scan reads, separated by commas; empty for all."""
+    filter: Filter | None = None
+    """The filter of a scan."""
     trace_id: str = ""
     """The trace of the header `traceparent`, or of `airport-trace-id`, or a new one."""
 

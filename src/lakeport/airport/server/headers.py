@@ -59,6 +59,17 @@ class ClientConnection:
         self.end: Callable[[], None] | None = None
         """The function to call when the call has ended."""
 
+    def at_end(self, work: Callable[[], None]) -> None:
+        """Call a function when the call has ended, before those that were given earlier."""
+        before = self.end
+
+        def run() -> None:
+            work()
+            if before is not None:
+                before()
+
+        self.end = run
+
     def is_cancelled(self) -> bool:
         """Return whether the client has cancelled the call or disconnected."""
         context = self.context

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from lakeport.airport.protocol.limits import DEFAULT_LIMITS, Limits
+from lakeport.airport.server.admission import Admission
 from lakeport.airport.server.calls import Calls, Observer
 from lakeport.airport.server.connections import MAX_CONNECTIONS, Connections
 from lakeport.airport.server.flight_service import FlightService
@@ -32,6 +33,7 @@ from lakeport.airport.server.transactions import Transactions
 from lakeport.auth import (
     Authorizer,
     AuthSource,
+    LimitRules,
     SubjectAuthenticator,
     TlsConfig,
     authenticator_of,
@@ -74,6 +76,7 @@ class Server:
         compression: Compress batches with `"lz4"` or `"zstd"`; faster on slow networks only.
             `"auto"` is LZ4, except to clients on this machine.
         limits: Limits on requests.
+        caller_limits: Limits on what callers use at once: scans, rows, calls a second.
         transaction_timeout: After how many seconds without a call a transaction is rolled back.
         stream_timeout: After how many seconds a stream ends whose client neither reads nor writes.
         max_connections: The most open connections; above it, those without calls are closed.
@@ -97,6 +100,7 @@ class Server:
         max_message_size: int = 64 * 1024 * 1024,
         compression: Literal["lz4", "zstd", "auto"] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        caller_limits: LimitRules | None = None,
         transaction_timeout: float = 600.0,
         stream_timeout: float = STREAM_TIMEOUT,
         max_connections: int = MAX_CONNECTIONS,
@@ -126,6 +130,7 @@ class Server:
         self._max_message_size = max_message_size
         self._compression: Literal["lz4", "zstd", "auto"] | None = compression
         self._limits = limits
+        self._caller_limits = caller_limits
         self._transaction_timeout = transaction_timeout
         self._stream_timeout = stream_timeout
         self._max_connections = max_connections
@@ -263,6 +268,7 @@ class Server:
             actions=self._actions,
             transactions=Transactions(idle_seconds=self._transaction_timeout),
             calls=Calls(self._observer),
+            admission=Admission(self._caller_limits),
             connections=Connections(self._max_connections),
             idle=IdleStreams(self._stream_timeout),
         )

@@ -11,6 +11,7 @@ from pyarrow import ipc
 
 from lakeport.airport.protocol.errors import SHUTTING_DOWN
 from lakeport.airport.protocol.limits import Limits
+from lakeport.airport.server.admission import Admission
 from lakeport.airport.server.calls import Calls
 from lakeport.airport.server.connections import Connections, is_loopback
 from lakeport.airport.server.headers import Call
@@ -47,6 +48,8 @@ class ServerState:
     transactions: Transactions = field(default_factory=Transactions)
     calls: Calls = field(default_factory=Calls)
     """The running calls, and the observer of them."""
+    admission: Admission = field(default_factory=Admission)
+    """Which calls and scans may run now, by the limits of their callers."""
     connections: Connections = field(default_factory=Connections)
     idle: IdleStreams = field(default_factory=IdleStreams)
     """Streams that wait for their clients."""

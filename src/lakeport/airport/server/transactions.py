@@ -121,6 +121,12 @@ class Transactions:
             )
         return identifier
 
+    def open_counts(self, identity: str) -> tuple[int, int]:
+        """Return how many explicit transactions an identity has open, and how many all have."""
+        with self._lock:
+            own = sum(opened.identity == identity for opened in self._explicit.values())
+            return own, len(self._explicit)
+
     def current(
         self, owner: str | None, catalog: str, named: str | None, *, identity: str
     ) -> str | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from lakeport.auth import Policies, Policy, PolicyExpression, Who
-from lakeport.cli.access.settings import PolicySettings
+from lakeport.cli.access.settings import PolicySettings, WhoSettings
 from lakeport.cli.arguments import default_name
 from lakeport.cli.lake_settings import LakeSettings
 from lakeport.errors import DefinitionError
 
-__all__ = ["policies_of"]
+__all__ = ["policies_of", "who_of"]
 
 _HEADING: Final = re.compile(r"\s*\[\[\s*policy\s*\]\]")
 
@@ -41,20 +41,8 @@ def _policy(entry: PolicySettings, place: str) -> Policy:
         except DefinitionError as error:
             raise DefinitionError(f"{place}: {key}: {error}") from None
 
-    try:
-        who = (
-            Who(everyone=True)
-            if entry.who == "everyone"
-            else Who(
-                users=frozenset(entry.who.users),
-                groups=frozenset(entry.who.groups),
-                attributes=entry.who.attributes,
-            )
-        )
-    except DefinitionError as error:
-        raise DefinitionError(f"{place}: {error}") from None
     return Policy(
-        who,
+        who_of(entry.who, place),
         entry.on,
         frozenset(entry.allow),
         rows=None if entry.rows is None else expression(entry.rows, "rows"),
@@ -65,6 +53,20 @@ def _policy(entry: PolicySettings, place: str) -> Policy:
         },
         where=place,
     )
+
+
+def who_of(entry: Literal["everyone"] | WhoSettings, place: str) -> Who:
+    """Return the callers that a policy or a limit is about."""
+    try:
+        if entry == "everyone":
+            return Who(everyone=True)
+        return Who(
+            users=frozenset(entry.users),
+            groups=frozenset(entry.groups),
+            attributes=entry.attributes,
+        )
+    except DefinitionError as error:
+        raise DefinitionError(f"{place}: {error}") from None
 
 
 def _places(file: Path | None, count: int) -> list[str]:

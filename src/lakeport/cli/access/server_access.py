@@ -7,23 +7,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakeport.auth import (
+    UNLIMITED,
     AccessRequest,
     Authenticator,
+    CallerLimits,
     CertificateAuth,
     ClaimMapping,
     Identity,
     JwtAuth,
     KeySet,
+    LimitRules,
+    Operation,
     Policies,
     Restriction,
     SeveralAuth,
     TokenTable,
+    Who,
 )
-from lakeport.cli.access.policies import policies_of
-from lakeport.cli.access.settings import CertificateSettings, IssuerSettings
+from lakeport.cli.access.policies import policies_of, who_of
+from lakeport.cli.access.settings import CertificateSettings, IssuerSettings, LimitSettings
 from lakeport.cli.access.tokens import Tokens
 from lakeport.cli.config import LakeSettings, Settings
-from lakeport.errors import DefinitionError, UnauthenticatedError
+from lakeport.errors import DefinitionError, UnauthenticatedError, UnavailableError
+from lakeport.observability import AuditTrail
 
 __all__ = ["AccessRules", "ServerAccess"]
 
@@ -38,6 +44,8 @@ class AccessRules:
     certificates: CertificateAuth | None
     policies: Policies | None = None
     """What callers may do and see; None if everything."""
+    limits: LimitRules | None = None
+    """What callers may use at once; None if everything."""
 
     @classmethod
     def of(
@@ -60,6 +68,7 @@ class AccessRules:
             SeveralAuth(authenticators) if authenticators else None,
             _certificates(settings.certificate),
             policies_of(settings.policy, served, file),
+            _limits(settings.limit),
         )
 
     @property
@@ -84,7 +93,8 @@ class AccessRules:
 class ServerAccess:
     """Authenticates and authorises by rules that may be replaced while the server runs."""
 
-    def __init__(self, rules: AccessRules) -> None:
+    def __init__(self, rules: AccessRules, *, required_trail: AuditTrail | None = None) -> None:
+        self._trail = required_trail
         # One reference, replaced as a whole, so that a call uses either the old or the new rules.
         self._rules = rules
 
@@ -92,6 +102,11 @@ class ServerAccess:
     def rules(self) -> AccessRules:
         """The present rules."""
         return self._rules
+
+    @property
+    def requires_trail(self) -> bool:
+        """Whether changes are refused while the audit trail cannot be written."""
+        return self._trail is not None
 
     def replace(self, rules: AccessRules) -> None:
         """Use these rules from now on."""
@@ -130,6 +145,11 @@ class ServerAccess:
 
     def __call__(self, access: AccessRequest) -> bool:
         """Return whether the caller may do something."""
+        is_change = access.operation in (Operation.WRITE, Operation.ALTER)
+        if is_change and self._trail is not None and self._trail.is_failing:
+            raise UnavailableError(
+                "changes are refused because the audit trail of the server cannot be written"
+            )
         return self._rules.allow(access)
 
     def restriction(
@@ -181,3 +201,19 @@ def _certificates(entries: Sequence[CertificateSettings]) -> CertificateAuth | N
             entry.user or entry.subject, frozenset(entry.groups), entry.attributes
         )
     return CertificateAuth(subjects)
+
+
+def _limits(entries: Sequence[LimitSettings]) -> LimitRules | None:
+    if not entries:
+        return None
+    each: list[tuple[Who, CallerLimits]] = []
+    together: CallerLimits | None = None
+    for number, entry in enumerate(entries, 1):
+        limits = CallerLimits(**entry.model_dump(exclude={"who"}))
+        if entry.who != "together":
+            each.append((who_of(entry.who, f"limit {number}"), limits))
+        elif together is not None:
+            raise DefinitionError(f"limit {number}: the limits of all together are given twice")
+        else:
+            together = limits
+    return LimitRules(tuple(each), together or UNLIMITED)

@@ -8,9 +8,11 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = [
+    "AuditSettings",
     "CertificateSettings",
     "ColumnSettings",
     "IssuerSettings",
+    "LimitSettings",
     "PolicySettings",
     "WhoSettings",
 ]
@@ -137,4 +139,49 @@ class PolicySettings(BaseModel):
         default=ColumnSettings(),
         description='Columns to hide and to mask: `{ hide = ["card"], mask = { email = "…" } }`. '
         "A mask is DuckDB SQL of the column's type.",
+    )
+
+
+class LimitSettings(BaseModel):
+    """What a caller, or all callers together, may use at once."""
+
+    model_config = _STRICT
+
+    who: Literal["everyone", "together"] | WhoSettings = Field(
+        description='Whose limits they are: `"everyone"` or a table as in `[[policy]]` for each '
+        'single caller, where the first that fits holds; `"together"` for all callers.'
+    )
+    scans: int | None = Field(
+        default=None, gt=0, description="Scans that run at once; more wait, and callers take turns."
+    )
+    queued_scans: int | None = Field(
+        default=None, ge=0, description="Scans that wait; more are refused."
+    )
+    rows_per_scan: int | None = Field(default=None, gt=0, description="The most rows of a scan.")
+    bytes_per_scan: int | None = Field(
+        default=None, gt=0, description="The most bytes of a scan, as Arrow."
+    )
+    scan_seconds: float | None = Field(
+        default=None, gt=0, description="The longest time of a scan, checked at each batch."
+    )
+    calls_per_second: float | None = Field(
+        default=None,
+        gt=0,
+        description="Calls a second on average; as many may come at once as in two seconds.",
+    )
+    transactions: int | None = Field(
+        default=None, gt=0, description="Open transactions of several statements."
+    )
+
+
+class AuditSettings(BaseModel):
+    """The audit trail: one JSON object for each attach, statement, scan, write and refusal."""
+
+    model_config = _STRICT
+
+    file: str | None = Field(
+        default=None, description="The file to append to; `-` for standard output."
+    )
+    required: bool = Field(
+        default=False, description="Refuse changes while the trail cannot be written."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -11,9 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from lakeport.airport.server import Server, check_listening, exit_immediately, serve_until_signalled
+from lakeport.airport.server import (
+    Observer,
+    Server,
+    check_listening,
+    exit_immediately,
+    serve_until_signalled,
+)
 from lakeport.auth import TlsConfig
+from lakeport.catalog import Catalog
 from lakeport.cli.access.server_access import AccessRules, ServerAccess
+from lakeport.cli.access.settings import AuditSettings
 from lakeport.cli.arguments import (
     by_name,
     is_lake,
@@ -41,6 +49,7 @@ from lakeport.ducklake.storage import keep_reserve
 from lakeport.errors import DefinitionError
 from lakeport.lakehouse import LakeCatalog, check_policies
 from lakeport.observability import (
+    AuditTrail,
     CallLog,
     CompositeObserver,
     Metrics,
@@ -215,7 +224,8 @@ def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
         return named, rules
 
     lakes, rules = read(settings)
-    access = ServerAccess(rules)
+    trail = _trail(settings.audit)
+    access = ServerAccess(rules, required_trail=trail if settings.audit.required else None)
     if not lakes:
         raise DefinitionError("no lake given: pass a LAKE, or a file with --config")
     tls = _tls_config(settings.server)
@@ -227,9 +237,9 @@ def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
         stack.enter_context(export_traces(settings.server.traces_endpoint))
         catalogs = stack.enter_context(ServedCatalogs(settings.spark))
         opened = catalogs.open(lakes)
-        if rules.policies is not None:
-            check_policies(rules.policies, opened)
-        server = _server(settings.server, opened, location, tls, access, metrics)
+        _check_policies(rules, opened)
+        observers: list[Observer | None] = [metrics, CallLog(), trail]
+        server = _server(settings.server, opened, location, tls, access, observers)
         add_spark_gauges(metrics, catalogs.spark, lambda: len(catalogs.lakes))
         stack.enter_context(server)
         side = settings.server.metrics_listen
@@ -257,9 +267,8 @@ def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
         def reread() -> tuple[dict[str, LakeSettings], Callable[[], None]]:
             named, new = read(load())
             access.check(new)
-            if new.policies is not None:
-                check_policies(new.policies, catalogs.opened)
-            return named, lambda: access.replace(new)
+            _check_policies(new, catalogs.opened)
+            return named, lambda: _replace_rules(access, new, trail)
 
         finished = serve_until_signalled(
             server,
@@ -277,7 +286,7 @@ def _server(
     location: str,
     tls: TlsConfig | None,
     access: ServerAccess,
-    metrics: Metrics,
+    observers: Sequence[Observer | None],
 ) -> Server:
     rules = access.rules
     return Server(
@@ -286,7 +295,7 @@ def _server(
         auth=access if rules.authenticator is not None else None,
         certificates=access if rules.certificates is not None else None,
         # An authorizer disables the cache of listings; without it callers see the same.
-        authorize=access if rules.are_checked else None,
+        authorize=access if rules.are_checked or access.requires_trail else None,
         tls=tls,
         advertise=settings.advertise,
         batch_rows=settings.batch_rows,
@@ -295,7 +304,8 @@ def _server(
         transaction_timeout=settings.transaction_timeout,
         stream_timeout=settings.stream_timeout,
         max_connections=settings.max_connections,
-        observer=CompositeObserver(metrics, CallLog()),
+        caller_limits=rules.limits,
+        observer=CompositeObserver(*(each for each in observers if each is not None)),
     )
 
 
@@ -365,6 +375,22 @@ def _described(result: MaintenanceResult) -> dict[str, Any]:
     """Return the fields of a result that have a value, for the log."""
     fields = asdict(result) | {"expired": len(result.expired), "paths": len(result.paths)}
     return {name: value for name, value in fields.items() if value}
+
+
+def _trail(settings: AuditSettings) -> AuditTrail | None:
+    return None if settings.file is None else AuditTrail(settings.file)
+
+
+def _check_policies(rules: AccessRules, catalogs: Mapping[str, Catalog]) -> None:
+    if rules.policies is not None:
+        check_policies(rules.policies, catalogs)
+
+
+def _replace_rules(access: ServerAccess, rules: AccessRules, trail: AuditTrail | None) -> None:
+    access.replace(rules)
+    if trail is not None:
+        count = 0 if rules.policies is None else len(rules.policies.policies)
+        trail.record("policy_reload", policies=count)
 
 
 def _tls_config(settings: ServerSettings) -> TlsConfig | None:

@@ -4,6 +4,7 @@ from .compaction import RowOrder, compact
 from .expiry import expire_snapshots
 from .inspection import LakeReport, SizeReport, TableReport, inspect_lake, inspect_table
 from .lease import maintenance_lease
+from .log import LogEntry, read_log
 from .policy import OPERATIONS, MaintenancePolicy, maintain_lake
 from .results import Cancel, MaintenanceResult, Operation, Progress, ProgressCallback
 from .schedule import MaintenanceSchedule
@@ -13,6 +14,7 @@ __all__ = [
     "Age",
     "Cancel",
     "LakeReport",
+    "LogEntry",
     "MaintenancePolicy",
     "MaintenanceResult",
     "MaintenanceSchedule",
@@ -30,4 +32,5 @@ __all__ = [
     "inspect_table",
     "maintain_lake",
     "maintenance_lease",
+    "read_log",
 ]

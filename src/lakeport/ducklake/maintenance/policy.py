@@ -19,6 +19,7 @@ from lakeport.ducklake.maintenance.compaction import (
 from lakeport.ducklake.maintenance.expiry import expire_snapshots
 from lakeport.ducklake.maintenance.flush import flush_table
 from lakeport.ducklake.maintenance.lease import maintenance_lease
+from lakeport.ducklake.maintenance.log import write_log
 from lakeport.ducklake.maintenance.results import (
     Cancel,
     MaintenanceResult,
@@ -97,7 +98,10 @@ def maintain_lake(
         if not is_held:
             _log.info("another process maintains %s", lake.catalog.database.location)
             return []
-        return work.run(wanted)
+        try:
+            return work.run(wanted)
+        finally:
+            write_log(lake, work.results)
 
 
 @dataclass(slots=True)

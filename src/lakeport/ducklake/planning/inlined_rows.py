@@ -20,6 +20,7 @@ from lakeport.ducklake.metadata.union_query import UnionQuery
 from lakeport.ducklake.model import InlinedTable
 from lakeport.ducklake.planning.inlined_values import as_text, decode, is_binary
 from lakeport.ducklake.reading.alignment import column_converter, constant_column
+from lakeport.errors import CorruptLakeError
 from lakeport.types import Column, duckdb_identifier, select_expression, with_field_ids
 
 __all__ = ["InlinedRows", "read_inlined"]
@@ -61,6 +62,12 @@ def read_inlined(
     """
     if not tables:
         return []
+    for table in tables:
+        if not table.physical:
+            raise CorruptLakeError(
+                f"the catalog database has no table {table.name!r}, in which the catalog records "
+                "inlined rows: restore it from a backup"
+            )
     if catalog.database.kind == "duckdb":
         raw = _read_native(catalog, connection, tables, columns, snapshot, from_snapshot)
     else:

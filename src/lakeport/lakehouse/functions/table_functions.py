@@ -21,6 +21,7 @@ from lakeport.errors import InvalidInputError, PermissionDeniedError, Unsupporte
 from lakeport.lakehouse.functions.activity import KILL_SCHEMA, QUERIES_SCHEMA, kill, queries
 from lakeport.lakehouse.functions.changing import changing_functions
 from lakeport.lakehouse.functions.documentation import FUNCTIONS_SCHEMA, functions_table
+from lakeport.lakehouse.functions.maintenance import maintenance_functions, maintenance_table
 from lakeport.lakehouse.functions.metadata_tables import (
     COLUMNS_SCHEMA,
     FILES_OF_TABLE_SCHEMA,
@@ -69,7 +70,12 @@ def functions_schema(
     `refused` are the reasons for which views are refused, by the ids of the views.
     """
     own = _Functions(access, names, snapshot, refused)
-    functions = [*own.functions(), *changing_functions(access, names), *extra]
+    functions = [
+        *own.functions(),
+        *changing_functions(access, names),
+        *maintenance_functions(access, names),
+        *extra,
+    ]
     documented = ScanTable(
         "functions",
         FUNCTIONS_SCHEMA,
@@ -79,7 +85,7 @@ def functions_schema(
     return StaticSchema(
         names.functions,
         comment=_COMMENT,
-        tables=[*own.tables(), documented],
+        tables=[*own.tables(), maintenance_table(access.lake, names), documented],
         table_functions=functions,
     )
 

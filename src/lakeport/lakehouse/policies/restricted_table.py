@@ -11,7 +11,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lakeport.auth import Restriction
-from lakeport.catalog import Endpoint, Partition, ScanOptions, TimePoint, project_schema
+from lakeport.catalog import (
+    Endpoint,
+    Partition,
+    ScanOptions,
+    TimePoint,
+    note_snapshot,
+    project_schema,
+)
 from lakeport.ducklake import LakeTable
 from lakeport.ducklake.metadata import TableSummary
 from lakeport.errors import UnavailableError
@@ -68,6 +75,7 @@ class RestrictedTable:
             table = self._at(options.time_point)
         else:
             token = ScanPartToken.from_bytes(options.partition)
+            note_snapshot(token.snapshot)
             table = self._table.at_snapshot(token.snapshot, self._restriction)
             if token != _token(table):
                 raise UnavailableError(

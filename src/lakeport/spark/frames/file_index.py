@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import struct
 import threading
 from collections import OrderedDict
@@ -59,6 +60,7 @@ def indexed_dataframe(
     jvm: Any = spark._jvm  # noqa: SLF001
     in_java: Any = spark._jsparkSession  # noqa: SLF001
     try:
+        _check_methods(jvm)
         with _starting:
             ensure_callback_server_started(gateway)
         relation = jvm.org.apache.spark.sql.execution.datasources.HadoopFsRelation(
@@ -74,6 +76,23 @@ def indexed_dataframe(
     except (Py4JError, OSError, TypeError) as error:
         _log.warning("Spark lists the files of a table itself and leaves out none: %s", error)
         return None
+
+
+# The JVM's methods do not change; another JVM of this process has the same Spark.
+_methods: list[str] = []
+
+
+def _check_methods(jvm: Any) -> None:
+    """Raise TypeError if the interface has methods that Spark would not find here."""
+    if not _methods:
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        interface = loader.loadClass(LakeFileIndex.Java.implements[0])
+        text = jvm.java.util.Arrays.toString(interface.getMethods())
+        # Scala's copies of default methods, such as `toString$`, are static.
+        _methods.extend({name for name in re.findall(r"(\w+\$?)\(", text) if "$" not in name})
+    missing = [name for name in _methods if not hasattr(LakeFileIndex, name)]
+    if missing:
+        raise TypeError(f"Spark's FileIndex has other methods: {', '.join(missing)}")
 
 
 class FilePruning:

@@ -59,17 +59,8 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
     def schema(self) -> StructType:
         """Return the columns of the table, and pin the source to their snapshot."""
         with errors_in_one_sentence():
-            stream = StreamReadOptions.parse(self.options)
-            options = stream.source
-            with options.open() as lake:
-                table = options.table(lake)
-                self._pinned = replace(options, version=table.snapshot.id, timestamp=None)
-                self._columns = table.columns
-                if stream.change_feed:
-                    from lakeport.spark.source.stream_reader import stream_columns
-
-                    return spark_schema(stream_columns(table.columns, change_feed=True))
-                return spark_schema(options.context(table).columns)
+            self._pinned, self._columns, schema = self._load()
+            return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the table.
@@ -77,18 +68,33 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
         Spark's catalog recorded the schema of a table that `CREATE TABLE … USING ducklake` made.
         """
         with errors_in_one_sentence():
-            if self._pinned is None and _types(self.schema()) != _types(schema):
-                raise InvalidArgumentError(
-                    "a table of a lake has its own schema, and it is not the one that Spark has: "
-                    "do not pass another, and create a table of Spark's catalog again"
-                )
-            if self._pinned is None:
-                raise InvalidArgumentError("the table of the lake could not be found")
             given = {key.lower() for key in self.options}
             for name, written in STREAM_READ_NAMES.items():
                 if name in given:
                     raise InvalidArgumentError(f"the option {written!r} is for spark.readStream")
-            return _Reader(self._pinned)
+            if self._pinned is not None:
+                return _Reader(self._pinned)
+            pinned, _, own = self._load()
+            if _types(own) != _types(schema):
+                raise InvalidArgumentError(
+                    "a table of a lake has its own schema, and it is not the one that Spark has: "
+                    "do not pass another, and create a table of Spark's catalog again"
+                )
+            return _Reader(pinned)
+
+    def _load(self) -> tuple[SourceOptions, tuple[Column, ...], StructType]:
+        """Return the options with a fixed snapshot, the columns of the table, and the schema."""
+        stream = StreamReadOptions.parse(self.options)
+        options = stream.source
+        with options.open() as lake:
+            table = options.table(lake)
+            pinned = replace(options, version=table.snapshot.id, timestamp=None)
+            if stream.change_feed:
+                from lakeport.spark.source.stream_reader import stream_columns
+
+                feed = stream_columns(table.columns, change_feed=True)
+                return pinned, table.columns, spark_schema(feed)
+            return pinned, table.columns, spark_schema(options.context(table).columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """Return the reader of the table as a stream.

@@ -32,6 +32,8 @@ def create_transaction(host: ServerState, call: Call, request: Struct) -> bytes:
     route = host.route(call, request.text("catalog_name", ""))
     route.require(Operation.LIST)
     explicit = request.flag("explicit", default=False)
+    if explicit:
+        _check_limit(host, call)
     identifier = host.transactions.begin(route.catalog, route.registered_name, explicit=explicit)
     return encode({"identifier": identifier})
 
@@ -57,6 +59,7 @@ def begin_transaction(host: ServerState, call: Call, request: Struct) -> bytes:
     route.require(Operation.LIST)
     if call.owner is None:
         raise InvalidArgumentError("begin_transaction needs the airport-client-session-id header")
+    _check_limit(host, call)
     identifier = host.transactions.begin(
         route.catalog, route.registered_name, explicit=True, owner=call.owner
     )
@@ -73,6 +76,10 @@ def commit_transaction(host: ServerState, call: Call, request: Struct) -> bytes:
 def rollback_transaction(host: ServerState, call: Call, request: Struct) -> bytes:
     host.transactions.rollback(*_named(host, call, request))
     return b"rolled back"
+
+
+def _check_limit(host: ServerState, call: Call) -> None:
+    host.admission.check_transactions(call.caller, *host.transactions.open_counts(call.identity))
 
 
 def _named(host: ServerState, call: Call, request: Struct) -> tuple[str, str | None]:

@@ -21,6 +21,7 @@ from lakeport._tracing import note_event
 from lakeport.airport.protocol.codec import encode
 from lakeport.airport.protocol.errors import translate_errors
 from lakeport.airport.protocol.tickets import ScanTicket
+from lakeport.airport.server.admission import ScanBudget
 from lakeport.airport.server.calls import check_not_cancelled
 from lakeport.airport.server.headers import Call
 from lakeport.airport.server.state import ServerState
@@ -47,6 +48,8 @@ def open_stream(host: ServerState, call: Call, raw_ticket: bytes) -> flight.Flig
     """Return the stream of the rows that a ticket describes."""
     ticket = ScanTicket.from_bytes(raw_ticket, limits=host.limits)
     scan = resolve_scan(host, call, ticket)
+    budget, release = host.admission.begin_scan(call.caller, current_request().is_cancelled)
+    call.connection.at_end(release)
     scan_request = scan_options(host, ticket)
     call.notes.filter = scan_request.filter
     call.notes.columns = ",".join(ticket.columns or ())
@@ -65,7 +68,13 @@ def open_stream(host: ServerState, call: Call, raw_ticket: bytes) -> flight.Flig
     align = Alignment(schema, reader.schema, columns, scan.subject)
     total_rows = None if scan_request.filter else size.rows
     batches = _batches(
-        host, scan, reader, align, total_rows, batch_rows=batch_rows or host.batch_rows
+        host,
+        scan,
+        reader,
+        align,
+        total_rows,
+        batch_rows=batch_rows or host.batch_rows,
+        budget=budget,
     )
     # pyarrow calls Python for every batch without the context of the request.
     context = contextvars.copy_context()
@@ -99,6 +108,7 @@ def _batches(
     total_rows: int | None,
     *,
     batch_rows: int,
+    budget: ScanBudget,
 ) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
     sent = 0
     complete = False
@@ -116,6 +126,7 @@ def _batches(
                         note_event("first batch", rows=piece.num_rows)
                     check_not_cancelled(notes)
                     sent += piece.num_rows
+                    budget.check(sent, notes.bytes_sent + piece.nbytes)
                     with waiting:
                         yield piece, _progress(sent, total_rows)
                     notes.rows_sent += piece.num_rows

@@ -35,16 +35,23 @@ class LakeHealth:
 
         return diagnose(cast("Lake", self), deep=deep, sample=sample, progress=progress)
 
-    def repair(self, diagnosis: Diagnosis, *, dry_run: bool = False) -> list[Repaired]:
+    def repair(
+        self,
+        diagnosis: Diagnosis,
+        *,
+        dry_run: bool = False,
+        save: Callable[[Repaired], None] | None = None,
+    ) -> list[Repaired]:
         """Mend what is safe to mend, each finding in a transaction that makes one snapshot.
 
         Args:
             diagnosis: What `check` has found.
             dry_run: Change nothing; return what would be changed.
+            save: Is called before each repair, with the rows that it changes.
         """
         from lakeport.ducklake.maintenance.doctor.repair import repair
 
-        return repair(cast("Lake", self), diagnosis, dry_run=dry_run)
+        return repair(cast("Lake", self), diagnosis, dry_run=dry_run, save=save)
 
     def advise(self) -> Advice:
         """Return what the shape of each table costs and which maintenance would gain what."""

@@ -1,13 +1,14 @@
 """Mend what is safe to mend: each finding in one transaction, after a copy of the rows it changes.
 
 The checks run again inside the transaction, with the lock of the kernel held, so a repair fits the
-state that it changes. Every repair makes a snapshot: DuckDB keeps statistics until one appears.
+state that it changes. A repair that readers notice makes a snapshot: DuckDB keeps statistics until
+the next one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,7 +50,7 @@ class Repaired:
 
     finding: Finding
     snapshot: int | None
-    """The snapshot that the repair made; None for a dry run, and for indexes."""
+    """The snapshot that the repair made; None for a dry run, and if no reader notices it."""
     rows_before: tuple[dict[str, Any], ...] = ()
     """The rows of the catalog that were changed or deleted, each with the name of its table."""
 
@@ -62,13 +63,20 @@ class Repaired:
         }
 
 
-def repair(lake: Lake, diagnosis: Diagnosis, *, dry_run: bool = False) -> list[Repaired]:
+def repair(
+    lake: Lake,
+    diagnosis: Diagnosis,
+    *,
+    dry_run: bool = False,
+    save: Callable[[Repaired], None] | None = None,
+) -> list[Repaired]:
     """Mend the findings of a diagnosis that can be mended safely.
 
     Args:
         lake: The lake that was examined.
         diagnosis: What was found. What has been mended meanwhile is left out.
         dry_run: Change nothing; return what would be changed.
+        save: Is called before each repair, with the rows that it changes; what it raises stops it.
     """
     mendable = [finding for finding in diagnosis.findings if finding.repair is not None]
     if not lake.version.startswith("1.") and mendable:
@@ -78,7 +86,7 @@ def repair(lake: Lake, diagnosis: Diagnosis, *, dry_run: bool = False) -> list[R
         )
     made: list[Repaired] = []
     for finding in mendable:
-        done = _Repair(lake, finding).run(dry_run=dry_run)
+        done = _Repair(lake, finding).run(dry_run=dry_run, save=save)
         if done is not None:
             made.append(done)
     return made
@@ -91,7 +99,7 @@ class _Repair:
         self._lake = lake
         self._finding = finding
 
-    def run(self, *, dry_run: bool) -> Repaired | None:
+    def run(self, *, dry_run: bool, save: Callable[[Repaired], None] | None) -> Repaired | None:
         """Check again, save the rows, change them, and make a snapshot."""
         database: WriteDatabase = self._lake.write_database
         written: list[WrittenDeleteFile] = []
@@ -107,14 +115,17 @@ class _Repair:
                         for action in finding.repair.actions
                         for row in _rows_before(writer, action)
                     ]
+                    planned = Repaired(finding=finding, snapshot=None, rows_before=tuple(before))
                     if dry_run:
-                        return Repaired(finding=finding, snapshot=None, rows_before=tuple(before))
+                        return planned
+                    if save is not None:
+                        save(planned)
                     snapshot = self._apply(writer, exam, finding, written)
                 finally:
                     exam.copy.close()
                 writer.commit()
                 is_committed = True
-                return Repaired(finding=finding, snapshot=snapshot, rows_before=tuple(before))
+                return replace(planned, snapshot=snapshot)
         finally:
             if not is_committed:
                 for file in written:
@@ -139,10 +150,6 @@ class _Repair:
     ) -> int | None:
         actions = [] if finding.repair is None else finding.repair.actions
         changes = [] if finding.repair is None else finding.repair.changes
-        if all(isinstance(action, CreateIndex) for action in actions):
-            for action in actions:
-                _create_index(writer, action)
-            return None
         snapshot = exam.copy.latest + 1
         counters = _next_counters(exam)
         for action in actions:
@@ -161,6 +168,9 @@ class _Repair:
                     _replace_deletes(writer, exam, action, merged, file_id)
                 case CreateIndex():
                     _create_index(writer, action)
+        # Rows that no reader uses, and indexes, need no snapshot.
+        if not changes and counters == _next_counters(exam):
+            return None
         _insert_snapshot(writer, exam, finding, snapshot, counters, changes)
         return snapshot
 
@@ -229,9 +239,7 @@ def _change(writer: CatalogWriter, change: RowChange, snapshot: int) -> None:
     writer.execute(f"UPDATE {name} SET {sets} WHERE {condition}", [*new, *values])
 
 
-def _create_index(writer: CatalogWriter, action: Action) -> None:
-    if not isinstance(action, CreateIndex):
-        return
+def _create_index(writer: CatalogWriter, action: CreateIndex) -> None:
     short = action.table.removeprefix("ducklake_")
     index = writer.dialect.identifier(f"lakeport_{short}_{'_'.join(action.columns)}")
     columns = ", ".join(writer.dialect.identifier(column) for column in action.columns)

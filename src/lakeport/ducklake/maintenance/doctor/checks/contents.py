@@ -197,7 +197,11 @@ def _task(table: LakeTable, file: DataFile, columns: Sequence[Column]) -> FileTa
     """Return the task that reads columns of a file; None if there is nothing to read."""
     if not columns:
         return None
-    plan = table.scan([column.name for column in columns], task_bytes=1 << 62).plan
+    try:
+        plan = table.scan([column.name for column in columns], task_bytes=1 << 62).plan
+    except LakeportError:
+        # Another check names the reason.
+        return None
     tasks = (task for task in plan.tasks if isinstance(task, FileTask))
     return next((task for task in tasks if task.file.id == file.id), None)
 

@@ -96,7 +96,8 @@ def expired_snapshots(exam: Examination) -> Iterator[Finding]:
     rows = exam.copy.rows(
         "SELECT s.snapshot_id FROM ducklake_snapshot s "
         "LEFT JOIN ducklake_snapshot_changes c USING (snapshot_id) "
-        "WHERE c.snapshot_id IS NULL OR (c.changes_made IS NULL AND s.snapshot_id > 0) ORDER BY 1"
+        "WHERE c.snapshot_id IS NULL OR (c.changes_made IS NULL AND s.snapshot_id > 0 "
+        "  AND c.author IS DISTINCT FROM 'lakeport doctor') ORDER BY 1"
     )
     yield from report(
         exam,

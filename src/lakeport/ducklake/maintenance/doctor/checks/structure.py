@@ -235,7 +235,12 @@ def missing_schema_versions(exam: Examination) -> Iterator[Finding]:
     yield from report(
         exam,
         (
-            Flaw(table_id, f"from snapshot {begin} on", [_version(begin, version, table_id)])
+            Flaw(
+                table_id,
+                f"from snapshot {begin} on",
+                [_version(begin, version, table_id)],
+                [f"altered_table:{table_id}"],
+            )
             for table_id, begin, version in rows
         ),
         check="tables_without_schema_version",
@@ -249,13 +254,17 @@ def missing_schema_versions(exam: Examination) -> Iterator[Finding]:
         "  FROM ducklake_snapshot s WHERE s.schema_version >= i.schema_version) AS begin "
         "FROM ducklake_inlined_data_tables i SEMI JOIN live_table USING (table_id) "
         "WHERE NOT EXISTS (SELECT 1 FROM ducklake_schema_versions v WHERE "
-        "  v.table_id = i.table_id AND v.schema_version = i.schema_version) "
-        "AND i.table_id IN (SELECT table_id FROM ducklake_schema_versions) ORDER BY ALL"
+        "  v.table_id = i.table_id AND v.schema_version = i.schema_version) ORDER BY ALL"
     )
     yield from report(
         exam,
         (
-            Flaw(table_id, name, [_version(begin, version, table_id)] if begin is not None else [])
+            Flaw(
+                table_id,
+                name,
+                [_version(begin, version, table_id)] if begin is not None else [],
+                [f"altered_table:{table_id}"],
+            )
             for table_id, name, version, begin in rows
         ),
         check="inlined_tables_without_schema_version",

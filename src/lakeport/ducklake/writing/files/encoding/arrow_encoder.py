@@ -85,6 +85,9 @@ class ArrowEncoder:
             write_statistics=(
                 self._layout.paths_without(self._with_nan) if self._with_nan else True
             ),
+            # Row ids and snapshots ascend: their differences take a fraction of the bytes.
+            use_dictionary=self._layout.own_paths if self._layout.internal else True,
+            column_encoding=dict.fromkeys(self._layout.internal, "DELTA_BINARY_PACKED") or None,
             metadata_collector=self._footers,
             encryption_properties=encryption_properties(self._key),
         )

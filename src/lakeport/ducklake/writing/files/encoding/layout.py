@@ -99,6 +99,11 @@ class FileLayout:
         kept = [leaf for index, leaf in enumerate(self.leaves) if index not in omitted]
         return [*(self._path(leaf) for leaf in kept), *self.internal]
 
+    @property
+    def own_paths(self) -> list[str]:
+        """The paths of the leaves of the table's own columns."""
+        return [self._path(leaf) for leaf in self.leaves]
+
     def _path(self, leaf: Leaf) -> str:
         column = self.columns[leaf.path[0]]
         names = [column.name]
