@@ -20,18 +20,16 @@ def main() -> None:
             for name in ("orders", "archive", "latest"):
                 lake.create_table(name, {"customer": "VARCHAR", "price": "DOUBLE"})
             lake.table("orders").append(pa.table({"customer": ["Ada", "Bob"], "price": [9.5, 7.0]}))
-        print("archive has", copy(uri, "archive", folder))
-        with Lake.open(uri) as lake:
             lake.table("orders").append(pa.table({"customer": ["Ada"], "price": [4.5]}))
-        # The checkpoint has the snapshot that was read last: only the new order is copied.
         print("archive has", copy(uri, "archive", folder))
         print("latest has", copy(uri, "latest", folder, upsert))
 
 
 def copy(uri: str, table: str, folder: str, write: Callable[..., Any] | None = None) -> Any:
-    """Copy what is new in the orders to a table; return the rows of the table."""
+    """Copy the orders that the checkpoint does not have to a table; return the table's rows."""
     reader = session().readStream.format("ducklake").option("lake", uri).option("table", "orders")
-    stream = reader.option("maxFilesPerTrigger", 1).load()
+    # An upsert gets the appends one after the other.
+    stream = reader.option("maxFilesPerTrigger", 1 if write else 100).load()
     writer = stream.writeStream.option("checkpointLocation", f"{folder}/{table}")
     if write is None:
         writer = writer.format("ducklake").option("lake", uri).option("table", table)

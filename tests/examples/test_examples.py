@@ -65,7 +65,6 @@ EXPECTED = {
         RETURNING of DELETE is not supported here: read the rows with a query afterwards
     """,
     "lake_streams": """
-        archive has [('Ada', 9.5), ('Bob', 7.0)]
         archive has [('Ada', 4.5), ('Ada', 9.5), ('Bob', 7.0)]
         latest has [('Ada', 4.5), ('Bob', 7.0)]
     """,

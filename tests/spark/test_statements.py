@@ -117,6 +117,10 @@ CHANGES = [
     """MERGE INTO sales.t a USING source b ON a.id = b.id
        WHEN NOT MATCHED AND b.gone THEN INSERT (id) VALUES (b.id)
        WHEN NOT MATCHED BY SOURCE AND a.id > 4 THEN UPDATE SET s = 'left', v = CASE WHEN a.v > 10 THEN a.v END""",
+    "UPDATE sales.t SET v = (SELECT max(v) FROM source), s = (SELECT s FROM source WHERE id = -1) WHERE v < (SELECT 10)",
+    "DELETE FROM sales.t WHERE id IN (SELECT id FROM source WHERE gone UNION SELECT NULL) AND EXISTS (SELECT 1 FROM source)",
+    "DELETE FROM sales.t WHERE s IN (SELECT s FROM source WHERE id = -1) OR NOT EXISTS (SELECT 1 FROM source)",
+    "UPDATE sales.t SET s = 'all' WHERE d NOT IN (SELECT DATE '2026-01-01' FROM source WHERE id = -1)",
     "CREATE TABLE made AS SELECT id, CAST(v AS DOUBLE) / 3 AS third, s FROM sales.t WHERE id > 2",
     "CREATE TABLE IF NOT EXISTS made AS SELECT 1 AS x",
     "CREATE OR REPLACE TABLE made PARTITIONED BY (s) AS SELECT 1 AS id, 'a' AS s",

@@ -31,6 +31,7 @@ from lakeport.spark.sql.statements.sources import (
     inserted_frame,
     values_table,
 )
+from lakeport.spark.sql.statements.subqueries import without_subqueries
 from lakeport.types import Column, duckdb_identifier, fold_name
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def run_statement(lake: Lake, text: str, spark: Callable[[], SparkSession]) -> W
         InvalidInputError: The text cannot be parsed.
         UnsupportedError: A part of the statement is not supported.
     """
-    statement = parse_statement(text)
+    statement = without_subqueries(lake, spark, parse_statement(text))
     match statement:
         case Insert():
             return _insert(lake, statement, spark)
