@@ -113,7 +113,9 @@ def test_no_function_about_the_lake_reads_what_is_denied(lake: Any, serve: Serve
     spellings = ("secret", "SECRET", "main.secret", 'public."Secret"', "hidden.t", '"HIDDEN".T')
     count = 0
 
-    for function, table in itertools.product(schema.table_functions(), spellings):
+    # It takes the id of a query instead of a table: see test_activity.py.
+    functions = [function for function in schema.table_functions() if function.name != "kill"]
+    for function, table in itertools.product(functions, spellings):
         values = arguments_of(function, table)
         positional = [values[p.name] for p in function.signature.parameters if p.name in values]
         if "table_name" not in values:

@@ -22,6 +22,7 @@ from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import ServedCatalogs
 from lakeport.cli.config import LakeSettings, SparkSettings
 from lakeport.cli.output import make_console, show_rows
+from lakeport.console import ServerAddress, serve_console
 from lakeport.errors import DefinitionError, UnavailableError
 
 __all__ = ["SNAPSHOT_BEFORE_DELETE", "demo", "make_lake"]
@@ -162,11 +163,23 @@ def demo(
             _show_queries(console, client)
             _show_write(console, client)
         show_sql(console, [*attach_sql(server.location, lakes), *_EXAMPLE_QUERIES])
+        if not once:
+            _show_page(console, stack, server.location)
         finished = once or serve_until_signalled(
             server, ready=lambda: console.print("Serving; Ctrl-C ends it.", style="dim")
         )
     if not finished:
         exit_immediately()
+
+
+def _show_page(console: Console, stack: ExitStack, location: str) -> None:
+    """Serve the console in the browser, at a free port, if its packages are installed."""
+    try:
+        page = stack.enter_context(serve_console(ServerAddress(location=location)))
+    except DefinitionError as error:
+        console.print(f"\nWithout the console: {error}", style="dim", highlight=False)
+    else:
+        console.print(f"\nThe console is at {page.url}", highlight=False)
 
 
 def _make_folder(folder: Path) -> None:
