@@ -259,7 +259,6 @@ class _Changes:
                 allow_missing=bool(allow_missing),
                 ignore_extra_columns=bool(ignore_extra_columns),
             ),
-            operation=Operation.INSERT,
         )
         return f"the files {path} belong to {table_name}"
 
@@ -285,14 +284,8 @@ class _Changes:
             transaction.drop_view(name, schema, if_exists=bool(if_exists))
         return f"the view {view_name} is dropped"
 
-    def _change(
-        self,
-        table_name: str | None,
-        change: Callable[[TableWriter], None],
-        *,
-        operation: Operation = Operation.ALTER,
-    ) -> None:
-        schema, name = self._named(table_name, operation)
+    def _change(self, table_name: str | None, change: Callable[[TableWriter], None]) -> None:
+        schema, name = self._named(table_name, Operation.ALTER)
         with self._writes.statement() as transaction:
             change(transaction.table(name, schema))
 
