@@ -115,7 +115,8 @@ class ListingCache:
             if isinstance(route.catalog, ListingStateCatalog)
             else None
         )
-        key = (id(route.catalog), route.name, request.caller, version.version, state)
+        who = (request.identity, request.caller)
+        key = (id(route.catalog), route.name, who, version.version, state)
         with self._lock:
             cached = self._replies.get(key)
             if cached is not None:
