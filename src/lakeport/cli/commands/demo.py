@@ -225,7 +225,7 @@ def _show_write(console: Console, client: Client) -> None:
     _show(
         console,
         f"SELECT {', '.join(columns)} FROM lakeport.snapshots() ORDER BY 1 DESC LIMIT 1",  # noqa: S608
-        lambda: client.call_table("lakeport.snapshots").select(*columns).to_arrow().slice(-1),
+        lambda: client.call_table("lakeport.snapshots").select(*columns).to_arrow()[-1:],
     )
 
 
