@@ -225,8 +225,12 @@ def _show_write(console: Console, client: Client) -> None:
     _show(
         console,
         f"SELECT {', '.join(columns)} FROM lakeport.snapshots() ORDER BY 1 DESC LIMIT 1",  # noqa: S608
-        lambda: client.call_table("lakeport.snapshots").select(*columns).to_arrow()[-1:],
+        lambda: _last(client.call_table("lakeport.snapshots").select(*columns).to_arrow()),
     )
+
+
+def _last(rows: pa.Table) -> pa.Table:
+    return rows.slice(max(rows.num_rows - 1, 0))
 
 
 def _show(console: Console, sql: str, run: Callable[[], pa.Table]) -> None:
