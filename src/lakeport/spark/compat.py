@@ -37,6 +37,10 @@ def create_dataframe(spark: SparkSession, rows: Any, schema: StructType | None =
     PySpark 4 makes the session of every `createDataFrame` the active one, where a later
     `lakeport.spark.session()` would find it: also a session that was made for one query.
     """
+    if isinstance(rows, pa.Table) and not rows.column_names:
+        # PySpark 4.1 drops the rows of an Arrow table without columns.
+        numbers = pa.table({"row": pa.nulls(rows.num_rows, pa.int32())})
+        return create_dataframe(spark, numbers).select()
     if is_connect(spark):
         return spark.createDataFrame(rows, schema=schema)
     from pyspark.sql import SparkSession
