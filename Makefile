@@ -129,7 +129,7 @@ test-matrix:  ## run some tests with older versions of PySpark and pyarrow (MATR
 	  echo "== PySpark $$spark, pyarrow $$arrow"; \
 	  $(MAKE) --no-print-directory $$venv/.ready VENV=$$venv || exit 1; \
 	  $$venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps pyspark==$$spark pyarrow==$$arrow || exit 1; \
-	  $$venv/bin/python -m pytest -q -n 2 --dist worksteal $(TESTS_OF_MATRIX) $(ARGS) || exit 1; \
+	  $$venv/bin/python -m pytest -q -n 2 --dist worksteal -W ignore::pytest.PytestUnraisableExceptionWarning $(TESTS_OF_MATRIX) $(ARGS) || exit 1; \
 	done
 
 coverage: $(READY)  ## branch coverage of every room; below 90 % of the rooms without Spark is an error

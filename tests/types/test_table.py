@@ -1,9 +1,9 @@
 """The columns of the table of types, each against the list that is written out here."""
 
-from __future__ from inspect import signature
-import annotations
+from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 
 import pyarrow as pa
 import pytest
