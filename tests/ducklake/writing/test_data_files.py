@@ -317,7 +317,13 @@ def test_encrypted_files_are_read_by_the_real_implementation(
             f" {{footer_key_value: from_base64('{file.encryption_key}')}})"
         ).fetchall()
         total += rows[0][1]
-        assert file.columns[0].min_value is not None
+        first = file.columns[0].min_value
+        assert first is not None
+        found = reference.execute(
+            f"SELECT id FROM read_parquet('{path}', encryption_config ="
+            f" {{footer_key_value: from_base64('{file.encryption_key}')}}) WHERE id = {first}"
+        ).fetchall()
+        assert found == [(int(first),)]
     assert total == sum(range(1_000))
 
 

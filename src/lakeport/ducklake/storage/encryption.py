@@ -1,4 +1,4 @@
-"""Footers of Parquet files that DuckDB encrypted.
+"""Parquet files that DuckDB encrypts: their footers, and whether it can write them here.
 
 The Parquet standard authenticates each part of a file with its position (the AAD). DuckDB leaves
 the AAD empty, so other readers reject the file. The footer is decrypted here for its field ids;
@@ -8,7 +8,11 @@ DuckDB reads the rows.
 from __future__ import annotations
 
 import base64
+import importlib
 import struct
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,10 +20,43 @@ import pyarrow.parquet as pq
 from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.errors import CorruptLakeError
 
-__all__ = ["decrypted_footer"]
+__all__ = ["can_encrypt", "decrypted_footer", "load_encryption"]
 
 _MAGIC = b"PARE"
 _NONCE = 12
+
+
+@cache
+def can_encrypt() -> bool:
+    """Return whether DuckDB can encrypt files: that needs its extension httpfs, with OpenSSL."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        return load_encryption(connection)
+
+
+def load_encryption(connection: Any) -> bool:
+    """Load the extension by which DuckDB encrypts files; return False if it is not installed."""
+    import duckdb
+
+    for name in (*_packaged(duckdb.__version__), "httpfs"):
+        try:
+            connection.execute(f"LOAD '{name}'")
+            return True
+        except duckdb.Error:
+            continue
+    return False
+
+
+def _packaged(version: str) -> list[str]:
+    """Return the path of the extension in the package duckdb-extension-httpfs, if it is there."""
+    try:
+        package = importlib.import_module("duckdb_extension_httpfs")
+    except ImportError:
+        return []
+    folder = Path(next(iter(package.__path__)))
+    path = folder / "extensions" / f"v{version}" / "httpfs.duckdb_extension"
+    return [str(path)] if path.exists() else []
 
 
 def decrypted_footer(storage: Storage, path: str, key: str) -> tuple[pq.FileMetaData, int]:

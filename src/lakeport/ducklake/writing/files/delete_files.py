@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from lakeport.ducklake.reading.data_files import INTERNAL_SNAPSHOT_FIELD
 from lakeport.ducklake.reading.delete_files import INTERNAL_SNAPSHOT
 from lakeport.ducklake.writing.files.encoding.arrow_encoder import (
+    ONE_PAGE,
     encryption_properties,
     new_key,
     open_output,
@@ -111,6 +112,8 @@ def _write_parquet(
         compression="snappy",
         store_schema=False,
         encryption_properties=encryption_properties(key),
+        # DuckDB 1.5 reads one page of a column that pyarrow encrypted.
+        **({} if key is None else ONE_PAGE),
     )
     data = buffer.getvalue()
     path = delete_file_name()

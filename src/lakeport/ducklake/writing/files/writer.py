@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from lakeport.arrow import RowSource, reader_of
+from lakeport.ducklake.storage.encryption import can_encrypt
 from lakeport.ducklake.writing.files.encoding.arrow_encoder import (
     ArrowEncoder,
     Encoder,
@@ -230,7 +231,7 @@ class FileWriter:
         path = self._names(folder_of(self._keys, partition.values) if has_folder else "")
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="lakeport-encode")
-        kind = DuckDBEncoder if needs_duckdb(target.columns) else ArrowEncoder
+        kind = DuckDBEncoder if self._needs_duckdb() else ArrowEncoder
         file = _OpenFile(
             path,
             with_nan,
@@ -239,6 +240,14 @@ class FileWriter:
         )
         self._files.append(file)
         return file
+
+    def _needs_duckdb(self) -> bool:
+        """Return whether DuckDB encodes the files.
+
+        DuckDB 1.5 reads encrypted files of pyarrow only as a whole, and filters none of them.
+        """
+        target = self._target
+        return needs_duckdb(target.columns) or (target.encrypted and can_encrypt())
 
 
 class _Partition:

@@ -6,7 +6,7 @@ import base64
 import contextlib
 import secrets
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +20,7 @@ from lakeport.ducklake.writing.files.target import FileTarget
 from lakeport.ducklake.writing.written import WrittenFile
 from lakeport.errors import PermissionDeniedError, UnavailableError, first_line
 
-__all__ = ["ArrowEncoder", "Encoder", "encryption_properties", "new_key", "open_output"]
+__all__ = ["ONE_PAGE", "ArrowEncoder", "Encoder", "encryption_properties", "new_key", "open_output"]
 
 
 class Encoder(Protocol):
@@ -90,6 +90,7 @@ class ArrowEncoder:
             column_encoding=dict.fromkeys(self._layout.internal, "DELTA_BINARY_PACKED") or None,
             metadata_collector=self._footers,
             encryption_properties=encryption_properties(self._key),
+            **({} if self._key is None else ONE_PAGE),
         )
 
     def write(self, table: pa.Table) -> None:
@@ -129,6 +130,10 @@ class ArrowEncoder:
         self._writer.is_open = False
         with contextlib.suppress(OSError, pa.ArrowException):
             self._sink.close()
+
+
+ONE_PAGE: Final = {"data_page_size": 1 << 30, "max_rows_per_page": 1 << 30}
+"""Options of a writer that makes one page of each column of a row group."""
 
 
 def new_key() -> bytes:

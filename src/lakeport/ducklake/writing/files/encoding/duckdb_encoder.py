@@ -1,11 +1,13 @@
-"""One open data file that DuckDB's Parquet writer encodes, for types that pyarrow cannot write.
+"""One open data file that DuckDB's Parquet writer encodes, for what pyarrow cannot write.
 
-These are intervals, variants and times with a zone. DuckDB reads the row groups from a queue, in a
+These are intervals, variants and times with a zone, and encrypted files: DuckDB 1.5 cannot filter
+the rows of files that other writers encrypted. DuckDB reads the row groups from a queue, in a
 thread of its own, and writes a local file, which is copied to an object store at the end.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import queue
@@ -19,8 +21,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakeport.ducklake.reading.data_files import INTERNAL_ROW_ID
+from lakeport.ducklake.storage.encryption import can_encrypt, load_encryption
 from lakeport.ducklake.storage.paths import is_local, local_path
-from lakeport.ducklake.writing.files.encoding.arrow_encoder import open_output
+from lakeport.ducklake.writing.files.encoding.arrow_encoder import new_key, open_output
 from lakeport.ducklake.writing.files.encoding.bounds import before_null_byte, box_json
 from lakeport.ducklake.writing.files.encoding.layout import INTERNAL_FIELDS, FileLayout, Leaf
 from lakeport.ducklake.writing.files.encoding.statistics import FileStatistics
@@ -58,6 +61,7 @@ class DuckDBEncoder:
         self._queue: queue.Queue[pa.Table | None] = queue.Queue(maxsize=1)
         self._failures: list[BaseException] = []
         self._result: tuple[Any, ...] = ()
+        self._key = new_key() if target.encrypted else None
         self._thread = threading.Thread(target=self._run, name="lakeport-duckdb", daemon=True)
         self._thread.start()
 
@@ -89,6 +93,7 @@ class DuckDBEncoder:
             columns=columns.written(),
             partition_id=self._target.partition_spec.id if self._target.partition_spec else None,
             partition_values=self._partition_values,
+            encryption_key=None if self._key is None else base64.b64encode(self._key).decode(),
             carries_row_ids=INTERNAL_ROW_ID in self._layout.internal,
         )
 
@@ -119,6 +124,8 @@ class DuckDBEncoder:
         try:
             with duckdb.connect(config={"threads": 1}) as connection:
                 connection.execute("SET TimeZone = 'UTC'")
+                if self._key is not None:
+                    load_encryption(connection)
                 reader = pa.RecordBatchReader.from_batches(self._layout.schema, self._batches())
                 connection.register("rows", reader)
                 self._result = connection.execute(self._copy_sql()).fetchall()[0]
@@ -153,6 +160,9 @@ class DuckDBEncoder:
             f"ROW_GROUP_SIZE {options.row_group_rows}",
             f"PARQUET_VERSION V{options.page_version[0]}",
         ]
+        if self._key is not None:
+            key = "".join(f"\\x{byte:02X}" for byte in self._key)
+            settings.append(f"ENCRYPTION_CONFIG {{footer_key_value: '{key}'::BLOB}}")
         if options.compression_level is not None and options.compression == "zstd":
             settings.append(f"COMPRESSION_LEVEL {options.compression_level}")
         return (
@@ -178,9 +188,10 @@ def _check(target: FileTarget) -> None:
             raise UnsupportedError(
                 f"column {column.name!r}: a variant inside a {column.type} cannot be written"
             )
-    if target.encrypted:
+    if target.encrypted and not can_encrypt():
         raise UnsupportedError(
-            "files with intervals, variants or times with a zone cannot be written encrypted"
+            "intervals, variants and times with a zone are encrypted by DuckDB's extension httpfs, "
+            "which is not installed: run INSTALL httpfs, or install duckdb-extension-httpfs"
         )
 
 
