@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import re
@@ -15,6 +16,7 @@ import pytest
 import lakeport
 from lakeport.airport import CallEnded
 from lakeport.errors import NotFoundError
+from lakeport.filters import Filter, bind, col
 from lakeport.observability.logs import CallLog, log_to_stderr
 from lakeport.observability.metrics import Metrics
 from tests.cli.processes import serving
@@ -71,6 +73,19 @@ def test_a_call_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
         "snapshot": "7",
         "rows_sent": 3,
     }
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_filter_is_logged_without_its_values(
+    capsys: pytest.CaptureFixture[str], form: Form
+) -> None:
+    condition = Filter.of(col("name") == "private")
+    filter = bind(condition, pa.schema([("name", pa.string())]))
+
+    line = _logged(capsys, dataclasses.replace(CALL, filter=filter), form)
+
+    assert "private" not in line
+    assert "= ?" in line
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

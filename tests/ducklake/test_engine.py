@@ -132,6 +132,9 @@ def test_threads_end_when_their_reader_is_left(leave: str) -> None:
 
 
 def test_no_thread_starts_before_the_first_batch_is_read() -> None:
+    # Scans of other tests end when they are collected.
+    gc.collect()
+    assert wait_until(lambda: not local_threads())
     with LocalEngine(2).stream([Batches(0, 1), Batches(1, 1)], SCHEMA):
         assert not local_threads()
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from lakeport.airport.server import CallEnded
 from lakeport.auth import MIN_TOKEN_LENGTH
+from lakeport.filters.encoders import filter_shape
 
 __all__ = ["CallLog", "log_to_stderr"]
 
@@ -68,8 +69,11 @@ class CallLog:
         if not _log.isEnabledFor(level):
             return
         values = zip(_CALL_FIELDS, _call_values(call), strict=True)
-        known = {name: value for name, value in values if value != ""}
+        known = {name: value for name, value in values if value not in ("", None)}
         known["seconds"] = round(call.seconds, 6)
+        if call.filter is not None:
+            # Without its values, which may be private.
+            known["filter"] = filter_shape(call.filter) or "TRUE"
         # Not `_log.log`, which looks for its caller: this method.
         message = ("%s %s", (call.verb, call.status))
         _log.handle(_log.makeRecord(_log.name, level, __file__, 0, *message, None, extra=known))
