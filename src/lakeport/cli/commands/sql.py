@@ -19,10 +19,9 @@ from lakeport.cli.arguments import parse_at, parse_lake
 from lakeport.cli.output import ROWS_SHOWN, check_output, make_console, save_rows, show_rows
 from lakeport.cli.spark import spark_session
 from lakeport.ducklake import Lake
-from lakeport.errors import InvalidArgumentError
+from lakeport.errors import InvalidArgumentError, UnavailableError
 from lakeport.spark import query_error
 from lakeport.spark.frames import arrow_schema, frame_columns, select
-from lakeport.spark.sql import is_statement, run_statement
 from lakeport.spark.transport import stream_dataframe
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def sql(
     check_output(output)
     uri = parse_lake(lake)
     console = make_console()
-    if is_statement(query):
+    if _is_statement(query):
         if output is not None or at is not None:
             raise InvalidArgumentError("--output and --at are for queries, and this is a statement")
         console.print(_outcome(_run(uri, query, master)), highlight=False, soft_wrap=True)
@@ -94,8 +93,19 @@ def sql(
                 )
 
 
+def _is_statement(text: str) -> bool:
+    """Return whether a text is a statement, not a query. The parser is a part of an extra."""
+    try:
+        from lakeport.spark.sql import is_statement
+    except ImportError:
+        raise UnavailableError('Spark is not installed: pip install "lakeport[spark]"') from None
+    return is_statement(text)
+
+
 def _run(uri: str, statement: str, master: str | None) -> WriteResult:
     """Run a statement; Spark is started when it is needed."""
+    from lakeport.spark.sql import run_statement
+
     with Lake.open(uri) as lake, ExitStack() as stack:
 
         @cache
