@@ -22,6 +22,9 @@ def with_id(name: str, type: pa.DataType, number: int) -> pa.Field:
     return pa.field(name, type, metadata={b"PARQUET:field_id": str(number).encode()})
 
 
+STRUCT = pa.struct([with_id("x", pa.int32(), 9)])
+
+
 def shape(folder: Path, schema: pa.Schema, **options: Any) -> FileShape:
     path = folder / f"{len(list(folder.iterdir()))}.parquet"
     pq.write_table(schema.empty_table(), path, **options)
@@ -54,6 +57,19 @@ def test_files_with_other_fields_have_another_shape(
 
     assert first is not second
     assert first.schema.field(0).equals(one, check_metadata=True)
+    assert second.schema.field(0).equals(other, check_metadata=True)
+
+
+@pytest.mark.parametrize("other", [with_id("b", STRUCT, 1), with_id("a", STRUCT, 2)])
+def test_structs_with_another_name_or_id_have_another_shape(
+    tmp_path: Path, other: pa.Field
+) -> None:
+    first, second = (
+        shape(tmp_path, pa.schema([field]), store_schema=False)
+        for field in (with_id("a", STRUCT, 1), other)
+    )
+
+    assert first is not second
     assert second.schema.field(0).equals(other, check_metadata=True)
 
 
