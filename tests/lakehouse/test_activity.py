@@ -74,6 +74,7 @@ def test_ps_shows_ended_queries_and_kill_names_a_missing_one(lake: Any) -> None:
         table = runner.invoke(app, ["ps", server.location, "--all"])
         idle = runner.invoke(app, ["ps", server.location])
         missing = runner.invoke(app, ["kill", server.location, "abc"])
+        untrusted = runner.invoke(app, ["ps", server.location, "--tls-ca", "missing.pem"])
         with (
             connect(server.location, timeout=TIMEOUT_SECONDS) as client,
             pytest.raises(NotFoundError, match="no running query 'abc'"),
@@ -87,3 +88,4 @@ def test_ps_shows_ended_queries_and_kill_names_a_missing_one(lake: Any) -> None:
     assert "no query is running" in idle.stdout
     assert missing.exit_code == 1
     assert "no running query" in missing.stderr
+    assert "missing.pem cannot be read" in untrusted.stderr

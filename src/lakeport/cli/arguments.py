@@ -31,6 +31,7 @@ __all__ = [
     "parse_argument",
     "parse_at",
     "parse_lake",
+    "read_certificates",
     "read_token",
     "read_tokens",
     "redacted",
@@ -175,6 +176,14 @@ def read_token(file: Path) -> str:
         if words:
             return words[0]
     raise DefinitionError("the token file holds no tokens")
+
+
+def read_certificates(file: Path) -> bytes:
+    """Return the certificates of a file, for a client."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise DefinitionError(f"{file} cannot be read: {error.strerror}") from None
 
 
 def read_tokens(file: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakeport.airport.client import Client
 from lakeport.errors import LakeportError, NotFoundError, PermissionDeniedError
-from lakeport.types import from_arrow_type
+from lakeport.types import duckdb_identifier, from_arrow_type
 
 __all__ = [
     "ColumnFacts",
@@ -307,4 +307,4 @@ def _types(schema: pa.Schema) -> dict[str, str]:
 
 
 def _path(schema: str, name: str) -> str:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in (schema, name))
+    return f"{duckdb_identifier(schema)}.{duckdb_identifier(name)}"

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from lakeport._wording import size_text
 from lakeport.airport.client import Client, connect
-from lakeport.cli.arguments import read_token
+from lakeport.cli.arguments import read_certificates, read_token
 from lakeport.cli.output import cell, make_console, printable
 from lakeport.errors import NotFoundError
 
@@ -92,7 +92,7 @@ def _connected(
     location: str, catalog: str, token_file: Path | None, tls_ca: Path | None
 ) -> Iterator[Client]:
     token = os.environ.get("LAKEPORT_TOKEN") if token_file is None else read_token(token_file)
-    certificates = None if tls_ca is None else tls_ca.read_bytes()
+    certificates = None if tls_ca is None else read_certificates(tls_ca)
     with connect(location, token=token, tls_root_certs=certificates) as server:
         names = [str(row.get("name", "")) for row in server.databases()]
     if not names:

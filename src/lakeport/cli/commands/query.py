@@ -13,7 +13,7 @@ from rich.table import Table
 
 from lakeport._wording import counted
 from lakeport.airport.client import Client, connect
-from lakeport.cli.arguments import parse_at, read_token
+from lakeport.cli.arguments import parse_at, read_certificates, read_token
 from lakeport.cli.output import (
     ROWS_SHOWN,
     cell,
@@ -23,7 +23,6 @@ from lakeport.cli.output import (
     save_rows,
     show_rows,
 )
-from lakeport.errors import DefinitionError
 
 __all__ = ["query"]
 
@@ -76,7 +75,7 @@ def query(
     """
     check_output(output)
     token = os.environ.get("LAKEPORT_TOKEN") if token_file is None else read_token(token_file)
-    certificates = None if tls_ca is None else _read_bytes(tls_ca)
+    certificates = None if tls_ca is None else read_certificates(tls_ca)
     console = make_console()
     with connect(location, catalog=catalog, token=token, tls_root_certs=certificates) as client:
         if table is None or list_:
@@ -139,10 +138,3 @@ def _describe(console: Console, client: Client, name: str) -> None:
     if found.comment:
         console.print(printable(found.comment), markup=False)
     console.print(table)
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DefinitionError(f"{path} cannot be read: {error.strerror}") from None
