@@ -1,7 +1,9 @@
-"""A sandbox runs SQL of others, and reaches nothing but its own memory."""
+"""Connections of threads, and sandboxes: they run SQL of others and reach only their own memory."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -9,6 +11,27 @@ import pyarrow as pa
 import pytest
 
 from lakeport.arrow import sandbox
+from tests.wait import TIMEOUT_SECONDS
+
+_FORKING = """
+import os, warnings
+from lakeport.arrow import take_cursor, thread_connection, thread_sandbox
+
+warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads
+connections = thread_connection(), take_cursor(), thread_sandbox()
+assert [c.sql("SELECT sum(i) FROM range(100000) AS t(i)").fetchall() for c in connections]
+del connections
+child = os.fork()
+if not child:
+    os._exit(int(thread_connection().sql("SELECT 7").fetchall()[0][0]))
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_process_has_connections_of_its_own() -> None:
+    ended = subprocess.run([sys.executable, "-c", _FORKING], timeout=TIMEOUT_SECONDS, check=False)
+
+    assert ended.returncode == 7
 
 
 @pytest.mark.parametrize(
@@ -49,7 +72,7 @@ def test_a_sandbox_has_what_it_was_prepared_with_and_its_settings() -> None:
         connection.register("rows", pa.table({"x": [1]}))
 
         assert connection.sql("SELECT t.x + rows.x FROM t, rows").fetchall() == [(43,)]
-        (limit,) = connection.sql("SELECT current_setting('memory_limit')").fetchone()
+        ((limit,),) = connection.sql("SELECT current_setting('memory_limit')").fetchall()
         assert limit.startswith("61.0 MiB")
 
 

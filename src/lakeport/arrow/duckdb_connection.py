@@ -25,8 +25,15 @@ _NO_ACCESS: Final = """
 _local = threading.local()
 
 
+_of_parent: list[dict[str, Any]] = []
+
+
 def _reset_after_fork() -> None:
-    """Drop the connections of the parent process, which a forked process must not use."""
+    """Forget the connections of the parent process, which a forked process must not use.
+
+    They are not released: DuckDB 2.0 would wait for threads that only the parent process has.
+    """
+    _of_parent.append(dict(_local.__dict__))
     _local.__dict__.clear()
 
 

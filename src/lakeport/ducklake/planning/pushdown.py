@@ -190,10 +190,10 @@ class _PartitionKey(PartitionRules):
         import duckdb
 
         try:
-            row = thread_connection().sql(f"SELECT CAST({sql} AS BIGINT)").fetchone()
+            ((value,),) = thread_connection().execute(f"SELECT CAST({sql} AS BIGINT)").fetchall()
         except duckdb.Error:
             return None
-        return None if not row or row[0] is None else self._values.parameter("integer", row[0])
+        return None if value is None else self._values.parameter("integer", value)
 
     def identity(
         self,

@@ -168,7 +168,7 @@ def _wrong_statistics(
         source = thread_connection().from_arrow(
             pa.RecordBatchReader.from_batches(task.schema, rows)
         )
-        verdicts = source.aggregate(conditions).fetchone() or ()
+        (verdicts,) = source.aggregate(conditions).fetchall()
     except (LakeportError, OSError, pa.ArrowException, duckdb.Error) as error:
         yield Flaw(table_id, f"{file.path}: {first_line(error)}")
         return
