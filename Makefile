@@ -19,7 +19,7 @@ SOAK_SECONDS ?= 120
 # DuckDB 2.0, for which there is no ducklake extension: a small environment without Spark.
 VENV2 ?= .venv-duckdb2
 READY2 := $(VENV2)/.ready
-TESTS2 := tests/filters tests/memory tests/client tests/ducklake/test_lakes_of_1_1.py tests/ducklake/test_sql_filter.py \
+TESTS2 := tests/arrow tests/filters tests/memory tests/client tests/ducklake/test_lakes_of_1_1.py tests/ducklake/test_sql_filter.py \
   tests/ducklake/test_hostile_catalogs.py
 
 # Other versions of Python, each with an environment of its own.
@@ -37,7 +37,8 @@ READY_PEERS := $(VENV_PEERS)/.ready
 comma := ,
 paths = $(subst $() $(),$(comma),$(1:%=src/lakeport/%/*))
 
-.PHONY: help demo lock clean check format test test-fast test-spark test-servers test-soak test-duckdb2 test-pythons test-matrix coverage bench bench-check bench-peers docs
+.PHONY: help demo lock clean check format test test-fast test-spark test-servers test-soak test-duckdb2 test-pythons test-matrix test-wheel coverage \
+  bench bench-check bench-peers diagram docs
 
 help:  ## show this list
 	@awk 'BEGIN {FS = ":.*## "} \
@@ -132,6 +133,9 @@ test-matrix:  ## run some tests with older versions of PySpark and pyarrow (MATR
 	  $$venv/bin/python -m pytest -q -n 2 --dist worksteal -W ignore::pytest.PytestUnraisableExceptionWarning $(TESTS_OF_MATRIX) $(ARGS) || exit 1; \
 	done
 
+test-wheel: $(READY)  ## build the wheel, install each extra in a clean environment and use it (ARGS="pandas spark,java" to choose)
+	$(BIN)/python -m tests.wheel $(ARGS)
+
 coverage: $(READY)  ## branch coverage of every room; below 90 % of the rooms without Spark is an error
 	$(PYTEST) -q -m "not spark and not soak" --cov --cov-report= $(ARGS)
 	$(BIN)/coverage report --skip-covered --fail-under=$(MIN_COVERAGE) --include="$(call paths,$(COVERED))"
@@ -156,3 +160,6 @@ bench-peers: $(READY) $(READY_PEERS)  ## read the same rows with Lakeport, DuckD
 
 docs: $(READY)  ## serve the documentation on localhost
 	$(BIN)/mkdocs serve
+
+diagram: $(READY)  ## draw the rooms and their imports for the architecture page
+	$(BIN)/python -m tests.room_diagram

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.room_diagram import PICTURE, draw
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "lakeport"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -38,6 +40,10 @@ def test_the_arrows_are_the_layers_that_import_linter_checks() -> None:
         assert drawn == [sorted(names) for names in rooms if names]
 
 
+def test_the_picture_shows_the_imports_that_are_there() -> None:
+    assert PICTURE.read_text() == draw(), "draw it anew: make diagram"
+
+
 def test_every_file_to_edit_exists() -> None:
     table = PAGE.split("## Where to add something")[1].split("\n| ", 1)[1]
     folder = ""
@@ -67,6 +73,25 @@ def test_documents_name_only_files_that_exist() -> None:
         for name in named.findall(document.read_text())
         if name.rpartition("/")[2] not in files
         or (name.startswith(folders) and not (ROOT / name).exists())
+    ]
+
+    assert missing == []
+
+
+def test_links_of_documents_outside_of_the_site_lead_to_files() -> None:
+    # Links between the pages of docs/ are checked by mkdocs.
+    documents = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "examples").glob("*.md"),
+        *ROOT.glob(".github/**/*.md"),
+    ]
+    link = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+
+    missing = [
+        f"{document.relative_to(ROOT)}: {target}"
+        for document in documents
+        for target in link.findall(document.read_text())
+        if not (document.parent / target).exists()
     ]
 
     assert missing == []
