@@ -20,7 +20,7 @@ SOAK_SECONDS ?= 120
 VENV2 ?= .venv-duckdb2
 READY2 := $(VENV2)/.ready
 TESTS2 := tests/arrow tests/filters tests/memory tests/client tests/ducklake/test_lakes_of_1_1.py tests/ducklake/test_sql_filter.py \
-  tests/ducklake/test_hostile_catalogs.py
+  tests/ducklake/test_hostile_catalogs.py tests/ducklake/test_life_of_a_lake.py
 
 # Other versions of Python, each with an environment of its own.
 PYTHONS ?= 3.12 3.13

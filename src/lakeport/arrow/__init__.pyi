@@ -11,6 +11,7 @@ from .batches import (
 from .cancelling_reader import CancellingReader
 from .conversion import Alignment, SchemaAdapter, convert
 from .duckdb_connection import (
+    arrow_query,
     give_back_cursor,
     sandbox,
     take_cursor,
@@ -27,6 +28,7 @@ __all__ = [
     "RowsLike",
     "SchemaAdapter",
     "arrays_of",
+    "arrow_query",
     "arrow_table",
     "as_reader",
     "combine",

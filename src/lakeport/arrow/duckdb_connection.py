@@ -11,7 +11,14 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["give_back_cursor", "sandbox", "take_cursor", "thread_connection", "thread_sandbox"]
+__all__ = [
+    "arrow_query",
+    "give_back_cursor",
+    "sandbox",
+    "take_cursor",
+    "thread_connection",
+    "thread_sandbox",
+]
 
 _SETTINGS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
 _NO_ACCESS: Final = """
@@ -51,6 +58,18 @@ def thread_connection() -> Any:
         connection.execute(_SETTINGS)
         _local.connection = connection
     return connection
+
+
+def arrow_query(connection: Any, sql: str, parameters: object = None) -> Any:
+    """Return the result of a query, to be read as Arrow without a copy of its rows.
+
+    That is `execute` in DuckDB 1.5, and `sql` in DuckDB 2.0, which warns about the other.
+    """
+    import duckdb
+
+    if duckdb.__version__.startswith("1."):
+        return connection.execute(sql, parameters)
+    return connection.sql(sql, params=parameters)
 
 
 def take_cursor() -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakeport.airport.client import Client
-from lakeport.arrow import sandbox
+from lakeport.arrow import arrow_query, sandbox
 from lakeport.ducklake import View
 from lakeport.ducklake.views import TableDataset, TableKey, referenced_tables, table_key
 from lakeport.errors import (
@@ -80,7 +80,7 @@ class Query:
         # One row more shows whether the result is complete.
         limit = "" if max_rows is None else f" LIMIT {max_rows + 1}"
         statement = f"SELECT * FROM ({self._sql}\n){limit}"  # noqa: S608
-        reader = connection.execute(statement).to_arrow_reader(_BATCH_ROWS)
+        reader = arrow_query(connection, statement).to_arrow_reader(_BATCH_ROWS)
         batches: list[pa.RecordBatch] = []
         size = rows = 0
         for batch in reader:

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from lakeport.arrow import CancellingReader, SchemaAdapter, sandbox
+from lakeport.arrow import CancellingReader, SchemaAdapter, arrow_query, sandbox
 from lakeport.ducklake.model import View
 from lakeport.ducklake.views.dataset import ReadTable, TableDataset
 from lakeport.ducklake.views.references import used_macros
@@ -171,7 +171,9 @@ class _Run:
 
     def _batches(self, query: str, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         try:
-            reader = self._execute(query).to_arrow_reader(_BATCH_ROWS)
+            reader = self._call(
+                lambda: arrow_query(self._cursor, query).to_arrow_reader(_BATCH_ROWS)
+            )
             adapt = SchemaAdapter(reader.schema, schema, "the view")
             while not self._is_closed.is_set():
                 batch = self._call(reader.read_next_batch)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from lakeport.arrow import sandbox
+from lakeport.arrow import arrow_query, sandbox
 from lakeport.ducklake.model import View
 from lakeport.ducklake.views.references import CATALOG, used_macros
 from lakeport.errors import UnsupportedError, first_line
@@ -116,7 +116,7 @@ class ViewSchemas:
         import duckdb
 
         try:
-            return self._database.execute(sql).to_arrow_table()
+            return arrow_query(self._database, sql).to_arrow_table()
         except duckdb.Error as error:
             raise _refused(error) from None
 

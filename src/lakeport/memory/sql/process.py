@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lakeport.arrow import sandbox
+from lakeport.arrow import arrow_query, sandbox
 from lakeport.catalog import current_request
 from lakeport.errors import CancelledError, InvalidInputError, UnavailableError, first_line
 
@@ -218,7 +218,7 @@ def _evaluated(database: Any, sql: str, packed: bytes) -> bytes:
         rows = pa.ipc.open_stream(packed).read_all()
         with database.cursor() as cursor:
             cursor.register("rows", rows)
-            return _DONE + bytes(_packed(cursor.execute(sql).to_arrow_table()))
+            return _DONE + bytes(_packed(arrow_query(cursor, sql).to_arrow_table()))
     except (MemoryError, pa.ArrowMemoryError, duckdb.OutOfMemoryException):
         return _OUT_OF_MEMORY
     except (duckdb.Error, pa.ArrowException) as error:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lakeport.arrow import relabel, thread_connection
+from lakeport.arrow import arrow_query, relabel, thread_connection
 from lakeport.errors import InvalidArgumentError, LakeportError, first_line
 from lakeport.filters import SqlSyntaxError, expression_sql, parse_sql
 from lakeport.types import duckdb_string, fold_name
@@ -125,7 +125,7 @@ class Workspace:
         import duckdb
 
         try:
-            for batch in self._connection.execute(sql).to_arrow_reader(_BATCH_ROWS):
+            for batch in arrow_query(self._connection, sql).to_arrow_reader(_BATCH_ROWS):
                 arrays = [
                     relabel(array, field.type)
                     for array, field in zip(batch.columns, schema, strict=True)
