@@ -129,6 +129,12 @@ def serve(
         bool | None,
         typer.Option("--writable", help="Let clients change the lakes; by default they read only."),
     ] = None,
+    confine: Annotated[
+        bool | None,
+        typer.Option(
+            "--confine", help="Read and write nothing outside of the data paths of the lakes."
+        ),
+    ] = None,
     explicit_transactions: Annotated[
         bool | None,
         typer.Option(
@@ -192,6 +198,7 @@ def serve(
         "direct_reads": direct_reads,
         "spark_sql": spark_sql,
         "writable": writable,
+        "confine": confine,
         "explicit_transactions": explicit_transactions,
         "small_scan_bytes": small_scan_bytes,
     }
