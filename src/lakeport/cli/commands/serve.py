@@ -16,6 +16,7 @@ from lakeport.airport.server import (
     Server,
     check_listening,
     exit_immediately,
+    remembered_hangup,
     serve_until_signalled,
 )
 from lakeport.auth import TlsConfig
@@ -217,6 +218,17 @@ def serve(
 
 def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
     """Serve the catalogs of the settings until a signal ends the process."""
+    if file is None:
+        _run(load, file=None, has_hung_up=lambda: False)
+        return
+    # Spark may take many seconds to start.
+    with remembered_hangup() as has_hung_up:
+        _run(load, file=file, has_hung_up=has_hung_up)
+
+
+def _run(
+    load: Callable[[], Settings], *, file: Path | None, has_hung_up: Callable[[], bool]
+) -> None:
     settings = load()
     secrets: set[str] = set()
 
@@ -282,6 +294,7 @@ def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
             ready=announce,
             drain=settings.server.drain,
             on_hangup=reload if file is not None else None,
+            has_hung_up=has_hung_up,
         )
     if not finished:
         exit_immediately()
