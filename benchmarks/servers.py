@@ -1,7 +1,7 @@
 """The servers under measurement, each in a process of its own.
 
     python -m benchmarks.servers bare|lakeport|wide|memory --rows N
-    python -m benchmarks.servers lake|writable --lake URI
+    python -m benchmarks.servers lake|limited|writable --lake URI
 
 prints its port and serves until its input ends.
 """
@@ -18,9 +18,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import flight
 
-__all__ = ["ROWS_PER_BATCH", "measured_table", "running"]
+__all__ = ["GREEDY", "MODEST", "ROWS_PER_BATCH", "measured_table", "running"]
 
 ROWS_PER_BATCH: Final = 64 * 1024
+
+# The tokens of the two users of a server with limits.
+GREEDY: Final = "token-of-the-greedy-user"
+MODEST: Final = "token-of-the-modest-user"
 
 
 def measured_table(rows: int) -> pa.Table:
@@ -138,6 +142,24 @@ def _lake(_: int, uri: str) -> Iterator[int]:
 
 
 @contextmanager
+def _limited(_: int, uri: str) -> Iterator[int]:
+    from lakeport.airport import Server
+    from lakeport.auth import CallerLimits, LimitRules, Who
+    from lakeport.lakehouse import LakeCatalog
+
+    limits = LimitRules(
+        each=((Who(everyone=True), CallerLimits(scans=2, queued_scans=1000)),),
+        together=CallerLimits(scans=8),
+    )
+    auth = {GREEDY: "greedy", MODEST: "modest"}
+    with (
+        LakeCatalog(uri, engine="local") as catalog,
+        Server(catalog, auth=auth, caller_limits=limits) as server,
+    ):
+        yield server.port
+
+
+@contextmanager
 def _writable(_: int, uri: str) -> Iterator[int]:
     from lakeport.airport import Server
     from lakeport.lakehouse import LakeCatalog
@@ -152,6 +174,7 @@ _KINDS: Final[dict[str, Callable[[int, str], AbstractContextManager[int]]]] = {
     "wide": _wide,
     "memory": _memory,
     "lake": _lake,
+    "limited": _limited,
     "writable": _writable,
 }
 

@@ -19,7 +19,7 @@ from lakeport.errors import (
     PermissionDeniedError,
     UnauthenticatedError,
 )
-from tests.cli.processes import serving
+from tests.cli.processes import COMMAND, running, serving
 
 ADA = "token-of-ada-0123456789"
 BOB = "token-of-bob-0123456789"
@@ -229,3 +229,19 @@ def test_tokens_are_not_shown(configured: Callable[[str], Path]) -> None:
 
     assert ADA not in repr(settings)
     assert ADA not in repr(Tokens.of(settings, CATALOGS))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("prefix", [[], ["nohup"]])
+def test_a_sighup_while_the_server_starts_is_a_reload_when_it_has_started(
+    configured: Callable[[str], Path], prefix: list[str]
+) -> None:
+    lakes = '[[lake]]\nname = "red"\nuri = "hangs_up:catalog"\n'
+    config = configured(lakes + token("ada", f'token = "{ADA}"', "red"))
+    command = [*prefix, *COMMAND, "serve", "--config", str(config), "--listen", "127.0.0.1:0"]
+    added = token("bob", f'token = "{BOB}"', "red")
+
+    with running(command, CONFIGURATION=str(config), ADDED=added) as server:
+        server.log.wait_for("reloaded the catalogs")
+        assert seen(server.location, ADA) == ["red"]
+        assert seen(server.location, BOB) == ["red"]

@@ -69,6 +69,7 @@ def test_a_full_disk_is_reported_once_and_ends_no_call(
     assert was_failing
     assert caplog.text.count("events are lost") == 1
     file = tmp_path / "audit.jsonl"
+    assert trail._descriptor is not None
     os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), trail._descriptor)
     trail.record("scan", user="ada")
     assert not trail.is_failing

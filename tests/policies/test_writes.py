@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.errors import LakeportError, PermissionDeniedError, UnsupportedError
+from lakeport.errors import LakeportError, PermissionDeniedError
 from tests.policies.fixtures_policies import Callers, policy, serving
 
 ALL = ("select", "insert", "update", "delete")
@@ -72,12 +72,105 @@ def test_a_hidden_column_is_null_in_inserted_rows_and_kept_by_updates(served: An
     assert (1, "asia", "card1") in rows
 
 
+MASK = {"card": "'***' || right(card, 1)"}
+OWN = "region = user_attribute('region')"
+
+
+def returned(result: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = result.returning.to_pylist()
+    return [{name: value for name, value in row.items() if name != "rowid"} for row in rows]
+
+
 def test_returning_does_not_show_what_is_hidden(served: Any) -> None:
     with served(hide=("card",), allow=ALL) as callers:
         table = callers.client("ada").table("public.orders")
-        with pytest.raises(UnsupportedError, match="RETURNING"):
-            table.delete([1], returning=True)
-        assert len(everything(callers)) == 10
+        deleted = table.delete([1], returning=True)
+        changed = table.update(pa.table({"rowid": [2], "region": ["asia"]}), returning=True)
+        added = table.insert(pa.table({"id": [20], "region": ["eu"]}), returning=True)
+        rows = everything(callers)
+
+    assert returned(deleted) == [{"id": 1, "region": "eu"}]
+    assert returned(changed) == [{"region": "asia"}]
+    assert returned(added) == [{"id": 20, "region": "eu"}]
+    assert len(rows) == 10
+    assert (2, "asia", "card2") in rows
+
+
+def test_returning_masks_and_leaves_out_what_the_caller_does_not_see(served: Any) -> None:
+    with served(rows=OWN, mask=MASK, allow=ALL) as callers:
+        table = callers.client("ada").table("public.orders")
+        deleted = table.delete([1, 7], returning=True)
+        sent = pa.table({"rowid": [2, 8], "id": [200, 800], "card": ["new-5", "new-6"]})
+        changed = table.update(sent, returning=True)
+        new = pa.table({"id": [20], "region": ["eu"], "card": ["card20"]})
+        added = table.insert(new, returning=True)
+        rows = everything(callers)
+
+    assert returned(deleted) == [{"id": 1, "region": "eu", "card": "***1"}]
+    assert returned(changed) == [{"id": 200, "card": "***5"}]
+    assert returned(added) == [{"id": 20, "region": "eu", "card": "***0"}]
+    assert (20, "eu", "card20") in rows
+    assert (200, "eu", "new-5") in rows
+    assert {(7, "us", "card7"), (8, "us", "card8")} <= {*rows}
+
+
+def test_rows_that_the_caller_may_write_and_not_read_are_not_returned(
+    make_lake: Callable[..., Any],
+) -> None:
+    lake = make_lake()
+    lake.execute("CREATE TABLE orders AS SELECT i AS id, 'us' AS region FROM range(4) r(i)")
+    rules = (
+        policy("*.public.orders", rows=OWN),
+        policy("*.public.orders", allow=("insert",), rows="id >= 0"),
+    )
+    with serving(lake, *rules, writable=True) as callers:
+        table = callers.client("ada").table("public.orders")
+        added = table.insert(pa.table({"id": [5, 6], "region": ["us", "eu"]}), returning=True)
+
+    assert returned(added) == [{"id": 6, "region": "eu"}]
+
+
+def test_a_mask_that_a_client_sends_back_is_not_written(served: Any) -> None:
+    """DuckDB sends the columns that a statement does not change, as it has read them."""
+    with served(mask=MASK, allow=ALL) as callers:
+        table = callers.client("ada").table("public.orders")
+        read = table.scan(["rowid", "id", "card"]).to_arrow().slice(0, 3)
+        cards = [*read.column("card").to_pylist()[:2], "changed"]
+        sent = pa.table({"rowid": read["rowid"], "id": [100, 101, 102], "card": cards})
+        changed = table.update(sent, returning=True)
+        rows = everything(callers)
+
+    assert cards[:2] == ["***0", "***1"]
+    assert [row["card"] for row in returned(changed)] == ["***0", "***1", "***d"]
+    assert rows[-3:] == [(100, "eu", "card0"), (101, "eu", "card1"), (102, "eu", "changed")]
+
+
+def test_an_update_moves_no_row_out_of_what_the_policy_admits(served: Any) -> None:
+    with served(rows=OWN, allow=ALL) as callers:
+        before = everything(callers)
+        table = callers.client("ada").table("public.orders")
+        with pytest.raises(PermissionDeniedError, match="do not admit the rows that they would"):
+            table.update(pa.table({"rowid": [1, 2], "region": ["eu", "us"]}))
+        table.update(pa.table({"rowid": [1, 9], "region": ["eu", "us"]}))
+
+        assert everything(callers) == before
+
+
+def test_a_transaction_sees_its_own_rows_of_a_restricted_table(served: Any) -> None:
+    with served(rows=OWN, mask=MASK, allow=ALL) as callers:
+        client = callers.client("ada")
+        with client.transaction(explicit=True):
+            table = client.table("public.orders")
+            table.insert(pa.table({"id": [20], "region": ["eu"], "card": ["card7"]}))
+            rows = table.scan(["rowid", "id", "card"], filter="id = 20").to_arrow().to_pylist()
+            own = rows[0]["rowid"]
+            table.update(pa.table({"rowid": [own], "id": [21]}))
+            table.delete([0, 9])
+        rows_after = everything(callers)
+
+    assert [(row["id"], row["card"]) for row in rows] == [(20, "***7")]
+    assert (21, "eu", "card7") in rows_after
+    assert len(rows_after) == 10
 
 
 @pytest.mark.parametrize("verb", ["insert", "update", "delete"])

@@ -134,6 +134,7 @@ class ServedCatalogs:
             spark=self.spark.session,
             main_as=lake.main_as,
             data_path=lake.data_path,
+            confine=lake.confine,
             metadata_schema=lake.metadata_schema,
             database_timeout=lake.database_timeout,
             direct_reads=lake.direct_reads,
@@ -157,6 +158,7 @@ def _check(lake: LakeSettings) -> None:
             data_path=lake.data_path,
             metadata_schema=lake.metadata_schema,
             database_timeout=lake.database_timeout,
+            confine=lake.confine,
         ).close()
 
 

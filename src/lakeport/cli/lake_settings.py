@@ -154,6 +154,12 @@ class LakeSettings(BaseModel):
         default=None,
         description="Where the files of the lake are, if not at the path in its catalog.",
     )
+    confine: bool = Field(
+        default=False,
+        description="Read, write and delete nothing outside of the data path, whatever the "
+        "catalog database names. Give `data_path` as well if its writers are not trusted: they "
+        "could change the path in the catalog.",
+    )
     metadata_schema: str | None = Field(
         default=None, description="The database schema of the lake's own tables."
     )

@@ -132,6 +132,7 @@ class Lake(LakeWriting, LakeMaintenance, LakeHealth, LakeOnSpark):
         engine: Engine | str | None = None,
         spark: object = None,
         small_scan_bytes: int = SMALL_SCAN_BYTES,
+        confine: bool = False,
     ) -> Self:
         """Open a lake by any spelling of its catalog database.
 
@@ -152,6 +153,7 @@ class Lake(LakeWriting, LakeMaintenance, LakeHealth, LakeOnSpark):
                 With a session the engine is `spark`, unless `engine="auto"` is given as well.
             small_scan_bytes: What `auto` takes for a small scan: one that reads fewer bytes of the
                 columns that it needs, where opening a file counts as 32 KiB.
+            confine: Read, write and delete files below the data path only, as it is now.
         """
         chosen = make_engine(engine, spark, small_scan_bytes=small_scan_bytes)
         location = parse_location(uri)
@@ -171,6 +173,8 @@ class Lake(LakeWriting, LakeMaintenance, LakeHealth, LakeOnSpark):
                 cache=cache,
                 engine=chosen,
             )
+            if confine:
+                lake.storage = lake.storage.confined(lake.data_root(lake.option_rows()))
             if snapshot is not None:
                 pinned = snapshot if isinstance(snapshot, int) else None
                 moment = snapshot if isinstance(snapshot, datetime) else None

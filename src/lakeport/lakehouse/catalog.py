@@ -78,6 +78,8 @@ class LakeCatalog(CatalogWrites):
         metadata_schema: The database schema of the lake's own tables.
         storage: Credentials of object stores; the environment's when left out.
         database_timeout: Seconds to wait for an answer of a database server.
+        confine: Read and write nothing outside of the data path, whatever the catalog database
+            names; a `Lake` has its own `confine`.
     """
 
     def __init__(
@@ -102,8 +104,11 @@ class LakeCatalog(CatalogWrites):
         metadata_schema: str | None = None,
         storage: Storage | S3Secret | Mapping[str, Any] | Iterable[S3Secret] | None = None,
         database_timeout: float = 60.0,
+        confine: bool = False,
     ) -> None:
         check_main_as(main_as)
+        if confine and isinstance(lake, Lake):
+            raise DefinitionError("an open lake cannot be confined: use Lake.open(confine=True)")
         if isinstance(lake, Lake) and engine is None and spark is None:
             chosen = lake.engine
         else:
@@ -116,10 +121,12 @@ class LakeCatalog(CatalogWrites):
                 storage=storage,
                 database_timeout=database_timeout,
                 engine=chosen,
+                confine=confine,
             )
             if isinstance(lake, str)
             else lake
         )
+        _check_folders(opened, add_files_from)
         self.name = name
         self.comment = comment
         self._access = LakeResources(
@@ -315,3 +322,13 @@ class LakeCatalog(CatalogWrites):
             self._extra_functions,
             refused=directory.refused,
         )
+
+
+def _check_folders(lake: Lake, folders: Sequence[str]) -> None:
+    """Raise DefinitionError for folders of `add_files_from` outside of a confined lake."""
+    for folder in folders:
+        if not lake.storage.admits(folder):
+            raise DefinitionError(
+                f"add_files_from names {folder!r}, which is outside of "
+                f"{lake.storage.confined_to!r}, to which the lake is confined"
+            )

@@ -64,6 +64,11 @@ class LakeCatalogTable(TableWrites):
         return self._summary
 
     @property
+    def is_staged(self) -> bool:
+        """Whether the table has changes that are not committed."""
+        return False
+
+    @property
     def name(self) -> str:
         """The name of the table."""
         return self._summary.name

@@ -18,6 +18,7 @@ from typing import Any, Final
 from lakeport.airport.server import CallEnded
 from lakeport.errors import DefinitionError
 from lakeport.filters.encoders import filter_shape
+from lakeport.observability.audit_table import AuditTable
 
 __all__ = ["AuditTrail"]
 
@@ -39,34 +40,42 @@ class AuditTrail:
     """Writes an event for each attach, statement, scan, write and refusal. An observer of calls.
 
     Args:
-        target: A file, to which events are appended; `-` for standard output.
+        target: A file, to which events are appended; `-` for standard output; None for no file.
+        table: A table of a lake for the same events; it is closed with the trail.
     """
 
-    def __init__(self, target: Path | str) -> None:
+    def __init__(self, target: Path | str | None, *, table: AuditTable | None = None) -> None:
         self._lock = threading.Lock()
         self._lost = 0
         self._is_torn = False
+        self._table = table
+        self._descriptor: int | None = None
+        self._owns_descriptor = target is not None and str(target) != "-"
+        if target is None:
+            return
         try:
             self._descriptor = (
-                sys.stdout.fileno()
-                if str(target) == "-"
-                else os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                if self._owns_descriptor
+                else sys.stdout.fileno()
             )
         except OSError as error:
             raise DefinitionError(
                 f"the audit trail {target} cannot be written: {error.strerror}"
             ) from None
-        self._owns_descriptor = str(target) != "-"
 
     @property
     def is_failing(self) -> bool:
         """Whether the last event could not be written."""
-        return self._lost > 0
+        return self._lost > 0 or (self._table is not None and self._table.is_failing)
 
     def record(self, event: str, **facts: Any) -> None:
         """Write an event; facts that are empty are left out."""
         known = {name: value for name, value in facts.items() if value not in ("", None)}
-        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        now = datetime.now(UTC)
+        if self._table is not None:
+            self._table.add({"time": now, "event": event, **known})
+        time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         with self._lock:
             if self._lost:
                 gap = {"time": time, "event": "gap", "events_lost": self._lost}
@@ -78,10 +87,13 @@ class AuditTrail:
                 self._lost = 1
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and the table when its events are written."""
         with self._lock:
-            if self._owns_descriptor:
+            if self._owns_descriptor and self._descriptor is not None:
                 os.close(self._descriptor)
+            self._descriptor = None
+        if self._table is not None:
+            self._table.close()
 
     def call_started(self, verb: str) -> None:
         """Ignore the event: a call is written when it has ended."""
@@ -122,11 +134,14 @@ class AuditTrail:
 
     def _write(self, event: dict[str, Any]) -> bool:
         """Write a line; return whether all of it was written."""
+        descriptor = self._descriptor
+        if descriptor is None:
+            return True
         line = (json.dumps(event) + "\n").encode()
         # A line of which a full disk took a part must not join the next.
         data = b"\n" + line if self._is_torn else line
         try:
-            written = os.write(self._descriptor, data)
+            written = os.write(descriptor, data)
         except OSError as error:
             written, reason = 0, error.strerror or type(error).__name__
         else:

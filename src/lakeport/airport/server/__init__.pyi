@@ -1,5 +1,11 @@
 from .calls import CallEnded, Observer
-from .lifetime import check_listening, check_location, exit_immediately, serve_until_signalled
+from .lifetime import (
+    check_listening,
+    check_location,
+    exit_immediately,
+    remembered_hangup,
+    serve_until_signalled,
+)
 from .server import Server, attach_statement, serve
 
 __all__ = [
@@ -10,6 +16,7 @@ __all__ = [
     "check_listening",
     "check_location",
     "exit_immediately",
+    "remembered_hangup",
     "serve",
     "serve_until_signalled",
 ]

@@ -21,6 +21,7 @@ __all__ = [
     "check_listening",
     "check_location",
     "exit_immediately",
+    "remembered_hangup",
     "serve_until_signalled",
 ]
 
@@ -46,15 +47,19 @@ def serve_until_signalled(
     ready: Callable[[], None],
     drain: float = DRAIN_SECONDS,
     on_hangup: Callable[[], None] | None = None,
+    has_hung_up: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Serve until SIGINT or SIGTERM, then drain; a second signal ends the process at once.
 
-    `ready` is called after the signal handlers are installed, `on_hangup` at every SIGHUP. Return
-    whether all running calls have finished.
+    `ready` is called after the signal handlers are installed, `on_hangup` at every SIGHUP, and once
+    if `has_hung_up` returns that one has arrived before. Return whether all running calls have
+    finished.
     """
     signals = [*_STOP_SIGNALS, *([signal.SIGHUP] if on_hangup is not None else [])]
     with _handled(signals) as next_signal:
         ready()
+        if on_hangup is not None and has_hung_up():
+            on_hangup()
         while (number := next_signal()) not in _STOP_SIGNALS:
             if number == signal.SIGHUP and on_hangup is not None:
                 on_hangup()
@@ -62,6 +67,26 @@ def serve_until_signalled(
             signal.signal(stop, signal.SIG_DFL)
         _log.info("draining: running calls have %g seconds to finish", drain)
         return server.drain(drain)
+
+
+@contextmanager
+def remembered_hangup() -> Iterator[Callable[[], bool]]:
+    """Remember a SIGHUP while a server starts; yield a function that returns whether one came.
+
+    Without a handler, the signal would end the process, or be ignored below `nohup`. Processes that
+    are started meanwhile do not inherit the handler.
+    """
+    arrived = False
+
+    def remember(*_: object) -> None:
+        nonlocal arrived
+        arrived = True
+
+    previous = signal.signal(signal.SIGHUP, remember)
+    try:
+        yield lambda: arrived
+    finally:
+        signal.signal(signal.SIGHUP, previous)
 
 
 @contextmanager

@@ -182,6 +182,16 @@ class AuditSettings(BaseModel):
     file: str | None = Field(
         default=None, description="The file to append to; `-` for standard output."
     )
+    table: str | None = Field(
+        default=None,
+        description="A table for the events, as `lake.schema.table`: one of the served lakes, and "
+        "the names of schema and table in it. It is created if it is missing.",
+    )
+    table_seconds: float = Field(
+        default=5.0,
+        gt=0,
+        description="How long events wait for others; those that wait are one snapshot.",
+    )
     required: bool = Field(
         default=False, description="Refuse changes while the trail cannot be written."
     )

@@ -16,6 +16,7 @@ from lakeport.airport.server import (
     Server,
     check_listening,
     exit_immediately,
+    remembered_hangup,
     serve_until_signalled,
 )
 from lakeport.auth import TlsConfig
@@ -49,6 +50,7 @@ from lakeport.ducklake.storage import keep_reserve
 from lakeport.errors import DefinitionError
 from lakeport.lakehouse import LakeCatalog, check_policies
 from lakeport.observability import (
+    AuditTable,
     AuditTrail,
     CallLog,
     CompositeObserver,
@@ -129,6 +131,12 @@ def serve(
         bool | None,
         typer.Option("--writable", help="Let clients change the lakes; by default they read only."),
     ] = None,
+    confine: Annotated[
+        bool | None,
+        typer.Option(
+            "--confine", help="Read and write nothing outside of the data paths of the lakes."
+        ),
+    ] = None,
     explicit_transactions: Annotated[
         bool | None,
         typer.Option(
@@ -192,6 +200,7 @@ def serve(
         "direct_reads": direct_reads,
         "spark_sql": spark_sql,
         "writable": writable,
+        "confine": confine,
         "explicit_transactions": explicit_transactions,
         "small_scan_bytes": small_scan_bytes,
     }
@@ -210,6 +219,17 @@ def serve(
 
 def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
     """Serve the catalogs of the settings until a signal ends the process."""
+    if file is None:
+        _run(load, file=None, has_hung_up=lambda: False)
+        return
+    # Spark may take many seconds to start.
+    with remembered_hangup() as has_hung_up:
+        _run(load, file=file, has_hung_up=has_hung_up)
+
+
+def _run(
+    load: Callable[[], Settings], *, file: Path | None, has_hung_up: Callable[[], bool]
+) -> None:
     settings = load()
     secrets: set[str] = set()
 
@@ -224,7 +244,7 @@ def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
         return named, rules
 
     lakes, rules = read(settings)
-    trail = _trail(settings.audit)
+    trail = _trail(settings.audit, lakes)
     access = ServerAccess(rules, required_trail=trail if settings.audit.required else None)
     if not lakes:
         raise DefinitionError("no lake given: pass a LAKE, or a file with --config")
@@ -234,6 +254,8 @@ def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
     keep_reserve()
     metrics = Metrics()
     with ExitStack() as stack:
+        if trail is not None:
+            stack.callback(trail.close)
         stack.enter_context(export_traces(settings.server.traces_endpoint))
         catalogs = stack.enter_context(ServedCatalogs(settings.spark))
         opened = catalogs.open(lakes)
@@ -275,6 +297,7 @@ def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
             ready=announce,
             drain=settings.server.drain,
             on_hangup=reload if file is not None else None,
+            has_hung_up=has_hung_up,
         )
     if not finished:
         exit_immediately()
@@ -377,8 +400,35 @@ def _described(result: MaintenanceResult) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _trail(settings: AuditSettings) -> AuditTrail | None:
-    return None if settings.file is None else AuditTrail(settings.file)
+def _trail(settings: AuditSettings, lakes: Mapping[str, LakeSettings]) -> AuditTrail | None:
+    if settings.file is None and settings.table is None:
+        return None
+    return AuditTrail(settings.file, table=_audit_table(settings, lakes))
+
+
+def _audit_table(settings: AuditSettings, lakes: Mapping[str, LakeSettings]) -> AuditTable | None:
+    """Return the table of the audit trail, with a connection to its lake of its own."""
+    if settings.table is None:
+        return None
+    name, _, table = settings.table.partition(".")
+    lake = lakes.get(name)
+    uri = "" if lake is None else resolve_uri(lake.uri)
+    if lake is None or not is_lake(uri):
+        raise DefinitionError(f"the table of the audit trail is in {name!r}, which is no lake here")
+    opened = Lake.open(
+        uri,
+        data_path=lake.data_path,
+        metadata_schema=lake.metadata_schema,
+        storage=storage_of(lake),
+        database_timeout=lake.database_timeout,
+        engine="local",
+        confine=lake.confine,
+    )
+    try:
+        return AuditTable(opened, table, seconds=settings.table_seconds)
+    except BaseException:
+        opened.close()
+        raise
 
 
 def _check_policies(rules: AccessRules, catalogs: Mapping[str, Catalog]) -> None:

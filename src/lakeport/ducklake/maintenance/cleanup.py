@@ -77,7 +77,9 @@ def delete_scheduled(
     skipped, chosen = [], []
     for row in scheduled:
         path = resolve(root, row.path, relative=row.path_is_relative is not False)
-        if _key(path) in needed:
+        if not lake.storage.admits(path):
+            skipped.append(f"{path} is outside of the data path, to which the lake is confined")
+        elif _key(path) in needed:
             skipped.append(f"{path} is scheduled for deletion, but snapshots still need it")
         else:
             chosen.append((row, path))

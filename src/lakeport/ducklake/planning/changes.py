@@ -50,7 +50,7 @@ def plan_changes(planner: Planner, first: Snapshot) -> ChangePlan:
         return columns, planner.inlined(connection, columns, context, from_snapshot=first.id)
 
     columns, inlined = planner.catalog.database.read(work)
-    files = columns.data_file_objects(planner.state)
+    files = planner.data_files(columns)
     insertions = [task for file in files if (task := _inserted(planner, context, file, first.id))]
     pairs = columns.deleted_pairs()
     deletions: list[ScanTask] = [

@@ -159,7 +159,7 @@ class Planner:
         deletes = chosen.deleted_positions()
         tasks: list[ScanTask] = []
         can_divide = not context.has_variants
-        for file in chosen.data_file_objects(self.state):
+        for file in self.data_files(chosen):
             deleted = deletes.get(file.id, b"")
             tasks += self._file_tasks(context, file, deleted, task_bytes, can_divide=can_divide)
         inlined_rows = sum(len(part.row_ids) for part in inlined)
@@ -183,6 +183,13 @@ class Planner:
                 inlined_by_filter=inlined_rows - sum(table.num_rows for table in tables),
             ),
         )
+
+    def data_files(self, files: FileColumns) -> list[DataFile]:
+        """Return the files as objects; raise an error if a path leads out of a confined lake."""
+        found = files.data_file_objects(self.state)
+        self.storage.check(file.path for file in found)
+        self.storage.check(delete.path for file in found for delete in file.deletes)
+        return found
 
     def excluded_files(self, filter: FilterLike) -> frozenset[int]:
         """Return the ids of the files in which no row passes a filter.

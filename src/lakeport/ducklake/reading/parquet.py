@@ -336,7 +336,9 @@ class _DuckDBSource:
         self._path = local_path(file.path)
         self._duck = take_cursor()
         try:
-            if not is_local(file.path):
+            if is_local(file.path):
+                storage.check((file.path,))
+            else:
                 self._download(storage)
             with _translate_errors(file.path, duckdb.Error):
                 self._expressions, self.shape = self._cached_expressions(

@@ -8,14 +8,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
-from lakeport.ducklake.storage.paths import check_regular, glob_pattern, is_local, local_path
+from lakeport.ducklake.storage.paths import (
+    as_directory,
+    check_regular,
+    glob_pattern,
+    is_inside,
+    is_local,
+    local_path,
+)
 from lakeport.errors import (
     InvalidArgumentError,
     MissingFileError,
@@ -79,6 +86,8 @@ class Storage:
     """How to open the files of a lake."""
 
     secrets: tuple[S3Secret, ...] = ()
+    confined_to: str | None = None
+    """The only folder with files that may be opened, listed, written and deleted."""
 
     @classmethod
     def from_options(
@@ -94,6 +103,28 @@ class Storage:
         if isinstance(options, Mapping):
             return cls((S3Secret.from_mapping(options),))
         return cls(tuple(options))
+
+    def confined(self, root: str) -> Storage:
+        """Return the same storage for files below a folder only."""
+        if not root:
+            raise InvalidArgumentError("a lake without a data path cannot be confined to it")
+        absolute = os.path.abspath(local_path(root)) if is_local(root) else root  # noqa: PTH100
+        return replace(self, confined_to=as_directory(absolute))
+
+    def admits(self, path: str) -> bool:
+        """Return whether a path may be opened: all may, unless the storage is confined."""
+        return self.confined_to is None or is_inside(self.confined_to, path)
+
+    def check(self, paths: Iterable[str]) -> None:
+        """Raise PermissionDeniedError for the first path that leads out of a confined storage."""
+        if self.confined_to is None:
+            return
+        for path in paths:
+            if not self.admits(path):
+                raise PermissionDeniedError(
+                    f"the file {path[:200]!r} is outside of {self.confined_to!r}, to which the "
+                    "lake is confined"
+                )
 
     def open(self, path: str) -> pa.NativeFile:
         """Open a file for random access."""
@@ -141,6 +172,7 @@ class Storage:
 
     def filesystem(self, path: str) -> tuple[fs.FileSystem, str]:
         """Return the file system of a resolved path, and the path's name there."""
+        self.check((path,))
         if is_local(path):
             return _local(), local_path(path)
         scheme, _, rest = path.partition("://")

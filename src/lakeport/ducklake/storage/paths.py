@@ -18,6 +18,7 @@ __all__ = [
     "check_regular",
     "hive_value",
     "hive_values",
+    "is_inside",
     "is_local",
     "local_path",
     "resolve",
@@ -57,6 +58,24 @@ def local_path(path: str) -> str:
             else path[len("file://localhost") :]
         )
     return path[len("file:") :] if path.startswith("file:/") else path
+
+
+def is_inside(root: str, path: str) -> bool:
+    """Return whether a path is a folder or below it; links of the local disk are followed."""
+    if is_local(root):
+        if not is_local(path):
+            return False
+        try:
+            folder, real = (os.path.realpath(local_path(each)) for each in (root, path))
+        except (OSError, ValueError):
+            return False
+        return real == folder or real.startswith(folder.rstrip("/") + "/")
+    if as_directory(path) == root:
+        return True
+    steps = re.split(r"[/\\]", path.removeprefix(root))
+    # Other stores than S3 take options, such as another endpoint, from the path itself.
+    has_options = not path.startswith("s3") and not {"?", "#"}.isdisjoint(path)
+    return path.startswith(root) and {".", ".."}.isdisjoint(steps) and not has_options
 
 
 _KINDS = {

@@ -14,7 +14,7 @@ from lakeport.ducklake.engine import LocalEngine, ReadTask
 from lakeport.ducklake.model import View
 from lakeport.ducklake.reading.row_filter import row_filter
 from lakeport.ducklake.reading.tasks import FileTask, ScanContext, ScanTask
-from lakeport.ducklake.views.database import ViewDatabase
+from lakeport.ducklake.views.database import shared_database
 from lakeport.filters import Filter, bind
 from lakeport.types import Column, arrow_schema
 
@@ -43,6 +43,10 @@ class ViewTask:
 
     reads: tuple[PlannedTable | View, ...]
     schema: pa.Schema
+    filter: Filter = field(default_factory=Filter.always)
+    """Rows that cannot pass it are left out where DuckDB can evaluate it."""
+    failure: str | None = None
+    """The message of an error of the SQL, instead of DuckDB's, which may contain values."""
 
     @property
     def estimated_bytes(self) -> int:
@@ -57,9 +61,12 @@ class ViewTask:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Run the view and yield its rows."""
-        database = ViewDatabase()
-        with database.stream(
-            self.reads, lambda table: table.read, schema=self.schema, filter=Filter.always()
+        with shared_database().stream(
+            self.reads,
+            lambda table: table.read,
+            schema=self.schema,
+            filter=self.filter,
+            failure=self.failure,
         ) as rows:
             yield from rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -26,6 +27,8 @@ from lakeport.spark import retried_when_lost
 from lakeport.types import UNKNOWN, LogicalType, from_arrow_type
 
 __all__ = ["open_raw_table", "safe_filter"]
+
+_BOOLEAN: Final = LogicalType("BOOLEAN")
 
 
 def open_raw_table(access: LakeResources, snapshot: int) -> Callable[[RawTable], ReadTable]:
@@ -60,6 +63,8 @@ def _cannot_fail(part: Expression, types: Mapping[str, LogicalType]) -> bool:
             return all(_cannot_fail(child, types) for child in part.children)
         case Not():
             return _cannot_fail(part.child, types)
+        case Constant():
+            return part.type == _BOOLEAN
         case IsNull():
             return isinstance(part.child, ColumnRef) and part.child.name in types
         case Comparison():

@@ -1,7 +1,6 @@
 """A table of a lake as a caller with policies sees it: some rows, some columns, some masked.
 
-The restricted table is a view over the table, which DuckDB computes over the rows that the engine
-of the lake reads. Filters of policies are pushed into that scan as far as they can be.
+The restricted table is a view over the table. `RestrictedScan` reads it.
 """
 
 from __future__ import annotations
@@ -22,11 +21,15 @@ from lakeport.catalog import (
 )
 from lakeport.ducklake import LakeTable
 from lakeport.ducklake.metadata import TableSummary
+from lakeport.ducklake.views import filtered
 from lakeport.errors import UnavailableError
+from lakeport.filters import Filter
 from lakeport.lakehouse.names import ROWID, PublishedNames
 from lakeport.lakehouse.permissions import Permissions
-from lakeport.lakehouse.policies.raw_tables import open_raw_table, safe_filter
+from lakeport.lakehouse.policies.raw_tables import safe_filter
+from lakeport.lakehouse.policies.restricted_scan import RestrictedScan
 from lakeport.lakehouse.policies.restricted_writes import RestrictedWrites
+from lakeport.lakehouse.policies.seen_rows import SeenRows
 from lakeport.lakehouse.policies.visible import VisibleTable, failure_of, over_table
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.lakehouse.table import LakeCatalogTable
@@ -60,8 +63,10 @@ class RestrictedTable:
         writes = RestrictedWrites(
             table,
             f"{schema}.{table.name}",
-            lambda verb: verbs(schema, table.name, verb),
-            self._row_ids,
+            seen=restriction,
+            restriction=lambda verb: verbs(schema, table.name, verb),
+            row_ids=self._row_ids,
+            seen_with=self._seen_with,
         )
         self.insert = writes.insert
         self.update_rows = writes.update_rows
@@ -103,30 +108,55 @@ class RestrictedTable:
         rows = self._stream(self._table.at(None, self._restriction), restriction, every)
         return rows.read_all().column(ROWID)
 
+    def _seen_with(self, restriction: Restriction) -> SeenRows:
+        """Return what a restriction leaves of rows of the table as it is now."""
+        summary = self._table.summary
+        permissions = Permissions.of_request(self._access, self._names)
+        return SeenRows(
+            self._access.view_database,
+            summary,
+            VisibleTable.of(restriction, summary, summary.columns, permissions),
+            failure_of(f"{self._names.published(summary.schema)}.{summary.name}"),
+        )
+
     def _stream(
         self, table: LakeTable, restriction: Restriction, options: ScanOptions
     ) -> pa.RecordBatchReader:
-        visible = self._visible(table, restriction)
+        is_staged = self._table.is_staged and options.time_point is None
+        summary = self._table.summary if is_staged else _summary(table)
+        permissions = Permissions.of_request(self._access, self._names)
+        visible = VisibleTable.of(restriction, summary, summary.columns, permissions)
         schema = visible.schema()
         # A batch without columns has no number of rows.
         columns = options.columns or (schema.names[:1] if options.columns == () else None)
         if not schema.names:
             return pa.RecordBatchReader.from_batches(schema, [])
-        state = table.planner.state
-        summary = TableSummary(
-            id=table.id,
-            uuid=state.uuid,
-            schema=state.schema,
-            name=state.name,
-            columns=tuple(state.columns),
-        )
-        return self._access.view_database.stream(
-            over_table(summary, visible),
-            open_raw_table(self._access, table.snapshot.id),
-            schema=project_schema(schema, columns),
-            filter=safe_filter(options.filter, schema),
-            failure=failure_of(f"{self._names.published(state.schema)}.{state.name}"),
-        )
+        failure = failure_of(f"{self._names.published(summary.schema)}.{summary.name}")
+        wanted = project_schema(schema, columns)
+        filter = safe_filter(options.filter, schema)
+        if is_staged:
+            return self._access.view_database.stream(
+                over_table(summary, visible),
+                lambda _: self._staged_rows,
+                schema=wanted,
+                filter=filter,
+                failure=failure,
+            )
+        return RestrictedScan(
+            access=self._access,
+            table=table,
+            summary=summary,
+            visible=visible,
+            schema=wanted,
+            filter=filter,
+            failure=failure,
+        ).to_batches()
+
+    def _staged_rows(self, columns: Sequence[str], filter: Filter) -> pa.RecordBatchReader:
+        """Read the rows of a table with changes that are not committed."""
+        read = tuple(dict.fromkeys([*columns, *sorted(filter.columns)]))
+        rows = self._table.scan(ScanOptions(columns=read, filter=filter))
+        return filtered(rows, columns, filter)
 
     def _visible(self, table: LakeTable, restriction: Restriction) -> VisibleTable:
         permissions = Permissions.of_request(self._access, self._names)
@@ -135,6 +165,17 @@ class RestrictedTable:
 
     def _at(self, time_point: TimePoint | None) -> LakeTable:
         return self._table.at(time_point, self._restriction)
+
+
+def _summary(table: LakeTable) -> TableSummary:
+    state = table.planner.state
+    return TableSummary(
+        id=table.id,
+        uuid=state.uuid,
+        schema=state.schema,
+        name=state.name,
+        columns=tuple(state.columns),
+    )
 
 
 def _token(table: LakeTable) -> ScanPartToken:

@@ -6,7 +6,7 @@ snapshots, whatever its name was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -98,6 +98,29 @@ class VisibleTable:
             (*columns, _ROWID_COLUMN) if with_rowid else tuple(columns),
         )
 
+    @property
+    def masked(self) -> frozenset[str]:
+        """The names of the columns that have other values than the table."""
+        return frozenset(
+            column.name
+            for column, value in zip(self.columns, self.values, strict=True)
+            if value != duckdb_identifier(column.name)
+        )
+
+    def narrowed(self, names: Collection[str]) -> VisibleTable:
+        """Return some of the columns."""
+        kept = [
+            (column, value)
+            for column, value in zip(self.columns, self.values, strict=True)
+            if column.name in names
+        ]
+        return replace(
+            self,
+            columns=tuple(column for column, _ in kept),
+            values=tuple(value for _, value in kept),
+            shows_rowid=self.shows_rowid and ROWID in names,
+        )
+
     def schema(self) -> pa.Schema:
         """Return the columns as clients see them."""
         return published_schema(self.columns, with_rowid=self.shows_rowid)
@@ -126,12 +149,7 @@ def visible_columns(
     if restriction is None:
         return table.columns, frozenset()
     visible = VisibleTable.of(restriction, table, table.columns, permissions)
-    masked = frozenset(
-        column.name
-        for column, value in zip(visible.columns, visible.values, strict=True)
-        if value != duckdb_identifier(column.name)
-    )
-    return visible.columns, masked
+    return visible.columns, visible.masked
 
 
 def restricted_reads(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +15,12 @@ from lakeport.errors import InvalidInputError
 from lakeport.filters import Filter
 from lakeport.types import fold_name
 
-__all__ = ["UpdatedRows", "deleted_rows"]
+__all__ = ["RowIds", "UpdatedRows", "deleted_rows", "stored_rows"]
+
+RowIds: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-def deleted_rows(
-    writer: TableWriter, row_ids: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> pa.RecordBatch:
+def deleted_rows(writer: TableWriter, row_ids: RowIds) -> pa.RecordBatch:
     """Return the rows of these ids in all columns of the table."""
     names = [column.name for column in writer.columns]
     reader = read_rows(writer.rows, names, Filter.always(), row_ids=row_ids)
@@ -42,7 +43,7 @@ class UpdatedRows:
         self._changes = changes
         self._row_id = row_id
         self._emit = emit
-        self._ids: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+        self._ids: list[RowIds] = []
         given = {fold_name(name) for name in changes.schema.names}
         self._names = [column.name for column in writer.columns]
         self._missing = [name for name in self._names if fold_name(name) not in given]
@@ -71,15 +72,24 @@ class UpdatedRows:
         if not self._missing:
             return batch
         ids = batch.column(self._row_id).to_numpy()
-        stored = read_rows(
-            self._writer.rows, self._missing, Filter.always(), id_column=self._row_id, row_ids=ids
-        ).read_all()
-        known = stored.column(self._row_id).to_numpy()
-        order = np.argsort(known)
-        found = np.searchsorted(known[order], ids).clip(max=max(len(known) - 1, 0))
-        exists = known[order][found] == ids if len(known) else np.zeros(len(ids), np.bool_)
-        kept = batch.filter(pa.array(exists))
-        old = stored.take(pa.array(order[found[exists]])) if len(known) else stored
+        exists, old = stored_rows(self._writer, self._missing, ids, self._row_id)
+        kept = batch.filter(exists)
         columns = {name: kept.column(name) for name in kept.schema.names}
         columns |= {name: old.column(name).combine_chunks() for name in self._missing}
         return pa.RecordBatch.from_pydict(columns)
+
+
+def stored_rows(
+    writer: TableWriter, columns: Sequence[str], ids: RowIds, id_column: str
+) -> tuple[pa.Array, pa.Table]:
+    """Return which of these row ids exist, and for each of those its row, in the same order."""
+    stored = read_rows(
+        writer.rows, columns, Filter.always(), id_column=id_column, row_ids=ids
+    ).read_all()
+    known = stored.column(id_column).to_numpy()
+    if not len(known):
+        return pa.array(np.zeros(len(ids), np.bool_)), stored
+    order = np.argsort(known)
+    found = np.searchsorted(known[order], ids).clip(max=len(known) - 1)
+    exists = known[order][found] == ids
+    return pa.array(exists), stored.take(pa.array(order[found[exists]]))

@@ -37,6 +37,11 @@ class StagedTable(LakeCatalogTable):
         super().__init__(access, names, summary, snapshot, direct=direct)
         self._writer = transaction.writer(summary.id)
 
+    @property
+    def is_staged(self) -> bool:
+        """Whether the table has changes that are not committed: it has."""
+        return True
+
     def size(self, options: ScanOptions) -> TableSize:
         """Return no estimate: the changes are not counted before they are committed."""
         return TableSize() if options.time_point is None else super().size(options)

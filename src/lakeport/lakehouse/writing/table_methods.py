@@ -62,9 +62,19 @@ class TableWrites:
 
     def update_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         """Set columns in the rows of these row ids. The last value of a repeated id is used."""
-        row_id = rows.schema.names[_rowid(rows.schema)]
+        return self.update_rows_through(lambda _: rows, rows.schema, options)
+
+    def update_rows_through(
+        self,
+        changes: Callable[[TableWriter], pa.RecordBatchReader],
+        schema: pa.Schema,
+        options: DMLOptions,
+    ) -> DMLResult:
+        """Set columns; `changes` returns the rows for the writer that they are written by."""
+        row_id = schema.names[_rowid(schema)]
         with self._writes.statement() as transaction:
             writer = transaction.table(*self._name_in_lake)
+            rows = changes(writer)
             if not options.returning:
                 return DMLResult(writer.update_row_ids(rows, row_id))
             emitted = UpdatedRows(writer, rows, row_id, options.emit)

@@ -115,7 +115,7 @@ class _Statement:
         self._rowid = [index for index, field in enumerate(into) if field_is_rowid(field)]
         self._unanswered: pa.RecordBatch | None = None
         self._emitted: list[pa.RecordBatch] = []
-        self._returned_rows = 0
+        self._has_returned = False
 
     def run(self, change: Callable[[pa.RecordBatchReader, DMLOptions], DMLResult]) -> None:
         """Run the change in a transaction and send the number of changed rows."""
@@ -164,7 +164,7 @@ class _Statement:
 
     def _check_returned(self, result: DMLResult) -> None:
         """Raise `UnsupportedError` if rows were changed but none were returned for RETURNING."""
-        if self._exchange.returns_rows and result.affected_rows > 0 and not self._returned_rows:
+        if self._exchange.returns_rows and result.affected_rows > 0 and not self._has_returned:
             raise UnsupportedError(
                 f"table {self._exchange.address} does not support RETURNING: it changed "
                 f"{counted(result.affected_rows, 'row')} and returned none"
@@ -176,7 +176,7 @@ class _Statement:
         if not self._exchange.returns_rows or batch is None:
             return
         emitted, self._emitted[:] = list(self._emitted), []
-        self._returned_rows += sum(rows.num_rows for rows in emitted)
+        self._has_returned = self._has_returned or bool(emitted)
         self._exchange.write(self._reply_batch(batch, emitted))
 
     def _reply_batch(self, batch: pa.RecordBatch, emitted: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -115,6 +115,8 @@ def _search(
     columns: Sequence[Column],
     condition: SqlExpression,
 ) -> Mapping[PlaceKey, Positions]:
+    for task in tasks:
+        task.context.storage.check((task.file.path,))
     paths = [str(Path(local_path(task.file.path)).absolute()) for task in tasks]
     files = ", ".join(duckdb_string(path) for path in paths)
     fields = ", ".join(

@@ -173,6 +173,7 @@ class DuckDBEncoder:
     def _publish(self) -> None:
         path = self._target.directory + self._path
         if is_local(path):
+            self._target.storage.check((path,))
             final = Path(local_path(path))
             final.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(self._file, final)
