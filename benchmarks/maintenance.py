@@ -1,4 +1,4 @@
-"""Maintenance: merges, rewrites and expiries of ours against those of the reference.
+"""Maintenance: merges, rewrites and expiries of ours against the reference's, and the doctor.
 
 Each run has a lake of its own, a copy that was made before. Its files are links, because
 maintenance writes new files and never changes one.
@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.growth_fit import Curve, grow
 from benchmarks.measure import Figure, interleaved
 from benchmarks.reference_lakes import attached
 from lakeport import Lake
 
-__all__ = ["expire", "merge", "rewrite"]
+__all__ = ["doctor", "expire", "merge", "rewrite"]
 
 _ROWS = (
     "SELECT i AS id, TIMESTAMP '2024-01-01' + INTERVAL (i) SECOND AS at, hash(i) % 1000 AS kind, "
     "(hash(i) % 100000) / 7.0 AS price, 'a note, number ' || hash(i) % 50000 AS note "
     "FROM range({first}, {last}) r(i)"
 )
+_LINKED_ROWS = 50
+# A file of ext4 has at most 65,000 names.
+_MOST_LINKS = 50_000
 _TABLE = f"CREATE TABLE lake.t AS {_ROWS.format(first=0, last=0)}"
 
 
@@ -121,6 +127,55 @@ def expire(*, snapshots: int, repeats: int) -> Iterator[Figure]:
         "ducklake_expire_snapshots",
         1.0,
     )
+
+
+def doctor(*, counts: tuple[int, ...], repeats: int) -> Iterator[Curve]:
+    """Examine lakes of many small files; 20 of them are read."""
+    yield from grow("files in the lake", counts, lambda n: _checks(int(n)), repeats=repeats)
+
+
+@contextmanager
+def _checks(count: int) -> Iterator[dict[str, Callable[[], object]]]:
+    """Make a lake of one file, which is linked and recorded under many names."""
+    with tempfile.TemporaryDirectory(prefix="lakeport-bench-") as folder:
+        uri = f"ducklake:sqlite:{folder}/meta.sqlite"
+        with Lake.create(uri, data_path=f"{folder}/data/") as lake:
+            table = lake.create_table("t", {"id": "BIGINT", "x": "DOUBLE", "name": "VARCHAR"})
+            table.append([{"id": i, "x": i / 4, "name": f"n{i}"} for i in range(_LINKED_ROWS)])
+            first = Path(lake.table("t").files()[0].path)
+        source = first
+        for number in range(1, count):
+            link = first.with_name(f"f{number}.parquet")
+            if number % _MOST_LINKS:
+                os.link(source, link)
+            else:
+                source = Path(shutil.copy(first, link))
+        with closing(sqlite3.connect(f"{folder}/meta.sqlite")) as catalog:
+            _record(catalog, count)
+        with Lake.open(uri) as lake:
+            yield {"lakeport doctor": lambda: lake.check().verdict}
+
+
+def _record(catalog: sqlite3.Connection, count: int) -> None:
+    own = {
+        "data_file_id": "1000 + i",
+        "path": "'f' || i || '.parquet'",
+        "row_id_start": f"{_LINKED_ROWS} * i",
+    }
+    for name in ("ducklake_data_file", "ducklake_file_column_stats"):
+        columns = [row[1] for row in catalog.execute(f"PRAGMA table_info({name})")]
+        chosen = ", ".join(own.get(column, column) for column in columns)
+        catalog.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+            f"INSERT INTO {name} SELECT {chosen} FROM {name}, n",
+            (count - 1,),
+        )
+    catalog.execute("UPDATE ducklake_snapshot SET next_file_id = ?", (count + 1000,))
+    catalog.execute(
+        "UPDATE ducklake_table_stats SET next_row_id = $1, record_count = $1",
+        (count * _LINKED_ROWS,),
+    )
+    catalog.commit()
 
 
 def _ours(uri: str, engine: str, work: Callable[[Lake], object]) -> None:

@@ -38,6 +38,7 @@ FILES = {
     "cli/test_warm_up.py": ("process",),
     "console": ("process",),
     "ducklake/maintenance/test_compaction.py": ("exhaustive",),
+    "ducklake/maintenance/test_encrypted_and_variants.py": ("exhaustive",),
     "ducklake/maintenance/test_expiry.py": ("exhaustive",),
     "ducklake/maintenance/test_flush.py": ("exhaustive",),
     "ducklake/maintenance/test_killed_processes.py": ("process",),

@@ -38,7 +38,7 @@ def test_a_healthy_lake_has_a_verdict_and_the_exit_code_0(
     result = lakeport_command("doctor", lake.uri)
 
     assert result.exit_code == 0, result.stderr
-    assert "The lake is healthy. 26 checks, 13 of 13 data files read." in result.stdout
+    assert "The lake is healthy. 27 checks, 13 of 13 data files read." in result.stdout
 
 
 def test_a_damaged_lake_is_shown_and_repaired(

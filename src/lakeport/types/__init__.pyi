@@ -18,10 +18,12 @@ from .columns import (
 from .duckdb_casts import (
     Target,
     duckdb_cast,
+    has_variant_bytes,
     has_zoned_nanoseconds,
     parse_value,
     select_expression,
     sql_type,
+    variant_from_bytes,
 )
 from .literals import (
     duckdb_literal,
@@ -110,6 +112,7 @@ __all__ = [
     "from_arrow_type",
     "has_spark_type",
     "has_sql_type",
+    "has_variant_bytes",
     "has_zoned_nanoseconds",
     "is_infinite",
     "normalize",
@@ -126,5 +129,6 @@ __all__ = [
     "time_text",
     "timestamp_text",
     "to_float32",
+    "variant_from_bytes",
     "with_field_ids",
 ]

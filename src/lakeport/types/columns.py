@@ -42,6 +42,8 @@ def arrow_type(column: Column) -> pa.DataType:
             arrow_field(key, nested=True, name="key").with_nullable(nullable=False),
             arrow_field(value, nested=True, name="value"),
         )
+    if column.as_bytes:
+        return pa.binary()
     decimal = _decimal(column.type)
     return pa.decimal128(*decimal) if decimal else _scalar(column).arrow
 
@@ -150,6 +152,8 @@ class Column:
     """What an insert that omits the column writes: a literal's text or an SQL expression."""
     default_is_expression: bool = False
     comment: str | None = None
+    as_bytes: bool = False
+    """Whether Arrow holds a variant as its bytes in Parquet, which JSON cannot always express."""
 
     def walk(self) -> Iterator[Column]:
         """Yield the node and every node below it."""

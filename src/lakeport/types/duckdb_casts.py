@@ -19,10 +19,12 @@ from lakeport.types.names import duckdb_identifier
 __all__ = [
     "Target",
     "duckdb_cast",
+    "has_variant_bytes",
     "has_zoned_nanoseconds",
     "parse_value",
     "select_expression",
     "sql_type",
+    "variant_from_bytes",
 ]
 
 Target = Column | dict[int, "Target"]
@@ -64,7 +66,8 @@ def duckdb_cast(array: pa.Array, column: Column) -> pa.Array:
 def _cast_sql(sql: str, column: Column) -> str:
     """Return a cast as SQL. Text becomes a variant of a string, or a geometry from WKT."""
     if column.type == "variant":
-        return _variant_as_json(f"CAST({sql} AS VARIANT)")
+        variant = f"CAST({sql} AS VARIANT)"
+        return _variant_as_bytes(variant) if column.as_bytes else _variant_as_json(variant)
     if column.type == "geometry":
         return f"CAST({sql} AS GEOMETRY)"
     return f"CAST({sql} AS {sql_type(column)})"
@@ -73,6 +76,27 @@ def _cast_sql(sql: str, column: Column) -> str:
 def _variant_as_json(sql: str) -> str:
     """Return a variant as JSON. DuckDB treats a variant of null as NULL, but not its cast."""
     return f"nullif(CAST({sql} AS JSON), 'null')"
+
+
+def _variant_as_bytes(sql: str) -> str:
+    """Return a variant as Parquet stores it: its names, then its value."""
+    stored = f"CAST(variant_to_parquet_variant({sql}) AS STRUCT(metadata BLOB, value BLOB))"
+    return f"({stored}).metadata || ({stored}).value"
+
+
+def variant_from_bytes(sql: str) -> str:
+    """Return the variant of such bytes as SQL."""
+    return f"variant_bytes_to_variant({sql})"
+
+
+@cache
+def has_variant_bytes() -> bool:
+    """Return whether DuckDB converts variants to bytes and back: 1.5 does, 1.4 does not."""
+    sql = (
+        "SELECT count(DISTINCT function_name) FROM duckdb_functions() WHERE function_name IN "
+        "('variant_to_parquet_variant', 'variant_bytes_to_variant')"
+    )
+    return bool(thread_connection().execute(sql).fetchall()[0][0] == 2)
 
 
 def select_expression(name: str, type: Any, target: Target | None = None) -> str:

@@ -165,6 +165,12 @@ DEFECTS = [
         ),
     ),
     Defect(
+        "tags_of_dropped_columns",
+        "note",
+        (f"INSERT INTO ducklake_column_tag VALUES ({T}, 77, {NEWEST}, NULL, 'comment', 'of c')",),
+        where="table main.t",
+    ),
+    Defect(
         "dangling_rows",
         "note",
         (
@@ -227,6 +233,48 @@ DEFECTS = [
         is_mended=False,
     ),
     Defect(
+        "secrets_in_options",
+        "warning",
+        (
+            (
+                "UPDATE ducklake_view SET sql = "
+                "'SELECT * FROM read_csv(''https://me:hunter2@files.example.org/x.csv'')'"
+            ),
+        ),
+        is_mended=False,
+    ),
+    Defect(
+        "absolute_paths",
+        "note",
+        (
+            (
+                f"UPDATE ducklake_data_file SET path_is_relative = 0, path = '{{root}}main/t/' || path "
+                f"WHERE data_file_id = {FIRST}"
+            ),
+        ),
+        is_mended=False,
+        where="table main.t",
+    ),
+    Defect(
+        "files_outside",
+        "note",
+        (
+            (
+                f"UPDATE ducklake_data_file SET path_is_relative = 0, path = '{{root}}../elsewhere.parquet' "
+                f"WHERE data_file_id = {FIRST}"
+            ),
+            ("UPDATE ducklake_metadata SET value = value || 'main/' WHERE key = 'data_path'"),
+        ),
+        is_mended=False,
+    ),
+    Defect(
+        "repeated_row_ids",
+        "error",
+        (f"UPDATE ducklake_data_file SET row_id_start = 0 WHERE table_id = {T}",),
+        is_mended=False,
+        where="table main.t",
+    ),
+    Defect(
         "same_names",
         "error",
         (f"UPDATE ducklake_table SET table_name = 'T' WHERE table_id = {P}",),
@@ -275,6 +323,12 @@ DEFECTS = [
         "broken_files",
         "error",
         (f"UPDATE ducklake_data_file SET record_count = 101 WHERE data_file_id = {FIRST}",),
+        is_mended=False,
+    ),
+    Defect(
+        "broken_files",
+        "error",
+        (f"UPDATE ducklake_data_file SET footer_size = 7 WHERE data_file_id = {FIRST}",),
         is_mended=False,
     ),
     Defect(
@@ -327,7 +381,7 @@ def spoil(lake: RealLake, statements: tuple[str, ...]) -> None:
             "SELECT max(schema_version) FROM ducklake_inlined_data_tables WHERE table_id = ?", [t]
         ).fetchone()
         for statement in statements:
-            connection.execute(statement.format(t=t, version=version))
+            connection.execute(statement.format(t=t, version=version, root=lake.data_path))
         connection.commit()
 
 
@@ -414,6 +468,61 @@ def test_files_that_are_gone_are_found(lake: RealLake) -> None:
     (missing,) = diagnosis.of("missing_files")
     assert missing.examples == (first.path,)
     assert missing.repair is None
+
+
+def test_files_that_only_older_snapshots_have_are_examined(lake: RealLake) -> None:
+    with lake.open() as opened:
+        before = {file.id: file.path for file in opened.table("t").files()}
+        opened.table("t").rewrite_files(threshold=0.01)
+        after = {file.id: file.path for file in opened.table("t").files()}
+        healthy = opened.check(deep=True)
+    first, second = (before[id] for id in sorted(before.keys() - after.keys())[:2])
+    hidden = Path(first).rename(f"{first}.hidden")
+    content = Path(second).read_bytes()
+    Path(second).write_bytes(content[:-8] + b"\0" * 8)
+    try:
+        diagnosis = examine(lake)
+    finally:
+        hidden.rename(first)
+        Path(second).write_bytes(content)
+        for path in after.values():
+            if path not in before.values():
+                Path(path).unlink()
+
+    assert healthy.findings == ()
+    assert healthy.files_read == healthy.files == len(before.keys() | after.keys()) + 3
+    (missing,) = diagnosis.of("missing_files")
+    assert missing.examples == (first,)
+    assert "only older snapshots" in missing.what
+    (broken,) = diagnosis.of("broken_files")
+    assert any(second in example for example in broken.examples)
+
+
+def test_a_file_that_is_scheduled_and_still_needed_by_an_older_snapshot_is_found(
+    lake: RealLake,
+) -> None:
+    spoil(
+        lake,
+        (
+            (
+                "INSERT INTO ducklake_files_scheduled_for_deletion SELECT data_file_id, 'main/t/' || path,"
+                f" 1, '2020-01-01 00:00:00+00' FROM ducklake_data_file WHERE data_file_id = {FIRST}"
+            ),
+            f"UPDATE ducklake_data_file SET end_snapshot = {NEWEST} WHERE data_file_id = {FIRST}",
+            (
+                f"UPDATE ducklake_delete_file SET end_snapshot = {NEWEST} "
+                f"WHERE data_file_id = {FIRST}"
+            ),
+        ),
+    )
+
+    assert [finding.count for finding in examine(lake).of("scheduled_files")] == [1]
+
+
+@pytest.mark.parametrize(("sample", "read"), [(0, 0), (2, 2), (100, 5)])
+def test_as_many_files_are_read_as_the_sample_has(lake: RealLake, sample: int, read: int) -> None:
+    with lake.open() as opened:
+        assert opened.check(sample=sample).files_read == read
 
 
 def test_old_files_that_belong_to_no_snapshot_are_noted(lake: RealLake) -> None:

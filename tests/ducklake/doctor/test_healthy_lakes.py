@@ -159,6 +159,31 @@ def test_nan_that_the_reference_has_not_recorded_is_found(make_lake: LakeMaker) 
     assert real.query("SELECT count(*) FROM t WHERE x = 'nan'") == [(1,)]
 
 
+def test_partition_keys_that_the_reference_records_twice_are_mended(
+    make_lake: LakeMaker, tmp_path: Path
+) -> None:
+    """For two keys of one column, DuckLake 1.5.5 records the number of the last one twice."""
+    real = make_lake("sqlite")
+    folder = f"{tmp_path}/added/year=2024/month=3"
+    Path(folder).mkdir(parents=True)
+    real.execute(
+        "CREATE TABLE t (i INTEGER, ts TIMESTAMP)",
+        "ALTER TABLE t SET PARTITIONED BY (year(ts), month(ts))",
+        f"COPY (SELECT 1 AS i, TIMESTAMP '2024-03-05' AS ts) TO '{folder}/a.parquet'",
+        f"CALL ducklake_add_data_files('lake', 't', '{folder}/a.parquet', hive_partitioning => true)",
+    )
+    keys = "SELECT partition_key_index, partition_value FROM meta.ducklake_file_partition_value"
+    assert {row[0] for row in real.query(keys)} == {1}
+    with real.open() as lake:
+        diagnosis = lake.check(deep=True)
+        lake.repair(diagnosis)
+        again = lake.check(deep=True)
+
+    assert [finding.where for finding in diagnosis.of("partition_values")] == ["table main.t"]
+    assert serious(again) == []
+    assert sorted(real.query(keys)) == [(0, "2024"), (1, "3")]
+
+
 def test_indexes_are_created_where_a_catalog_is_large(make_lake: LakeMaker) -> None:
     real = make_lake("sqlite")
     columns = ", ".join(f"c{number} INTEGER" for number in range(1_700))

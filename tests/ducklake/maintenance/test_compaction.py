@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.ducklake import Lake, LakeTable
+from lakeport.ducklake import Lake
 from lakeport.errors import CancelledError
 from tests.ducklake.maintenance.lake_states import read_state
 from tests.fixtures_lakes import LakeMaker, RealLake
@@ -316,23 +316,3 @@ def test_added_files_are_merged(lake: RealLake, tmp_path: Path) -> None:
     before = read_state(lake)
     assert maintain(lake, lambda ours: ours.table("t").merge_files()).files_replaced == 4
     assert read_state(lake, range(1, 6)) == before
-
-
-def test_encrypted_files_and_variants_are_left_to_the_reference(make_lake: LakeMaker) -> None:
-    encrypted, variants = make_lake(options=f"{NO_INLINING}, ENCRYPTED"), make_lake()
-    encrypted.execute(*LIVES["plain appends"], "DELETE FROM t WHERE id < 19")
-    encrypted.detach()
-    variants.execute("CREATE TABLE t (v VARIANT)", "INSERT INTO t VALUES (1::VARIANT)")
-    variants.detach()
-    works: list[tuple[RealLake, Callable[[LakeTable], Any]]] = [
-        (encrypted, lambda table: table.merge_files()),
-        (encrypted, lambda table: table.rewrite_files(threshold=0.5)),
-        (variants, lambda table: table.flush()),
-    ]
-    for lake, work in works:
-        with lake.open(engine="local") as ours:
-            result = work(ours.table("t"))
-        assert result.is_empty
-        assert "only DuckLake itself" in result.skipped[0]
-        lake.check()
-        lake.detach()

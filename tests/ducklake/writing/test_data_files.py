@@ -297,10 +297,10 @@ def test_encrypted_files_are_read_by_the_real_implementation(
     tmp_path: Path, reference: duckdb.DuckDBPyConnection
 ) -> None:
     target = target_of(
-        tmp_path, ID, NAME, encrypted=True, row_group_rows=100, target_file_bytes=2_000
+        tmp_path, ID, NAME, encrypted=True, row_group_rows=100, target_file_bytes=20_000
     )
 
-    written = write_files(target, numbers(1_000), threads=1)
+    written = write_files(target, numbers(10_000), threads=1)
 
     assert len({file.encryption_key for file in written}) == len(written) > 1
     total = 0
@@ -324,7 +324,7 @@ def test_encrypted_files_are_read_by_the_real_implementation(
             f" {{footer_key_value: from_base64('{file.encryption_key}')}}) WHERE id = {first}"
         ).fetchall()
         assert found == [(int(first),)]
-    assert total == sum(range(1_000))
+    assert total == sum(range(10_000))
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])

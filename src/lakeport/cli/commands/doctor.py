@@ -34,6 +34,9 @@ def doctor(
     deep: Annotated[
         bool, typer.Option("--deep", help="Read all data files, not only some of them.")
     ] = False,
+    sample: Annotated[
+        int, typer.Option(min=0, help="How many data files are read without --deep.")
+    ] = 20,
     repair: Annotated[
         bool, typer.Option("--repair", help="Mend what is safe to mend, then examine again.")
     ] = False,
@@ -61,7 +64,7 @@ def doctor(
     uri = parse_lake(lake)
     console = make_console()
     with Lake.open(uri) as opened:
-        diagnosis = _examine(opened, console, deep=deep, as_json=as_json)
+        diagnosis = _examine(opened, console, deep=deep, sample=sample, as_json=as_json)
         repairs: list[Repaired] = []
         place = backup or Path(f"lakeport-doctor-{datetime.now(UTC):%Y%m%d-%H%M%S}.json")
         if repair:
@@ -73,7 +76,7 @@ def doctor(
 
             repairs = opened.repair(diagnosis, dry_run=dry_run, save=save)
             if repairs and not dry_run:
-                diagnosis = _examine(opened, console, deep=deep, as_json=as_json)
+                diagnosis = _examine(opened, console, deep=deep, sample=sample, as_json=as_json)
     if as_json:
         document = diagnosis.as_json() | {"location": redacted(uri)}
         if repair:
@@ -109,7 +112,7 @@ def advise(
     _show_advice(make_console(), advice, redacted(uri))
 
 
-def _examine(lake: Lake, console: Console, *, deep: bool, as_json: bool) -> Diagnosis:
+def _examine(lake: Lake, console: Console, *, deep: bool, sample: int, as_json: bool) -> Diagnosis:
     is_shown = sys.stdout.isatty() and not as_json
     with console.status("…") if is_shown else nullcontext() as status:
 
@@ -117,7 +120,7 @@ def _examine(lake: Lake, console: Console, *, deep: bool, as_json: bool) -> Diag
             if status is not None:
                 status.update(check.replace("_", " ") + " …")
 
-        return lake.check(deep=deep, progress=show)
+        return lake.check(deep=deep, sample=sample, progress=show)
 
 
 def _show(console: Console, diagnosis: Diagnosis, location: str) -> None:

@@ -21,7 +21,12 @@ import sqlalchemy as sa
 
 from lakeport._wording import counted
 from lakeport.ducklake.lake import Lake
-from lakeport.ducklake.maintenance.compaction.candidates import TableFiles, read_files
+from lakeport.ducklake.maintenance.compaction.candidates import (
+    TableFiles,
+    moved_column,
+    read_files,
+    sorts_variants,
+)
 from lakeport.ducklake.maintenance.results import MaintenanceResult
 from lakeport.ducklake.metadata.rows import PartitionInfoRow, SchemaVersionRow
 from lakeport.ducklake.metadata.table_state import visible
@@ -132,7 +137,10 @@ class _Flush:
     def _read(self) -> list[tuple[InlinedTable, InlinedRows]]:
         """Return all versions of the inlined rows up to the base, by inlined table."""
         planner = self.state.table.planner
-        tables = planner.state.inlined_tables
+        tables = [
+            replace(table, columns=tuple(moved_column(column) for column in table.columns))
+            for table in planner.state.inlined_tables
+        ]
 
         def work(connection: sa.Connection) -> list[tuple[InlinedTable, InlinedRows]]:
             present = planner.files(connection).inlined_tables
@@ -156,7 +164,7 @@ class _Flush:
         """Write the rows of one inlined table; return False if files cannot hold them."""
         target = replace(
             self._target(),
-            columns=tuple(replace(column, nullable=True) for column in table.columns),
+            columns=table.columns,
             partition_spec=self._spec(table),
         )
         schema = pa.schema(
@@ -300,7 +308,8 @@ class _Flush:
     def _sort_order(self, table: InlinedTable) -> tuple[SortField, ...]:
         """Return the sort order of now, if the columns of the inlined table are those of now."""
         same = [c.name for c in table.columns] == [c.name for c in self.state.table.columns]
-        return sort_order(self.state.definition) if same else ()
+        order = sort_order(self.state.definition) if same else ()
+        return () if sorts_variants(order, table.columns) else order
 
     def _delete_written(self) -> None:
         written = [new.file.path for new in self.files]

@@ -119,7 +119,9 @@ def _read_native(
     ids = {column.id for column in requested}
     # A SQL NULL and a JSON null differ. Only this query still distinguishes them, so variants that
     # became JSON are converted here.
-    documents = {column.id: column for column in requested if column.type == "json"}
+    documents = {
+        column.id: column for column in requested if column.type == "json" or column.as_bytes
+    }
     branches = []
     for index, table in enumerate(tables):
         system = [

@@ -22,18 +22,27 @@ from lakeport.ducklake.metadata.rows import (
     TableRow,
 )
 from lakeport.ducklake.metadata.table_state import column_tree
-from lakeport.ducklake.model import DataFile
+from lakeport.ducklake.model import DataFile, SortField
 from lakeport.ducklake.planning.files import FileColumns
 from lakeport.ducklake.planning.plan import FilterLike
 from lakeport.ducklake.reading.tasks import FileTask
+from lakeport.ducklake.storage.encryption import can_encrypt
 from lakeport.ducklake.table import LakeTable
 from lakeport.ducklake.writing import ReadFile, TableDefinition
 from lakeport.ducklake.writing.ddl.definitions import table_definition
 from lakeport.ducklake.writing.options import Options
 from lakeport.filters import Filter
-from lakeport.types import Column
+from lakeport.types import Column, fold_name, has_variant_bytes
 
-__all__ = ["Group", "TableFiles", "merge_groups", "read_files", "rewrite_groups"]
+__all__ = [
+    "Group",
+    "TableFiles",
+    "merge_groups",
+    "moved_column",
+    "read_files",
+    "rewrite_groups",
+    "sorts_variants",
+]
 
 _POSITION_BYTES: Final = 8
 _WHOLE: Final = 1 << 62
@@ -68,13 +77,16 @@ class TableFiles:
     @property
     def obstacle(self) -> str | None:
         """Why the rows of the table must stay where they are; None if they may move."""
-        if any(node.type == "variant" for column in self.table.columns for node in column.walk()):
-            # Their values would pass through JSON, which has fewer types.
-            return f"{self.name} has variants: only DuckLake itself can move them to other files"
-        if self.options.is_encrypted:
+        variants = [row for row in self.rows[ColumnRow] if row.column_type.lower() == "variant"]
+        if any(row.parent_column is not None for row in variants):
+            return f"{self.name} has variants inside of other values, which cannot be written"
+        if variants and not has_variant_bytes():
+            # As JSON, their values would lose types.
+            return f"{self.name} has variants, which need DuckDB 1.5 or newer to be moved"
+        if self.options.is_encrypted and not can_encrypt():
             return (
-                f"{self.name} is encrypted: DuckDB 1.5.5 cannot filter the rows of files that "
-                "Lakeport has encrypted, so only DuckLake itself should move them"
+                f"{self.name} is encrypted, and DuckDB 1.5 cannot filter the rows of files that it "
+                "has not encrypted itself: install its extension httpfs"
             )
         return None
 
@@ -120,6 +132,17 @@ class TableFiles:
             return frozenset(file.id for file in self.files)
         plan = self.table.planner.scan([], where, task_bytes=_WHOLE, exact=False)
         return frozenset(task.file.id for task in plan.tasks if isinstance(task, FileTask))
+
+
+def moved_column(column: Column) -> Column:
+    """Return a column as its values are moved: variants as bytes, and NULLs that were allowed."""
+    return replace(column, nullable=True, as_bytes=column.type == "variant")
+
+
+def sorts_variants(keys: Iterable[SortField], columns: Iterable[Column]) -> bool:
+    """Return whether a sort order may use variants, which have another order while they move."""
+    names = [fold_name(column.name) for column in columns if column.as_bytes]
+    return any(name in fold_name(key.expression) for key in keys for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,10 @@ from lakeport.ducklake.maintenance.compaction.candidates import (
     Group,
     TableFiles,
     merge_groups,
+    moved_column,
     read_files,
     rewrite_groups,
+    sorts_variants,
 )
 from lakeport.ducklake.maintenance.compaction.clustering import RowOrder
 from lakeport.ducklake.maintenance.compaction.runner import run_groups
@@ -201,7 +203,7 @@ class _Compaction:
         return stale
 
     def _task(self, state: TableFiles, number: int, group: Group) -> CompactionTask:
-        columns = tuple(replace(column, nullable=True) for column in group.columns)
+        columns = tuple(moved_column(column) for column in group.columns)
         order = self._options.order
         if order is None and (keys := sort_order(state.definition)):
             order = RowOrder(keys=keys)
@@ -209,6 +211,8 @@ class _Compaction:
             columns = _current_names(columns, state.definition.tree)
             if not _can_sort(order, columns, state.definition.tree):
                 order = None
+        if order is not None and sorts_variants(order.keys, columns):
+            order = None
         target = replace(self._target(state), columns=columns, sort_order=())
         if self._is_merge:
             size = self._options.target_bytes or target.options.target_file_bytes

@@ -7,14 +7,16 @@ are the `ducklake_*` tables with the columns of `metadata.rows`, and these:
 * `inlined_row`: row ids and snapshots of all inlined rows;
 * `inlined_table`: which tables for inlined rows exist in the database;
 * `named`: the newest name of each table, as `schema.table`;
-* `live_file`: the data files of the newest snapshot; `leaf`: the columns of it with their types.
+* `live_file`: the data files of the newest snapshot; `leaf`: the columns of it with their types;
+* `needed_file` and `needed_delete`: the files of all snapshots, each with the newest one that has
+  it as `seen_at`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -54,7 +56,22 @@ _VIEWS: Final = """
       FROM ducklake_data_file SEMI JOIN live_table USING (table_id) WHERE end_snapshot IS NULL;
     CREATE VIEW live_delete AS
       FROM ducklake_delete_file WHERE end_snapshot IS NULL;
+    CREATE TABLE needed_file AS
+      SELECT f.*, s.snapshot_id AS seen_at FROM ducklake_data_file f
+      ASOF JOIN ducklake_snapshot s
+        ON coalesce(f.end_snapshot, 9223372036854775807) > s.snapshot_id
+      WHERE s.snapshot_id >= f.begin_snapshot AND EXISTS (
+        FROM ducklake_table t WHERE t.table_id = f.table_id AND t.begin_snapshot <= s.snapshot_id
+          AND coalesce(t.end_snapshot, 9223372036854775807) > s.snapshot_id);
+    CREATE TABLE needed_delete AS
+      SELECT d.*, s.snapshot_id AS seen_at, f.record_count FROM ducklake_delete_file d
+      ASOF JOIN ducklake_snapshot s
+        ON coalesce(d.end_snapshot, 9223372036854775807) > s.snapshot_id
+      JOIN needed_file f USING (data_file_id)
+      WHERE s.snapshot_id >= d.begin_snapshot AND s.snapshot_id >= f.begin_snapshot
+        AND coalesce(f.end_snapshot, 9223372036854775807) > s.snapshot_id;
 """
+_ROWS_AT_ONCE: Final = 50_000
 
 
 class CatalogCopy:
@@ -66,8 +83,11 @@ class CatalogCopy:
         for row in CATALOG_ROWS:
             source = catalog.tables[row]
             names = list(column_types(row))
-            values = connection.execute(sa.select(*(source.c[name] for name in names))).all()
-            self._store(table_name(row), column_types(row), values)
+            found = connection.execute(sa.select(*(source.c[name] for name in names)))
+            # In parts: as Python's objects, the rows of a large catalog take many times the memory.
+            self._store(table_name(row), column_types(row), ())
+            for part in found.partitions(_ROWS_AT_ONCE):
+                self._append(table_name(row), column_types(row), part)
         self._copy_inlined(catalog, connection)
         self._duck.execute(_VIEWS)
         self._describe_leaves()
@@ -82,19 +102,35 @@ class CatalogCopy:
         """Return the rows of a query."""
         return list(self._duck.execute(sql, list(parameters)).fetchall())
 
+    def column(self, sql: str) -> list[Any]:
+        """Return the first column of a query."""
+        return [row[0] for row in self.rows(sql)]
+
+    def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query in parts; other queries may run meanwhile."""
+        with self._duck.cursor() as cursor:
+            found = cursor.execute(sql)
+            while part := found.fetchmany(_ROWS_AT_ONCE):
+                yield from part
+
     def value(self, sql: str) -> Any:
         """Return the first value of a query; None if it has no row."""
         row = self._duck.execute(sql).fetchone()
         return None if row is None else row[0]
 
     def _store(self, name: str, types: Mapping[str, Any], values: Sequence[Sequence[Any]]) -> None:
+        self._run(f'CREATE TABLE "{name}" AS FROM stored', types, values)
+
+    def _append(self, name: str, types: Mapping[str, Any], values: Sequence[Sequence[Any]]) -> None:
+        self._run(f'INSERT INTO "{name}" FROM stored', types, values)
+
+    def _run(self, sql: str, types: Mapping[str, Any], values: Sequence[Sequence[Any]]) -> None:
         columns = list(zip(*values, strict=True)) if values else [()] * len(types)
         arrays = [
-            pa.array([_converted(value, type) for value in column], _ARROW_TYPES[type])
-            for column, type in zip(columns, types.values(), strict=True)
+            _array(column, type) for column, type in zip(columns, types.values(), strict=True)
         ]
         self._duck.register("stored", pa.table(dict(zip(types, arrays, strict=True))))
-        self._duck.execute(f'CREATE TABLE "{name}" AS FROM stored')
+        self._duck.execute(sql)
         self._duck.unregister("stored")
 
     def _copy_inlined(self, catalog: CatalogReader, connection: sa.Connection) -> None:
@@ -164,6 +200,14 @@ def _duckdb_type(name: str, type: str) -> str | None:
         return sql_type(Column(id=0, name=name, type=type.lower()))
     except LakeportError:
         return None
+
+
+def _array(values: Sequence[Any], type: type) -> pa.Array:
+    try:
+        return pa.array(values, _ARROW_TYPES[type])
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        # Times, bytes and documents of a database that has types for them.
+        return pa.array([_converted(value, type) for value in values], _ARROW_TYPES[type])
 
 
 def _converted(value: Any, type: type) -> Any:

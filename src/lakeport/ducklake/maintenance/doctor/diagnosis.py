@@ -29,22 +29,21 @@ def diagnose(
     sample: int = 20,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Examine a lake at its newest snapshot.
+    """Examine a lake: its newest snapshot, and the files of all others.
 
     Args:
         lake: The lake.
         deep: Read all data files and compare them with their statistics.
         sample: How many data files are read without `deep`.
-        progress: Is called with the name of each check before it runs.
+        progress: Is called with the name of each check before it runs, and while it reads files.
     """
     exam = lake.catalog.database.read(lambda connection: examine(lake, connection))
     exam.deep, exam.sample = deep, sample
+    if progress is not None:
+        exam.progress = progress
     try:
-        found = [
-            *run_checks(exam, CHECKS, progress),
-            *_contents(exam, lake, progress),
-        ]
-        count = exam.copy.value("SELECT count(*) FROM live_file")
+        found = [*run_checks(exam, CHECKS), *_contents(exam, lake)]
+        count = exam.copy.value("SELECT count(*) FROM needed_file")
     finally:
         exam.copy.close()
     found.sort(key=lambda finding: (_ORDER[finding.severity], finding.check, finding.where))
@@ -76,17 +75,13 @@ def examine(lake: Lake, connection: sa.Connection) -> Examination:
     )
 
 
-def run_checks(
-    exam: Examination, checks: Iterable[Check], progress: Progress | None = None
-) -> Iterator[Finding]:
+def run_checks(exam: Examination, checks: Iterable[Check]) -> Iterator[Finding]:
     """Yield the findings of checks that need only the catalog and the storage."""
     for check in checks:
-        if progress is not None:
-            progress(check.__name__)
+        exam.progress(check.__name__)
         yield from check(exam)
 
 
-def _contents(exam: Examination, lake: Lake, progress: Progress | None) -> Iterator[Finding]:
-    if progress is not None:
-        progress(check_contents.__name__)
+def _contents(exam: Examination, lake: Lake) -> Iterator[Finding]:
+    exam.progress(check_contents.__name__)
     yield from check_contents(exam, lake)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias, TypeVar
 
 from lakeport.ducklake.maintenance.doctor.catalog_copy import CatalogCopy
 from lakeport.ducklake.maintenance.doctor.findings import Action, Finding, Repair, Severity
@@ -18,6 +19,14 @@ from lakeport.errors import CorruptLakeError
 __all__ = ["Check", "Examination", "Flaw", "report"]
 
 _EXAMPLES: Final = 5
+# Most of the time goes to waiting for storage.
+_THREADS: Final = 8
+_DELETE_COLUMNS: Final = (
+    "delete_file_id, table_id, path, path_is_relative, format, delete_count, file_size_bytes, "
+    "footer_size, encryption_key, begin_snapshot, partial_max"
+)
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 @dataclass(slots=True)
@@ -38,6 +47,8 @@ class Examination:
     """Read all data files, not only some of them."""
     sample: int = 20
     """How many data files are read without `deep`."""
+    progress: Callable[[str], None] = lambda _: None
+    """Is called with what is being examined."""
     files_read: int = field(default=0)
     _directories: dict[int, str] | None = None
 
@@ -81,15 +92,21 @@ class Examination:
         """Yield the data files of the newest snapshot with their delete files, by table."""
         deletes: dict[int, list[DeleteFile]] = defaultdict(list)
         for row in self.copy.rows(
-            "SELECT data_file_id, delete_file_id, table_id, path, path_is_relative, format, "
-            "delete_count, file_size_bytes, footer_size, encryption_key, begin_snapshot, "
-            "partial_max FROM live_delete ORDER BY delete_file_id"
+            f"SELECT data_file_id, {_DELETE_COLUMNS} FROM live_delete ORDER BY delete_file_id"
         ):
-            deletes[row[0]].append(self._delete_file(row))
-        for row in self.copy.rows(
+            deletes[row[0]].append(self.delete_file(row[1:]))
+        for table_id, _, file in self._files("live_file", "NULL"):
+            yield table_id, replace(file, deletes=tuple(deletes.get(file.id, ())))
+
+    def needed_files(self) -> Iterator[tuple[int, int, DataFile]]:
+        """Yield the data files of all snapshots, without deletes: table, newest snapshot, file."""
+        yield from self._files("needed_file", "seen_at")
+
+    def _files(self, source: str, seen_at: str) -> Iterator[tuple[int, int, DataFile]]:
+        for row in self.copy.stream(
             "SELECT table_id, data_file_id, path, path_is_relative, record_count, "
             "file_size_bytes, footer_size, begin_snapshot, row_id_start, mapping_id, "
-            "encryption_key, partial_max FROM live_file ORDER BY table_id, data_file_id"
+            f"encryption_key, partial_max, {seen_at} FROM {source} ORDER BY table_id, data_file_id"
         ):
             try:
                 path = self.path(row[0], row[2], is_relative=row[3])
@@ -97,6 +114,7 @@ class Examination:
                 continue
             yield (
                 row[0],
+                row[12],
                 DataFile(
                     id=row[1],
                     path=path,
@@ -108,22 +126,59 @@ class Examination:
                     mapping_id=row[9],
                     encryption_key=row[10],
                     partial_max=row[11],
-                    deletes=tuple(deletes.get(row[1], ())),
                 ),
             )
 
-    def _delete_file(self, row: tuple[Any, ...]) -> DeleteFile:
+    def delete_files(self) -> Iterator[tuple[int, int | None, DeleteFile]]:
+        """Yield the delete files of all snapshots: table, rows of the data file, delete file."""
+        for row in self.copy.stream(
+            f"SELECT record_count, {_DELETE_COLUMNS} FROM needed_delete ORDER BY delete_file_id"
+        ):
+            try:
+                yield row[2], row[0], self.delete_file(row[1:])
+            except CorruptLakeError:
+                continue
+
+    def delete_file(self, row: Sequence[Any]) -> DeleteFile:
+        """Return the delete file of a row of the catalog."""
         return DeleteFile(
-            id=row[1],
-            path=self.path(row[2], row[3], is_relative=row[4]),
-            format=row[5] or "parquet",
-            delete_count=row[6],
-            file_size_bytes=row[7],
-            footer_size=row[8],
-            encryption_key=row[9],
-            begin_snapshot=row[10],
-            partial_max=row[11],
+            id=row[0],
+            path=self.path(row[1], row[2], is_relative=row[3]),
+            format=row[4] or "parquet",
+            delete_count=row[5],
+            file_size_bytes=row[6],
+            footer_size=row[7],
+            encryption_key=row[8],
+            begin_snapshot=row[9],
+            partial_max=row[10],
         )
+
+    def chosen(self, files: Iterable[_T], count: str) -> Iterator[_T]:
+        """Yield the files to read: all of them, or some that are spread over all tables."""
+        if not self.deep and not self.sample:
+            return
+        number = int(self.copy.value(count) or 0)
+        step = 1.0 if self.deep else max(number / max(self.sample, 1), 1.0)
+        following = 0.0
+        for index, file in enumerate(files):
+            if index >= following:
+                yield file
+                following += step
+
+    def each(self, work: Callable[[_T], _R], items: Iterable[_T]) -> Iterator[_R]:
+        """Yield the results of a function in the order of its arguments, from several threads."""
+        waiting: deque[Future[_R]] = deque()
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakeport-doctor") as pool:
+            try:
+                for item in items:
+                    waiting.append(pool.submit(work, item))
+                    if len(waiting) >= _THREADS * 4:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
 
 
 Check: TypeAlias = Callable[[Examination], Iterator[Finding]]

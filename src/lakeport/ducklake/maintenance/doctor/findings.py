@@ -149,7 +149,7 @@ class Diagnosis:
     files_read: int = 0
     """How many data files were opened."""
     files: int = 0
-    """How many data files the newest snapshot has."""
+    """How many data files the snapshots have."""
 
     @property
     def verdict(self) -> Verdict:

@@ -24,12 +24,12 @@ class LakeHealth:
         sample: int = 20,
         progress: Callable[[str], None] | None = None,
     ) -> Diagnosis:
-        """Examine the newest snapshot of the lake.
+        """Examine the lake: its newest snapshot, and the files of all others.
 
         Args:
             deep: Read all data files and compare them with their statistics.
             sample: How many data files are read without `deep`.
-            progress: Is called with the name of each check before it runs.
+            progress: Is called with the name of each check, and with the number of files read.
         """
         from lakeport.ducklake.maintenance.doctor.diagnosis import diagnose
 

@@ -10,8 +10,10 @@ import base64
 import io
 import json
 import struct
+import tempfile
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,8 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakeport.arrow import thread_connection
 from lakeport.ducklake.reading.data_files import INTERNAL_SNAPSHOT_FIELD
 from lakeport.ducklake.reading.delete_files import INTERNAL_SNAPSHOT
+from lakeport.ducklake.storage.encryption import can_encrypt, load_encryption
 from lakeport.ducklake.writing.files.encoding.arrow_encoder import (
     ONE_PAGE,
     encryption_properties,
@@ -31,6 +35,7 @@ from lakeport.ducklake.writing.files.names import delete_file_name
 from lakeport.ducklake.writing.files.target import FileTarget
 from lakeport.ducklake.writing.written import WrittenDeleteFile
 from lakeport.errors import InvalidArgumentError
+from lakeport.types import duckdb_string, field_id
 
 __all__ = ["deletion_vector", "deletion_vectors", "write_delete_file"]
 
@@ -105,6 +110,18 @@ def _write_parquet(
     table = pa.Table.from_arrays(list(columns.values()), schema=pa.schema(list(columns)))
     key = new_key() if target.encrypted else None
     # In memory first: a delete file is small, and its size is known before it is written.
+    data = _encoded(table, key) if key is None or not can_encrypt() else _encrypted(table, key)
+    path = delete_file_name()
+    _write(target, path, data)
+    return {
+        "path": path,
+        "file_size_bytes": len(data),
+        "footer_size": struct.unpack("<I", data[-8:-4])[0],
+        "encryption_key": None if key is None else base64.b64encode(key).decode(),
+    }
+
+
+def _encoded(table: pa.Table, key: bytes | None) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(
         table,
@@ -115,15 +132,26 @@ def _write_parquet(
         # DuckDB 1.5 reads one page of a column that pyarrow encrypted.
         **({} if key is None else ONE_PAGE),
     )
-    data = buffer.getvalue()
-    path = delete_file_name()
-    _write(target, path, data)
-    return {
-        "path": path,
-        "file_size_bytes": len(data),
-        "footer_size": struct.unpack("<I", data[-8:-4])[0],
-        "encryption_key": None if key is None else base64.b64encode(key).decode(),
-    }
+    return buffer.getvalue()
+
+
+def _encrypted(table: pa.Table, key: bytes) -> bytes:
+    """Return the bytes of a file that DuckDB encrypts.
+
+    Its change feed filters delete files, and DuckDB 1.5 filters only what it encrypted itself.
+    """
+    connection = thread_connection()
+    load_encryption(connection)
+    ids = ", ".join(f"{field.name}: {field_id(field)}" for field in table.schema)
+    text = "".join(f"\\x{byte:02X}" for byte in key)
+    with tempfile.TemporaryDirectory(prefix="lakeport-delete-") as folder:
+        path = Path(folder) / "delete.parquet"
+        connection.from_arrow(table).query(
+            "deletes",
+            f"COPY (FROM deletes) TO {duckdb_string(str(path))} (FORMAT parquet, "
+            f"FIELD_IDS {{{ids}}}, ENCRYPTION_CONFIG {{footer_key_value: '{text}'::BLOB}})",
+        )
+        return path.read_bytes()
 
 
 def _field(name: str, type: pa.DataType, id: int) -> pa.Field:

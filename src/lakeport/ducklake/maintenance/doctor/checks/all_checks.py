@@ -20,6 +20,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     structure.dangling_rows,
     structure.impossible_lifetimes,
     structure.zombies,
+    structure.tags_of_dropped_columns,
     structure.same_names,
     structure.missing_schema_versions,
     structure.inlined_tables,

@@ -5,8 +5,10 @@ Without `deep` they read some files, spread over the tables.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
@@ -19,6 +21,7 @@ from lakeport.ducklake.model import DataFile
 from lakeport.ducklake.reading.parquet import open_parquet
 from lakeport.ducklake.reading.tasks import FileTask
 from lakeport.errors import LakeportError, first_line
+from lakeport.filters import Filter
 from lakeport.types import Column, duckdb_identifier, duckdb_string, sql_type
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ __all__ = ["check_contents"]
 
 _FILE_STATS: Final = "ducklake_file_column_stats"
 _TABLE_STATS: Final = "ducklake_table_column_stats"
+_FILES_AT_ONCE: Final = 256
+_REPORTED_FILES: Final = 100
 _FLOATS: Final = ("float32", "float64")
 _SCALAR: Final = (
     "boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -42,21 +47,16 @@ def check_contents(exam: Examination, lake: Lake) -> Iterator[Finding]:
     fields: list[Flaw] = []
     wrong: list[Flaw] = []
     twice: list[Flaw] = []
-    files = _chosen(exam)
-    tables: dict[int, LakeTable | None] = {}
-    for table_id, file in files:
+    for found in exam.each(lambda file: _examined(exam, file), _chosen(exam, lake)):
+        broken += found.broken
+        fields += found.fields
+        wrong += found.wrong
         exam.files_read += 1
-        if table_id not in tables:
-            tables[table_id] = _table(lake, table_id, exam.copy.latest)
-        table = tables[table_id]
-        problem = _footer_problem(exam, file)
-        if problem is not None:
-            broken.append(Flaw(table_id, problem))
-        elif table is not None:
-            fields += _field_problems(exam, table_id, file, table)
-            wrong += _wrong_statistics(exam, table_id, file, table)
+        if exam.files_read % _REPORTED_FILES == 0:
+            exam.progress(f"{check_contents.__name__}, {exam.files_read:,} files")
     if exam.deep:
-        for table_id, table in tables.items():
+        for table_id in exam.copy.column("SELECT table_id FROM live_table ORDER BY 1"):
+            table = _table(lake, table_id, exam.copy.latest)
             if table is not None and not any(flaw.table_id == table_id for flaw in broken):
                 twice += _repeated_row_ids(table_id, table)
     yield from report(
@@ -97,13 +97,55 @@ def check_contents(exam: Examination, lake: Lake) -> Iterator[Finding]:
     )
 
 
-def _chosen(exam: Examination) -> list[tuple[int, DataFile]]:
-    """Return the files to read: all of them, or some of every table."""
-    files = list(exam.data_files())
-    if exam.deep or len(files) <= exam.sample:
-        return files
-    step = len(files) / max(exam.sample, 1)
-    return [files[int(number * step)] for number in range(exam.sample)]
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A data file to read, the table as a snapshot has it, and the recorded statistics."""
+
+    table_id: int
+    file: DataFile
+    table: LakeTable | None
+    recorded: dict[int, Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    broken: Sequence[Flaw] = ()
+    fields: Sequence[Flaw] = ()
+    wrong: Sequence[Flaw] = ()
+
+
+def _chosen(exam: Examination, lake: Lake) -> Iterator[_File]:
+    """Yield the files to read, with what the catalog records about many of them at once."""
+    tables: dict[tuple[int, int], LakeTable | None] = {}
+    chosen = exam.chosen(exam.needed_files(), "SELECT count(*) FROM needed_file")
+    while part := list(islice(chosen, _FILES_AT_ONCE)):
+        recorded: dict[int, dict[int, Sequence[Any]]] = defaultdict(dict)
+        for row in exam.copy.rows(
+            "SELECT data_file_id, column_id, min_value, max_value, null_count, contains_nan, "
+            f"value_count FROM {_FILE_STATS} WHERE data_file_id IN (SELECT unnest(?))",
+            [[file.id for _, _, file in part]],
+        ):
+            recorded[row[0]][row[1]] = row[2:]
+        for table_id, snapshot, file in part:
+            place = table_id, snapshot
+            if place not in tables:
+                if len(tables) >= _FILES_AT_ONCE:
+                    tables.clear()
+                tables[place] = _table(lake, table_id, snapshot)
+            yield _File(table_id, file, tables[place], recorded[file.id])
+
+
+def _examined(exam: Examination, each: _File) -> _Examined:
+    """Read one file; runs in several threads."""
+    problem = _footer_problem(exam, each.file)
+    if problem is not None:
+        return _Examined(broken=[Flaw(each.table_id, problem)])
+    if each.table is None:
+        return _Examined()
+    return _Examined(
+        fields=list(_field_problems(exam, each.table_id, each.file, each.table)),
+        wrong=list(_wrong_statistics(each.table_id, each.file, each.table, each.recorded)),
+    )
 
 
 def _table(lake: Lake, table_id: int, snapshot: int) -> LakeTable | None:
@@ -142,31 +184,24 @@ def _field_problems(
 
 
 def _wrong_statistics(
-    exam: Examination, table_id: int, file: DataFile, table: LakeTable
+    table_id: int, file: DataFile, table: LakeTable, recorded: dict[int, Sequence[Any]]
 ) -> Iterator[Flaw]:
     """Compare bounds, nulls and NaN of scalar columns with the data, deleted rows included."""
-    recorded = {
-        row[0]: row[1:]
-        for row in exam.copy.rows(
-            "SELECT column_id, min_value, max_value, null_count, contains_nan, value_count "
-            f"FROM {_FILE_STATS} WHERE data_file_id = ?",
-            [file.id],
-        )
-    }
     columns = [
         column
         for column in table.columns
         if _is_scalar(column) and any(recorded.get(column.id, (None,))[2:])
     ]
-    task = _task(table, file, columns)
+    try:
+        task = _task(table, file, columns)
+    except LakeportError:
+        return  # another check names the reason
     if task is None:
         return
     conditions = ", ".join(_contained(column, recorded[column.id]) for column in columns)
     try:
-        # Deleted rows are read as well: the statistics contain them.
-        rows = replace(task, apply_deletes=False).read()
         source = thread_connection().from_arrow(
-            pa.RecordBatchReader.from_batches(task.schema, rows)
+            pa.RecordBatchReader.from_batches(task.schema, task.read())
         )
         (verdicts,) = source.aggregate(conditions).fetchall()
     except (LakeportError, OSError, pa.ArrowException, duckdb.Error) as error:
@@ -191,13 +226,16 @@ def _task(table: LakeTable, file: DataFile, columns: Sequence[Column]) -> FileTa
     """Return the task that reads columns of a file; None if there is nothing to read."""
     if not columns:
         return None
-    try:
-        plan = table.scan([column.name for column in columns], task_bytes=1 << 62).plan
-    except LakeportError:
-        # Another check names the reason.
-        return None
-    tasks = (task for task in plan.tasks if isinstance(task, FileTask))
-    return next((task for task in tasks if task.file.id == file.id), None)
+    planner = table.planner
+    return FileTask(
+        context=planner.context([column.name for column in columns], Filter.always()),
+        estimated_rows=file.record_count or 0,
+        estimated_bytes=file.file_size_bytes or 0,
+        file=file,
+        name_mapping=planner.state.name_mapping_of(file),
+        # The statistics contain deleted rows as well.
+        apply_deletes=False,
+    )
 
 
 def _contained(column: Column, recorded: Sequence[Any]) -> str:

@@ -14,6 +14,7 @@ from lakeport.ducklake.maintenance.doctor.findings import (
     RowChange,
     Severity,
 )
+from lakeport.ducklake.model import DeleteFile
 from lakeport.ducklake.reading.delete_files import read_delete_file
 from lakeport.errors import LakeportError
 
@@ -157,24 +158,12 @@ def files_without_rows(exam: Examination) -> Iterator[Finding]:
 
 def wrong_delete_files(exam: Examination) -> Iterator[Finding]:
     """Read delete files: their positions must be in the data file, and as many as recorded."""
-    flaws = []
-    files = [pair for pair in exam.data_files() if pair[1].deletes]
-    for table_id, file in files if exam.deep else files[: exam.sample]:
-        for delete in file.deletes:
-            problem = None
-            try:
-                positions, _ = read_delete_file(exam.storage, delete)
-            except LakeportError as error:
-                problem = str(error)
-            else:
-                rows = file.record_count
-                if delete.delete_count is not None and len(positions) != delete.delete_count:
-                    problem = f"{delete.path} has {len(positions)} positions"
-                    problem += f", but the catalog records {delete.delete_count}"
-                elif rows is not None and len(positions) and positions[-1] >= rows:
-                    problem = f"{delete.path} deletes row {positions[-1]} of {rows}"
-            if problem is not None:
-                flaws.append(Flaw(table_id, problem))
+    files = exam.chosen(exam.delete_files(), "SELECT count(*) FROM needed_delete")
+    flaws = [
+        Flaw(table_id, problem)
+        for table_id, problem in exam.each(lambda file: _delete_problem(exam, *file), files)
+        if problem is not None
+    ]
     yield from report(
         exam,
         flaws,
@@ -184,3 +173,19 @@ def wrong_delete_files(exam: Examination) -> Iterator[Finding]:
         effect="readers fail, or return rows that were deleted",
         remedy="restore the files from a backup, or restore the table to an older snapshot",
     )
+
+
+def _delete_problem(
+    exam: Examination, table_id: int, rows: int | None, delete: DeleteFile
+) -> tuple[int, str | None]:
+    """Return how a delete file differs from what the catalog records."""
+    try:
+        positions, _ = read_delete_file(exam.storage, delete)
+    except (LakeportError, OSError) as error:
+        return table_id, str(error)
+    if delete.delete_count is not None and len(positions) != delete.delete_count:
+        recorded = f"but the catalog records {delete.delete_count}"
+        return table_id, f"{delete.path} has {len(positions)} positions, {recorded}"
+    if rows is not None and len(positions) and positions[-1] >= rows:
+        return table_id, f"{delete.path} deletes row {positions[-1]} of {rows}"
+    return table_id, None

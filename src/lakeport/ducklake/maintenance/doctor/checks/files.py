@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -23,26 +25,40 @@ _YOUNG: Final = timedelta(days=1)
 def files_in_storage(exam: Examination) -> Iterator[Finding]:
     """Compare the files that the catalog records with those that exist."""
     listing = _listing(exam)
-    missing, changed, known = [], [], set()
-    for table_id, path, size, is_live in _recorded(exam):
-        key = _key(path)
-        known.add(key)
-        if not is_live:
-            continue
-        info = listing.get(key) or _info(exam, path)
+    known = {_key(path) for _, path in _recorded(exam)}
+    missing: dict[bool, list[Flaw]] = {True: [], False: []}
+    changed: list[Flaw] = []
+
+    unlisted = []
+    for file in _needed(exam):
+        found = listing.get(_key(file.path))
+        if found is None:
+            unlisted.append(file)
+        else:
+            changed += _changes(file, found)
+    # Most of them are outside of the data path, or missing.
+    for file, info in exam.each(lambda file: (file, _info(exam, file.path)), unlisted):
         if info is None or info.type != fs.FileType.File:
-            missing.append(Flaw(table_id, path))
-        elif size and info.size is not None and info.size != size:
-            example = f"{path} has {info.size} bytes, but the catalog records {size}"
-            changed.append(Flaw(table_id, example))
+            missing[file.is_live].append(Flaw(file.table_id, file.path))
+        else:
+            changed += _changes(file, info)
     yield from report(
         exam,
-        missing,
+        missing[True],
         check="missing_files",
         severity=Severity.ERROR,
         what="files of the table do not exist",
         effect="scans of the table fail",
         remedy="restore them from a backup, or restore the table to a snapshot without them",
+    )
+    yield from report(
+        exam,
+        missing[False],
+        check="missing_files",
+        severity=Severity.ERROR,
+        what="files that only older snapshots of the table have do not exist",
+        effect="scans of the newest snapshot work; scans of older ones fail",
+        remedy="restore them from a backup, or expire the snapshots that have them",
     )
     yield from report(
         exam,
@@ -75,20 +91,44 @@ def files_in_storage(exam: Examination) -> Iterator[Finding]:
     )
 
 
-def _recorded(exam: Examination) -> Iterator[tuple[int, str, int | None, bool]]:
-    """Yield the files of all snapshots: table, path, size, and whether the newest one needs it."""
-    rows = exam.copy.rows(
-        "SELECT table_id, path, path_is_relative, file_size_bytes, "
-        " end_snapshot IS NULL AND table_id IN (FROM live_table) FROM ducklake_data_file "
-        "UNION ALL SELECT table_id, path, path_is_relative, file_size_bytes, "
-        " end_snapshot IS NULL AND data_file_id IN (SELECT data_file_id FROM live_file) "
-        "FROM ducklake_delete_file"
-    )
-    for table_id, path, relative, size, is_live in rows:
-        try:
-            yield table_id, exam.path(table_id, path, is_relative=relative), size, is_live
-        except CorruptLakeError:
-            continue
+@dataclass(frozen=True, slots=True)
+class _Needed:
+    """A file that a snapshot has."""
+
+    table_id: int
+    path: str
+    size: int | None
+    is_live: bool
+    """Whether the newest snapshot has it."""
+
+
+def _needed(exam: Examination) -> Iterator[_Needed]:
+    for table_id, path, relative, size, is_live in exam.copy.stream(
+        "SELECT table_id, path, path_is_relative, file_size_bytes, end_snapshot IS NULL "
+        "FROM needed_file UNION ALL SELECT table_id, path, path_is_relative, file_size_bytes, "
+        "end_snapshot IS NULL AND data_file_id IN (SELECT data_file_id FROM live_file) "
+        "FROM needed_delete ORDER BY ALL"
+    ):
+        with suppress(CorruptLakeError):
+            resolved = exam.path(table_id, path, is_relative=relative)
+            yield _Needed(table_id, resolved, size, is_live)
+
+
+def _changes(file: _Needed, info: fs.FileInfo) -> list[Flaw]:
+    if not file.size or info.size is None or info.size == file.size:
+        return []
+    example = f"{file.path} has {info.size} bytes, but the catalog records {file.size}"
+    return [Flaw(file.table_id, example)]
+
+
+def _recorded(exam: Examination) -> Iterator[tuple[int, str]]:
+    """Yield all files that the catalog records: table and path."""
+    for table_id, path, relative in exam.copy.stream(
+        "SELECT table_id, path, path_is_relative FROM ducklake_data_file "
+        "UNION ALL SELECT table_id, path, path_is_relative FROM ducklake_delete_file"
+    ):
+        with suppress(CorruptLakeError):
+            yield table_id, exam.path(table_id, path, is_relative=relative)
 
 
 def _listing(exam: Examination) -> dict[str, fs.FileInfo]:
@@ -127,7 +167,7 @@ def _key(path: str) -> str:
 
 def scheduled_files(exam: Examination) -> Iterator[Finding]:
     """Find files that are scheduled for deletion although snapshots need them."""
-    needed = {_key(path) for _, path, _, _ in _recorded(exam)}
+    needed = {_key(path) for _, path in _recorded(exam)}
     flaws = []
     for file, path, relative in exam.copy.rows(
         "SELECT data_file_id, path, path_is_relative FROM ducklake_files_scheduled_for_deletion "

@@ -32,10 +32,20 @@ _KNOWN_OPTIONS: Final = frozenset(
         "write_deletion_vectors",
     }
 )  # fmt: skip
+# Texts that every reader of the lake sees, each with what identifies it.
+_TEXTS: Final = {
+    "option": "SELECT key, value FROM ducklake_metadata WHERE value IS NOT NULL",
+    "data file": "SELECT data_file_id, path FROM ducklake_data_file WHERE NOT path_is_relative",
+    "delete file": "SELECT delete_file_id, path FROM ducklake_delete_file "
+    "WHERE NOT path_is_relative",
+    "view": "SELECT view_name, sql FROM ducklake_view WHERE sql IS NOT NULL",
+    "macro": "SELECT macro_id, sql FROM ducklake_macro_impl WHERE sql IS NOT NULL",
+}
 _SECRETS: Final = re.compile(
-    r"://[^/\s:@]+:[^/\s@]+@|AKIA[0-9A-Z]{16}|(secret|password|passwd|token|access_key)\s*=\s*\S",
-    re.IGNORECASE,
+    r"://[^/\s:@]+:[^/\s@]+@|AKIA[0-9A-Z]{16}|[?&]X-Amz-Signature=", re.IGNORECASE
 )
+# In SQL, this may be the comparison of a column.
+_SETTINGS: Final = re.compile(r"(secret|password|passwd|token|access_key)\s*=\s*\S", re.IGNORECASE)
 
 
 def snapshots_out_of_order(exam: Examination) -> Iterator[Finding]:
@@ -179,14 +189,19 @@ def scopes_of_options(exam: Examination) -> Iterator[Finding]:
 
 
 def secrets_in_options(exam: Examination) -> Iterator[Finding]:
-    """Find texts in the options that look like credentials; their values are not shown."""
-    rows = exam.copy.rows("SELECT key, value FROM ducklake_metadata WHERE value IS NOT NULL")
+    """Find texts in options, paths and views that look like credentials; they are not shown."""
+    found = [
+        (name, key)
+        for name, sql in _TEXTS.items()
+        for key, text in exam.copy.stream(sql)
+        if _SECRETS.search(text) or (name not in ("view", "macro") and _SETTINGS.search(text))
+    ]
     yield from report(
         exam,
-        (Flaw(None, key) for key, value in rows if _SECRETS.search(value)),
+        (Flaw(None, f"{name} {key}") for name, key in found),
         check="secrets_in_options",
         severity=Severity.WARNING,
-        what="options contain what looks like a password or a key",
+        what="options, paths or views contain what looks like a password or a key",
         effect="everyone who may read the lake sees it",
         remedy="replace the credentials, and give them to each client as a secret",
     )
@@ -218,4 +233,20 @@ def data_path_problems(exam: Examination) -> Iterator[Finding]:
         what="files have absolute paths outside of the data path",
         effect="they stay behind when the lake is moved",
         remedy="rewrite the table if the lake is to be moved",
+    )
+    rows = exam.copy.rows(
+        "SELECT table_id, path FROM live_file WHERE path_is_relative = false AND "
+        "starts_with(path, $1) UNION ALL SELECT table_id, path FROM ducklake_table "
+        "WHERE end_snapshot IS NULL AND path_is_relative = false AND starts_with(path, $1) "
+        "ORDER BY ALL",
+        [exam.root or "/"],
+    )
+    yield from report(
+        exam,
+        (Flaw(table_id, path) for table_id, path in rows),
+        check="absolute_paths",
+        severity=Severity.NOTE,
+        what="files or folders below the data path are recorded with absolute paths",
+        effect="readers do not find them after the lake was moved",
+        remedy="rewrite the files of the table before the lake is moved",
     )

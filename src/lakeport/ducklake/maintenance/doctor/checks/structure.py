@@ -22,6 +22,7 @@ __all__ = [
     "missing_schema_versions",
     "partition_values",
     "same_names",
+    "tags_of_dropped_columns",
     "zombies",
 ]
 
@@ -173,6 +174,39 @@ def zombies(exam: Examination) -> Iterator[Finding]:
         severity=Severity.WARNING,
         what="tables or parts of them are valid although they were dropped",
         effect="the names stay in use, or DuckDB fails to list the lake; files are never removed",
+        remedy="end the rows at a new snapshot",
+    )
+
+
+def tags_of_dropped_columns(exam: Examination) -> Iterator[Finding]:
+    """Find valid comments of columns that the table does not have any more."""
+    rows = exam.copy.rows(
+        "SELECT table_id, column_id, key FROM ducklake_column_tag g "
+        "SEMI JOIN live_table USING (table_id) WHERE end_snapshot IS NULL AND NOT EXISTS ("
+        "  FROM ducklake_column c WHERE c.table_id = g.table_id AND c.column_id = g.column_id "
+        "  AND c.end_snapshot IS NULL) ORDER BY ALL"
+    )
+    yield from report(
+        exam,
+        (
+            Flaw(
+                table_id,
+                f"{key} of the column with id {column}",
+                [
+                    RowChange(
+                        "ducklake_column_tag",
+                        {"table_id": table_id, "column_id": column, "end_snapshot": None},
+                        {"end_snapshot": NEW_SNAPSHOT},
+                    )
+                ],
+                [f"altered_table:{table_id}"],
+            )
+            for table_id, column, key in rows
+        ),
+        check="tags_of_dropped_columns",
+        severity=Severity.NOTE,
+        what="comments are valid although their columns were dropped",
+        effect="none; they take space in the catalog database",
         remedy="end the rows at a new snapshot",
     )
 

@@ -30,7 +30,14 @@ from lakeport.ducklake.writing.files.encoding.statistics import FileStatistics
 from lakeport.ducklake.writing.files.target import FileTarget
 from lakeport.ducklake.writing.written import WrittenColumn, WrittenFile, WrittenVariantPath
 from lakeport.errors import InvalidInputError, UnsupportedError, first_line
-from lakeport.types import TYPES, Column, duckdb_identifier, duckdb_string, field_id
+from lakeport.types import (
+    TYPES,
+    Column,
+    duckdb_identifier,
+    duckdb_string,
+    field_id,
+    variant_from_bytes,
+)
 
 __all__ = ["DuckDBEncoder"]
 
@@ -142,11 +149,7 @@ class DuckDBEncoder:
 
     def _copy_sql(self) -> str:
         options = self._target.options
-        columns = [
-            f"CAST({name} AS VARIANT) AS {name}" if column.type == "variant" else name
-            for column in self._layout.columns
-            for name in [duckdb_identifier(column.name)]
-        ]
+        columns = [_selected(column) for column in self._layout.columns]
         columns += [duckdb_identifier(name) for name in self._layout.internal]
         ids = [f"{duckdb_identifier(c.name)}: {_ids(c)}" for c in self._layout.columns]
         ids += [f"{name}: {field_id(INTERNAL_FIELDS[name])}" for name in self._layout.internal]
@@ -194,6 +197,14 @@ def _check(target: FileTarget) -> None:
             "intervals, variants and times with a zone are encrypted by DuckDB's extension httpfs, "
             "which is not installed: run INSTALL httpfs, or install duckdb-extension-httpfs"
         )
+
+
+def _selected(column: Column) -> str:
+    name = duckdb_identifier(column.name)
+    if column.type != "variant":
+        return name
+    variant = variant_from_bytes(name) if column.as_bytes else f"CAST({name} AS VARIANT)"
+    return f"{variant} AS {name}"
 
 
 def _ids(column: Column) -> str:
