@@ -66,16 +66,22 @@ class TableWriting:
             progress=progress,
         )
 
-    def delete(self, where: str | None = None) -> WriteResult:
+    def delete(self, where: str | None = None, *, progress: Progress | None = None) -> WriteResult:
         """Delete the rows that pass a condition in DuckDB SQL, or all rows."""
-        return self._repeated(lambda table: table.delete(where))
+        return self._repeated(lambda table: table.delete(where), progress=progress)
 
-    def update(self, assignments: Mapping[str, str], where: str | None = None) -> WriteResult:
+    def update(
+        self,
+        assignments: Mapping[str, str],
+        where: str | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> WriteResult:
         """Set columns to the values of expressions, in the rows that pass a condition or in all.
 
         Expressions and condition are DuckDB SQL. Updated rows keep their row ids.
         """
-        return self._repeated(lambda table: table.update(assignments, where))
+        return self._repeated(lambda table: table.update(assignments, where), progress=progress)
 
     def merge(
         self,
