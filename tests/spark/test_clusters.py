@@ -240,6 +240,7 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         "a query of a client",
         "the first batch of many",
         "a write",
+        "statements",
         "closing",
         "another server",
         SPARK_REMOTE=f"sc://{address}",
@@ -264,6 +265,7 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         "a served query": [list(range(4999, -1, -1)), "time64[us]"],
         "the first batch of many": True,
         "a write": WRITTEN,
+        "statements": [3010, 20, 5],
         "closing": ROWS,
     }
     assert refused == "UnsupportedError"
