@@ -1,4 +1,4 @@
-"""Writing on Spark: appends against plain Parquet, merges, and a table of many partitions."""
+"""Writing on Spark: appends against plain Parquet, merges, streams, a table of many partitions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from benchmarks.measure import Figure, interleaved
 from benchmarks.reference_lakes import attached
 from benchmarks.sessions import shared_session
 from lakeport import Lake
-from lakeport.spark import SparkEngine
+from lakeport.spark import SparkEngine, each_batch
 
-__all__ = ["append", "merge", "partitions"]
+__all__ = ["append", "merge", "micro_batches", "partitions"]
 
 
 def append(*, scale: float, repeats: int) -> Iterator[Figure]:
@@ -110,6 +110,45 @@ def partitions(*, rows: int, values: int, repeats: int) -> Iterator[Figure]:
         samples["lake"],
         samples["parquet"],
         "repartition and df.write.partitionBy(…).parquet(…)",
+    )
+
+
+def micro_batches(*, batches: int, rows: int, repeats: int) -> Iterator[Figure]:
+    """Write a stream of small batches with `each_batch`, against plain Parquet."""
+    spark = shared_session()
+    counts: list[int] = []
+    with tempfile.TemporaryDirectory(prefix="lakeport-bench-") as folder:
+        for number in range(batches):
+            part = spark.range(number * rows, (number + 1) * rows, 1, 1)
+            part.selectExpr("id", "id * 0.5D AS x").write.mode("append").parquet(f"{folder}/in")
+
+        def stream(place: str, write: Any) -> None:
+            reader = spark.readStream.schema("id bigint, x double").option("maxFilesPerTrigger", 1)
+            writer = reader.parquet(f"{folder}/in").writeStream.foreachBatch(write)
+            writer = writer.option("checkpointLocation", f"{place}/checkpoint")
+            writer.trigger(availableNow=True).start().awaitTermination()
+
+        def ours() -> None:
+            place = tempfile.mkdtemp(dir=folder)
+            with _new_lake(place) as lake:
+                lake.create_table("t", {"id": "BIGINT", "x": "DOUBLE"})
+                stream(place, each_batch(lake, "t"))
+                counts.append(len(lake.table("t").files()))
+                if lake.table("t").scan().count() != batches * rows:
+                    raise RuntimeError("rows of the stream are missing or doubled")
+            shutil.rmtree(place)
+
+        def plain() -> None:
+            place = tempfile.mkdtemp(dir=folder)
+            stream(place, lambda frame, _: frame.write.mode("append").parquet(f"{place}/out"))
+            shutil.rmtree(place)
+
+        samples = interleaved({"lake": ours, "parquet": plain}, repeats=repeats)
+    yield Figure.throughput(
+        f"stream of {batches:,} batches of {rows:,} rows on Spark, {max(counts):,} files",
+        samples["lake"],
+        samples["parquet"],
+        "df.write.parquet(…) of each batch",
     )
 
 

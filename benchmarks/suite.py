@@ -54,6 +54,7 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "spark-partitions": partial(
             spark_writing.partitions, rows=1_000_000, values=100, repeats=3
         ),
+        "spark-batches": partial(spark_writing.micro_batches, batches=10, rows=1_000, repeats=2),
         "plan": partial(lakes.planning, files=(10, 1_000, 100_000), repeats=5),
         "plan-postgresql": partial(lakes.planning_postgresql, files=100_000, repeats=5),
         "read": partial(lakes.reading, rows=1_000_000, repeats=5),
@@ -102,6 +103,7 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "spark-partitions": partial(
             spark_writing.partitions, rows=10_000_000, values=1_000, repeats=3
         ),
+        "spark-batches": partial(spark_writing.micro_batches, batches=100, rows=1_000, repeats=3),
         "plan": partial(lakes.planning, files=(10, 1_000, 100_000), repeats=20),
         "plan-postgresql": partial(lakes.planning_postgresql, files=100_000, repeats=20),
         "read": partial(lakes.reading, rows=10_000_000, repeats=7),

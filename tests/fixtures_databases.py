@@ -58,8 +58,20 @@ class DatabaseServer:
         self.create(name)
         return self.location(name)
 
+    def restart(self) -> None:
+        """Stop the server and start it again on its data and its port."""
+        self._stop()
+        for _ in range(_START_ATTEMPTS):
+            if self._start():
+                return
+        raise TimeoutError(f"{self.name} did not start again: {self._log_tail()}")
+
     def close(self) -> None:
         """Stop the server, kill it if it does not end, and remove its folder."""
+        self._stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(self.stop_signal)
             try:
@@ -67,7 +79,6 @@ class DatabaseServer:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def command(self) -> Sequence[str]:
         """Return the command that runs the server on `self.port`."""

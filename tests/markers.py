@@ -71,6 +71,7 @@ FILES = {
     "spark/test_class_archive.py": ("process",),
     "spark/test_clusters.py": ("process", "spark"),
     "spark/test_lost_session.py": ("process", "spark"),
+    "spark/writing/test_interrupted_writes.py": ("process", "spark"),
     "test_fixtures.py": ("database_server",),
 }
 

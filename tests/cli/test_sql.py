@@ -138,6 +138,19 @@ def test_a_statement_with_a_query_runs_on_spark(
     assert result.stdout.strip() == "3 rows inserted, snapshot 3"
 
 
+def test_a_terminal_shows_the_tasks_rows_and_files_of_a_write(
+    spark: Any, uri: str, lakeport_command: Command
+) -> None:
+    statement = "CREATE TABLE many AS SELECT id, id * 2 AS twice FROM range(0, 40000, 1, 2)"
+
+    result = lakeport_command("sql", uri, statement, env={"TTY_COMPATIBLE": "1", "COLUMNS": "160"})
+
+    assert result.exit_code == 0, result.stderr
+    assert "append to main.many" in result.stderr
+    assert "2 of 2 tasks, 40,000 rows, 2 files" in result.stderr
+    assert "40,000 rows inserted, 2 files of" in result.stdout
+
+
 def test_a_statement_has_no_output(lakeport_command: Command) -> None:
     result = lakeport_command("sql", "nowhere.ducklake", "DELETE FROM trips", "--at", "3")
 

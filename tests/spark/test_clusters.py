@@ -85,14 +85,16 @@ def start(environment: dict[str, str], spark_home: Path) -> Iterator[Callable[..
                     text=True,
                 )
             )
-            stack.callback(process.kill)
-            return _first_match(process, ready)
+            return _first_match(process, ready, stack)
 
         yield run
 
 
-def _first_match(process: subprocess.Popen[str], pattern: str) -> str:
-    """What a pattern finds in the log of a process, which is read to its end meanwhile."""
+def _first_match(process: subprocess.Popen[str], pattern: str, stack: ExitStack) -> str:
+    """What a pattern finds in the log of a process, which is read to its end meanwhile.
+
+    The stack kills the process and waits for the reader, before the log is closed.
+    """
     found: list[str] = []
     lines: list[str] = []
     settled = threading.Event()
@@ -107,7 +109,10 @@ def _first_match(process: subprocess.Popen[str], pattern: str) -> str:
                 settled.set()
         settled.set()
 
-    threading.Thread(target=read, daemon=True).start()
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    stack.callback(reader.join, TIMEOUT_SECONDS)
+    stack.callback(process.kill)
     assert settled.wait(TIMEOUT_SECONDS)
     assert found, "".join(lines[-40:])
     return found[0]
@@ -235,6 +240,7 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         "a query of a client",
         "the first batch of many",
         "a write",
+        "statements",
         "closing",
         "another server",
         SPARK_REMOTE=f"sc://{address}",
@@ -259,6 +265,7 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         "a served query": [list(range(4999, -1, -1)), "time64[us]"],
         "the first batch of many": True,
         "a write": WRITTEN,
+        "statements": [3010, 20, 5],
         "closing": ROWS,
     }
     assert refused == "UnsupportedError"

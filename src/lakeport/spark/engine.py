@@ -29,15 +29,20 @@ if TYPE_CHECKING:
         ChangeQuery,
         FrameWrite,
         Progress,
+        SourceTask,
         TaskReport,
         WrittenRows,
     )
     from lakeport.spark.sql.registration import Registration
+    from lakeport.spark.writing.merges import SparkStage
 
 __all__ = ["SparkEngine", "SparkSource"]
 
 SMALL_CHANGE_BYTES: Final = 64 << 20
 """Row-level changes that read less than this of a table run in this process, by default."""
+
+SMALL_SOURCE_BYTES: Final = 8 << 20
+"""A merge collects a DataFrame that is smaller than this, by default."""
 
 SparkSource: TypeAlias = Union["SparkSession", "Callable[[], SparkSession]"]
 """A session, or a callable that returns the one to use now."""
@@ -52,6 +57,7 @@ class SparkEngine:
             ended, another one replaces it.
         small_change_bytes: Deletes, updates and merges that read less than this of the table run in
             this process.
+        small_source_bytes: Merges of a DataFrame with less than this collect it in this process.
     """
 
     name: Final = "spark"
@@ -61,6 +67,7 @@ class SparkEngine:
         spark: SparkSource | None = None,
         *,
         small_change_bytes: int = SMALL_CHANGE_BYTES,
+        small_source_bytes: int = SMALL_SOURCE_BYTES,
     ) -> None:
         if importlib.util.find_spec("pyspark") is None:
             raise UnavailableError('Spark is not installed: pip install "lakeport[spark]"')
@@ -70,6 +77,7 @@ class SparkEngine:
         self._spark: SparkSession | None = None if callable(spark) else spark
         self._is_own = spark is None
         self.small_change_bytes = small_change_bytes
+        self.small_source_bytes = small_source_bytes
 
     def __repr__(self) -> str:
         return f"SparkEngine({'' if self._is_own else self._find or self._spark!r})"
@@ -166,6 +174,20 @@ class SparkEngine:
         from lakeport.spark.writing.appends import write_frame
 
         return write_frame(frame, request)
+
+    def stage(
+        self,
+        frame: DataFrame,
+        task: SourceTask,
+        *,
+        target: FileTarget,
+        title: str,
+        progress: Progress | None = None,
+    ) -> SparkStage:
+        """Compute the rows of a merge's source once and keep them on the executors."""
+        from lakeport.spark.writing.merges import stage
+
+        return stage(frame.sparkSession, frame, task, target=target, title=title, progress=progress)
 
     def run_changes(
         self,

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute
-from cluster_writes import writing, writing_with_a_dead_executor
+from cluster_writes import statements, writing, writing_with_a_dead_executor
 from scan_tasks import SCHEMA, Breaks, Endless, FailsAtFirst, Rows
 
 from lakeport import Lake
@@ -209,6 +209,7 @@ TRIES: dict[str, Try] = {
     "a lost Java": lost_java,
     "another server": another_server,
     "a write": writing,
+    "statements": statements,
     "a write and a dead executor": writing_with_a_dead_executor,
 }
 

@@ -27,6 +27,19 @@ def writing(spark: Any, lake: str, folder: Path) -> Any:
         return _found(made)
 
 
+def statements(spark: Any, lake: str, folder: Path) -> Any:
+    """Merge and insert rows by statements, whose queries run on the cluster."""
+    with _new_lake(spark, folder / "statements") as made:
+        made.create_table_as("w", spark.range(0, 3000, 1, 2).selectExpr("id", "id % 3 AS k"))
+        made.create_table("copy", {"id": "BIGINT", "k": "BIGINT"})
+        source = "(SELECT id + 2990 AS id, 7L AS k FROM range(20)) AS s"
+        clauses = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        made.sql(f"MERGE INTO w USING {source} ON w.id = s.id {clauses}", spark=spark)
+        made.sql("INSERT INTO copy SELECT id, k FROM w WHERE id < 5", spark=spark)
+        counts = [("w", "true"), ("w", "k = 7"), ("copy", "true")]
+        return [made.table(t).scan(["id"], f).to_arrow(engine="local").num_rows for t, f in counts]
+
+
 def writing_with_a_dead_executor(spark: Any, lake: str, folder: Path) -> Any:
     """Append rows while the executor of a task is killed, in the middle of its file."""
     marker = folder / "executor"
@@ -53,7 +66,7 @@ def _new_lake(spark: Any, folder: Path) -> Lake:
     return Lake.create(
         f"ducklake:sqlite:{folder}/meta.sqlite",
         data_path=f"{folder}/data/",
-        engine=SparkEngine(spark, small_change_bytes=0),
+        engine=SparkEngine(spark, small_change_bytes=0, small_source_bytes=0),
     )
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ import pytest
 from lakeport import Lake
 from lakeport.ducklake import LocalEngine
 from lakeport.errors import LakeportError
-from lakeport.spark import SparkEngine
 
 
-def new_lake(folder: Path, spark: Any = None) -> Lake:
-    engine = LocalEngine() if spark is None else SparkEngine(spark, small_change_bytes=0)
+def new_lake(folder: Path) -> Lake:
     return Lake.create(
-        f"ducklake:sqlite:{folder / 'meta.sqlite'}", data_path=f"{folder}/data/", engine=engine
+        f"ducklake:sqlite:{folder / 'meta.sqlite'}",
+        data_path=f"{folder}/data/",
+        engine=LocalEngine(),
     )
 
 
@@ -116,20 +115,3 @@ def test_a_write_whose_task_never_succeeds_leaves_nothing(
     assert int(marker.read_text()) > 0
     assert on_disk(lake) == set()
     assert lake.snapshot().id == 1
-
-
-def test_concurrent_merges_of_one_table_lose_no_update(spark: Any, tmp_path: Path) -> None:
-    lake = new_lake(tmp_path, spark)
-    lake.create_table_as("t", pa.table({"id": list(range(3000)), "n": [0] * 3000}))
-    source = spark.range(0, 3000, 100, 1)
-
-    def add_one(_: int) -> None:
-        merge = lake.table("t").merge(source, "target.id = source.id")
-        merge.when_matched(update={"n": "target.n + 1"}).execute()
-
-    with ThreadPoolExecutor(3) as threads:
-        list(threads.map(add_one, range(6)))
-
-    counts = lake.table("t").scan(["n"], "n > 0").to_arrow(engine="local").column("n")
-    assert counts.to_pylist() == [6] * 30
-    assert lake.table("t").scan().count() == 3000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 import pyarrow as pa
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from lakeport._wording import counted
+from lakeport._wording import counted, size_text
 from lakeport.cli.arguments import parse_at, parse_lake
-from lakeport.cli.output import ROWS_SHOWN, check_output, make_console, save_rows, show_rows
+from lakeport.cli.output import (
+    ROWS_SHOWN,
+    check_output,
+    make_console,
+    printable,
+    save_rows,
+    show_rows,
+)
 from lakeport.cli.spark import spark_session
 from lakeport.ducklake import Lake
 from lakeport.errors import InvalidArgumentError, UnavailableError
@@ -27,7 +35,7 @@ from lakeport.spark.transport import stream_dataframe
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeport.ducklake.writing import WriteResult
+    from lakeport.ducklake.writing import WriteProgress, WriteResult
 
 __all__ = ["sql"]
 
@@ -111,10 +119,10 @@ def _run(uri: str, statement: str, master: str | None) -> WriteResult:
         @cache
         def spark() -> SparkSession:
             started: SparkSession = stack.enter_context(spark_session(master))
-            stack.enter_context(_progress(started))
             return started
 
-        return run_statement(lake, statement, spark)
+        with _writes() as progress:
+            return run_statement(lake, statement, spark, progress=progress)
 
 
 def _outcome(result: WriteResult) -> str:
@@ -127,7 +135,38 @@ def _outcome(result: WriteResult) -> str:
         "deleted": result.rows_deleted,
     }
     done = [f"{counted(count, 'row')} {word}" for word, count in counts.items() if count]
+    if result.files_added:
+        done.append(f"{counted(result.files_added, 'file')} of {size_text(result.bytes_added)}")
     return ", ".join([*done, f"snapshot {result.snapshot}"])
+
+
+@contextmanager
+def _writes() -> Iterator[Callable[[WriteProgress], None] | None]:
+    """Yield a function that shows a bar for each step of a write, on a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[summary]}")
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
+        known: dict[str, TaskID] = {}
+
+        def show(now: WriteProgress) -> None:
+            if now.title not in known:
+                known[now.title] = bars.add_task(escape(printable(now.title)), summary="")
+            bar = known[now.title]
+            bars.update(bar, total=now.tasks, completed=now.tasks_done, summary=_summary(now))
+
+        yield show
+
+
+def _summary(now: WriteProgress) -> str:
+    """Describe how far a step of a write is."""
+    tasks = f"{now.tasks_done} of {counted(now.tasks, 'task')}"
+    if not now.files:
+        return f"{tasks}, {counted(now.rows, 'row')}" if now.rows else tasks
+    size = size_text(now.bytes)
+    return f"{tasks}, {counted(now.rows, 'row')}, {counted(now.files, 'file')}, {size}"
 
 
 @contextmanager

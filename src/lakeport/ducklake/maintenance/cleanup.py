@@ -48,7 +48,10 @@ YOUNGEST_ORPHAN: Final = timedelta(days=1)
 
 _CHUNK: Final = 1000
 _THREADS: Final = 8
-_OWN_NAME: Final = re.compile(r"ducklake-[0-9a-f-]{36}(-delete)?\.(parquet|puffin)")
+# Files of Spark's tasks have the id of the write, the task, its attempt and a number.
+_OWN_NAME: Final = re.compile(
+    r"ducklake-(?:[0-9a-f-]{36}(-delete)?|[0-9a-f]{32}-\d{5,}-\d+-\d{4,})\.(parquet|puffin)"
+)
 _S3_SCHEMES: Final = ("s3", "s3a", "s3n", "r2")
 _INLINED: Final = re.compile(r"ducklake_inlined_(?:data_(\d+)_\d+|delete_(\d+))")
 

@@ -5,9 +5,12 @@ The table object stays at its snapshot; `lake.table(name)` returns the table aft
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import WeakValueDictionary
 
 from lakeport.errors import ConflictError
 
@@ -66,16 +69,22 @@ class TableWriting:
             progress=progress,
         )
 
-    def delete(self, where: str | None = None) -> WriteResult:
+    def delete(self, where: str | None = None, *, progress: Progress | None = None) -> WriteResult:
         """Delete the rows that pass a condition in DuckDB SQL, or all rows."""
-        return self._repeated(lambda table: table.delete(where))
+        return self._repeated(lambda table: table.delete(where), progress=progress)
 
-    def update(self, assignments: Mapping[str, str], where: str | None = None) -> WriteResult:
+    def update(
+        self,
+        assignments: Mapping[str, str],
+        where: str | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> WriteResult:
         """Set columns to the values of expressions, in the rows that pass a condition or in all.
 
         Expressions and condition are DuckDB SQL. Updated rows keep their row ids.
         """
-        return self._repeated(lambda table: table.update(assignments, where))
+        return self._repeated(lambda table: table.update(assignments, where), progress=progress)
 
     def merge(
         self,
@@ -188,13 +197,17 @@ class TableWriting:
         """Run a change of rows again, on the newest rows, if others have changed them meanwhile."""
         from lakeport.ducklake.writing.commit import RetryPolicy
 
+        table = cast("LakeTable", self)
+        turns = _turns(str(table.lake.catalog.database.location), table.id)
         policy = RetryPolicy()
-        for attempt in range(policy.attempts - 1):
-            try:
-                return self.change(change, progress=progress)
-            except ConflictError:
+        with suppress(ConflictError), turns.taken(is_repeated=False):
+            return self.change(change, progress=progress)
+        with turns.taken(is_repeated=True):
+            for attempt in range(policy.attempts - 2):
+                with suppress(ConflictError):
+                    return self.change(change, progress=progress)
                 time.sleep(policy.pause(attempt))
-        return self.change(change, progress=progress)
+            return self.change(change, progress=progress)
 
     def change(
         self, change: Callable[[TableWriter], None], *, progress: Progress | None = None
@@ -209,3 +222,46 @@ class TableWriting:
                 )
             change(writer)
         return transaction.commit_result
+
+
+class _Turns:
+    """Lets the changes of one table in this process that are repeated run one after the other.
+
+    A change that starts meanwhile waits, too: a long change would lose against short ones forever.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        # Guards the count.
+        self._lock = threading.Lock()
+        self._turn = threading.RLock()
+
+    @contextmanager
+    def taken(self, *, is_repeated: bool) -> Iterator[None]:
+        """Wait for a turn if a change is repeated, or if another one is."""
+        with self._lock:
+            is_free = not is_repeated and not self._count
+            self._count += not is_free
+        if is_free:
+            yield
+            return
+        try:
+            with self._turn:
+                yield
+        finally:
+            with self._lock:
+                self._count -= 1
+
+
+_all_turns: Final[WeakValueDictionary[tuple[str, int], _Turns]] = WeakValueDictionary()
+# Guards the dictionary.
+_all_turns_lock: Final = threading.Lock()
+
+
+def _turns(location: str, table: int) -> _Turns:
+    """Return the turns of a table of a lake in this process."""
+    with _all_turns_lock:
+        found = _all_turns.get((location, table))
+        if found is None:
+            found = _all_turns[location, table] = _Turns()
+        return found

@@ -49,7 +49,7 @@ class WriteJob:
         write fails, all of its files are.
         """
         try:
-            with self._named(), self._watched():
+            with self.named(), self._watched():
                 packed = reports.toArrow().column(0).to_pylist()
             found = sorted((unpack_report(data) for data in packed), key=lambda r: r.attempt.task)
             _check_distinct(found)
@@ -82,7 +82,7 @@ class WriteJob:
         return False
 
     @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
+    def named(self) -> Iterator[None]:
         """Give the Spark jobs of the block the title and the id of this write."""
         if is_connect(self.spark):
             remote: Any = self.spark

@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
+
 from lakeport.arrow import thread_connection
 from lakeport.ducklake.writing.changes.expressions import SqlExpression, Workspace
 from lakeport.errors import LakeportError
 from lakeport.filters import Filter, parse_sql, parse_sql_filter
-from lakeport.types import Column, duckdb_identifier, duckdb_string, fold_name, sql_type
+from lakeport.types import (
+    Column,
+    arrow_schema,
+    duckdb_identifier,
+    duckdb_string,
+    fold_name,
+    sql_type,
+)
 
-__all__ = ["key_range_filter"]
+__all__ = ["equal_keys", "key_range_filter"]
 
 # Types whose text casts back to the same value, and whose order has no exceptions such as NaN.
 _RANGED: Final = ("int", "uint", "decimal", "date", "timestamp", "varchar", "uuid", "boolean")
@@ -52,6 +61,22 @@ def key_range_filter(workspace: Workspace, on: SqlExpression, columns: Sequence[
         return parse_sql_filter(" AND ".join(parts), columns)
     except LakeportError:
         return Filter.always()
+
+
+def equal_keys(
+    on: SqlExpression, columns: Sequence[Column], source: pa.Schema
+) -> list[tuple[str, str]]:
+    """Return the columns of the table and of the source that must be equal, and have one type."""
+    known = {fold_name(column.name): column for column in columns}
+    fields = {fold_name(field.name): field for field in source}
+    found = []
+    for target, name in _equal_columns(on):
+        column, field = known.get(fold_name(target)), fields.get(fold_name(name))
+        if column is None or field is None or not column.type.startswith(_RANGED):
+            continue
+        if arrow_schema([column]).field(0).type == field.type:
+            found.append((column.name, field.name))
+    return found
 
 
 def _equal_columns(on: SqlExpression) -> Iterator[tuple[str, str]]:

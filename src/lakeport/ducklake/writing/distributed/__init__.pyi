@@ -9,6 +9,7 @@ from .frames import (
     merge_reader,
     schema_of_rows,
 )
+from .merges import MergeEngine, Stage, StagedFrame, stage_frame
 from .row_changes import (
     MAX_SENT_BYTES,
     MAX_SHARED_BYTES,
@@ -24,6 +25,9 @@ __all__ = [
     "ChangeEngine",
     "EngineRows",
     "Matches",
+    "MergeEngine",
+    "Stage",
+    "StagedFrame",
     "add_rows",
     "engine_rows",
     "evolve_columns",
@@ -33,4 +37,5 @@ __all__ = [
     "is_frame",
     "merge_reader",
     "schema_of_rows",
+    "stage_frame",
 ]

@@ -5,7 +5,6 @@ A Spark DataFrame is recognised by its session, and the engine `spark` of that s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,10 +14,8 @@ from lakeport.ducklake.engine import AutoEngine, DataFrameEngine, Engine, spark_
 from lakeport.ducklake.writing.change_set import DataChanges
 from lakeport.ducklake.writing.changes.target import file_target
 from lakeport.ducklake.writing.ddl.evolution import evolve
-from lakeport.ducklake.writing.files.fitting import column_converter
-from lakeport.ducklake.writing.tasks import FrameWrite, WrittenRows, few_rows_of
-from lakeport.errors import InvalidInputError, LakeportError, first_line
-from lakeport.types import arrow_schema, fold_name
+from lakeport.ducklake.writing.tasks import FrameWrite, SourceFitter, WrittenRows, few_rows_of
+from lakeport.types import arrow_schema
 
 if TYPE_CHECKING:
     from lakeport.ducklake.writing.changes.table_rows import TableRows
@@ -97,42 +94,9 @@ def _take(rows: TableRows, written: WrittenRows) -> None:
 
 
 def merge_reader(writer: TableWriter, rows: RowSource) -> pa.RecordBatchReader:
-    """Return the rows of a merge's source; those of a DataFrame in the types of the table.
-
-    Columns of other names keep their types, and so do columns that cannot have the table's.
-    """
+    """Return the rows of a merge's source; those of a DataFrame in the types of the table."""
     if not is_frame(rows):
         return reader_of(rows, arrow_schema(writer.columns))
     reader = frame_engine(writer.transaction.lake.engine, rows).frame_reader(rows)
-    known = {fold_name(column.name): column for column in writer.columns}
-    converters: list[Callable[[pa.Array], pa.Array] | None] = []
-    fields = []
-    for field in reader.schema:
-        column = known.get(fold_name(field.name))
-        converter = None
-        if column is not None:
-            try:
-                converter = column_converter(field.type, column, column.name, stand_ins=True)
-            except LakeportError:
-                column = None
-        fields.append(
-            field if column is None else arrow_schema([column]).field(0).with_name(field.name)
-        )
-        converters.append(converter)
-    schema = pa.schema(fields)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in reader:
-            try:
-                arrays = [
-                    array if convert is None else convert(array)
-                    for array, convert in zip(batch.columns, converters, strict=True)
-                ]
-            except pa.ArrowException as error:
-                raise InvalidInputError(
-                    f"the source of the merge has values that the table cannot hold: "
-                    f"{first_line(error)}"
-                ) from None
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    fit = SourceFitter(reader.schema, writer.columns)
+    return pa.RecordBatchReader.from_batches(fit.schema, fit(reader))

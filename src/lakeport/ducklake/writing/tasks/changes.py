@@ -18,8 +18,9 @@ from lakeport.ducklake.writing.files import FileTarget, write_files
 from lakeport.ducklake.writing.tasks.appends import first_batches
 from lakeport.ducklake.writing.tasks.messages import TaskReport
 from lakeport.ducklake.writing.tasks.names import Attempt, AttemptNames
+from lakeport.types import arrow_schema
 
-__all__ = ["ChangeGroup", "ChangeQuery", "RowsOutput", "group_reads"]
+__all__ = ["ChangeGroup", "ChangeQuery", "RowsOutput", "group_reads", "write_found"]
 
 _GROUP_BYTES: Final = 64 << 20
 _SMALL_BYTES: Final = 4 << 20
@@ -32,6 +33,12 @@ class RowsOutput:
     target: FileTarget
     internal: tuple[str, ...]
     few_rows: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        internal = [pa.field(name, pa.int64()) for name in self.internal]
+        return pa.schema([*arrow_schema(self.target.columns), *internal])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +84,12 @@ class ChangeQuery:
             found = workspace.stream(self.sql, self.schema)
             if self.output is None:
                 return TaskReport(attempt=attempt, rows=found.read_all())
-            return _written(self.output, found, AttemptNames(job, attempt))
+            return write_found(self.output, found, AttemptNames(job, attempt))
 
 
-def _written(output: RowsOutput, found: pa.RecordBatchReader, names: AttemptNames) -> TaskReport:
+def write_found(output: RowsOutput, found: pa.RecordBatchReader, names: AttemptNames) -> TaskReport:
+    """Write rows as data files; rows that are too few for a file are part of the report."""
+
     def batches() -> Iterator[pa.RecordBatch]:
         return (batch for batch in found if batch.num_rows)
 

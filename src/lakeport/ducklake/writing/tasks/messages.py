@@ -14,7 +14,14 @@ from lakeport.ducklake.writing.tasks.names import Attempt
 from lakeport.ducklake.writing.written import WrittenColumn, WrittenFile, WrittenVariantPath
 from lakeport.types import Column, arrow_schema
 
-__all__ = ["TaskReport", "pack_report", "rows_of_reports", "unpack_report"]
+__all__ = [
+    "TaskReport",
+    "pack_report",
+    "pack_rows",
+    "rows_of_reports",
+    "unpack_report",
+    "unpack_rows",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +42,7 @@ def pack_report(report: TaskReport) -> bytes:
         {
             "attempt": (at.task, at.number, at.id),
             "files": [dataclasses.asdict(file) for file in report.files],
-            "rows": None if report.rows is None else _ipc(report.rows),
+            "rows": None if report.rows is None else pack_rows(report.rows),
             "result": report.result,
         }
     )
@@ -48,7 +55,7 @@ def unpack_report(data: bytes) -> TaskReport:
     return TaskReport(
         attempt=Attempt(*values["attempt"]),
         files=tuple(_file(item) for item in values["files"]),
-        rows=None if values["rows"] is None else pa.ipc.open_stream(values["rows"]).read_all(),
+        rows=None if values["rows"] is None else unpack_rows(values["rows"]),
         result=values["result"],
     )
 
@@ -59,12 +66,18 @@ def rows_of_reports(reports: Sequence[TaskReport], columns: Sequence[Column]) ->
     return pa.concat_tables(few) if few else arrow_schema(columns).empty_table()
 
 
-def _ipc(rows: pa.Table) -> bytes:
+def pack_rows(rows: pa.Table, *, compression: str = "zstd") -> bytes:
+    """Return rows as the bytes of an Arrow stream."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_table(rows)
     return bytes(sink.getvalue())
+
+
+def unpack_rows(data: bytes) -> pa.Table:
+    """Return the rows of an Arrow stream."""
+    return pa.ipc.open_stream(data).read_all()
 
 
 def _file(values: dict[str, Any]) -> WrittenFile:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from lakeport.ducklake import Lake
     from lakeport.ducklake.writing import TableWriter, Transaction
+    from lakeport.ducklake.writing.tasks import Progress
     from lakeport.spark.sql.statements.model import Query
 
 __all__ = ["Definition", "run_definition"]
@@ -55,11 +56,14 @@ _UNCHANGED: Final = WriteResult(snapshot=None, attempts=0)
 
 
 def run_definition(
-    lake: Lake, statement: Definition, spark: Callable[[], SparkSession]
+    lake: Lake,
+    statement: Definition,
+    spark: Callable[[], SparkSession],
+    progress: Progress | None = None,
 ) -> WriteResult:
     """Run a statement that defines, changes or drops an object of a lake."""
     if isinstance(statement, CreateTable) and statement.query is not None:
-        return _create_table_as(lake, statement, statement.query, spark)
+        return _create_table_as(lake, statement, statement.query, spark, progress)
     if isinstance(statement, CreateView) and statement.if_not_exists and _is_view(lake, statement):
         return _UNCHANGED
     with lake.transaction() as transaction:
@@ -120,7 +124,11 @@ def _column(column: ColumnText) -> Column:
 
 
 def _create_table_as(
-    lake: Lake, statement: CreateTable, query: Query, spark: Callable[[], SparkSession]
+    lake: Lake,
+    statement: CreateTable,
+    query: Query,
+    spark: Callable[[], SparkSession],
+    progress: Progress | None,
 ) -> WriteResult:
     name, schema = statement.table.name, statement.table.schema
     if statement.if_not_exists and any(
@@ -129,7 +137,7 @@ def _create_table_as(
         return _UNCHANGED
     frame = frame_of(lake, spark, query)
     columns = frame_schema(frame_columns(frame.schema))
-    with lake.transaction() as transaction:
+    with lake.transaction(progress=progress) as transaction:
         table = transaction.create_table(
             name,
             columns,

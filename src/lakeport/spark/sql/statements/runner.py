@@ -40,12 +40,21 @@ if TYPE_CHECKING:
     from lakeport.ducklake import Lake, LakeTable
     from lakeport.ducklake.writing import Merge as TableMerge
     from lakeport.ducklake.writing import WriteResult
+    from lakeport.ducklake.writing.tasks import Progress
 
 __all__ = ["run_statement"]
 
 
-def run_statement(lake: Lake, text: str, spark: Callable[[], SparkSession]) -> WriteResult:
+def run_statement(
+    lake: Lake,
+    text: str,
+    spark: Callable[[], SparkSession],
+    *,
+    progress: Progress | None = None,
+) -> WriteResult:
     """Run a statement that changes a lake; `spark` is called only if it has a query.
+
+    `progress` is called with a `WriteProgress` from time to time while Spark writes.
 
     Raises:
         InvalidInputError: The text cannot be parsed.
@@ -54,22 +63,28 @@ def run_statement(lake: Lake, text: str, spark: Callable[[], SparkSession]) -> W
     statement = without_subqueries(lake, spark, parse_statement(text))
     match statement:
         case Insert():
-            return _insert(lake, statement, spark)
+            return _insert(lake, statement, spark, progress)
         case Update():
-            return _update(lake, statement)
+            return _update(lake, statement, progress)
         case Delete():
             table = lake.table(statement.table.name, statement.table.schema)
             names = qualifiers(table_names(statement.table, statement.alias), "")
-            return table.delete(_condition(statement.where, names))
+            return table.delete(_condition(statement.where, names), progress=progress)
         case Truncate():
-            return lake.table(statement.table.name, statement.table.schema).delete()
+            table = lake.table(statement.table.name, statement.table.schema)
+            return table.delete(progress=progress)
         case Merge():
-            return _merge(lake, statement, spark)
+            return _merge(lake, statement, spark, progress)
         case _:
-            return run_definition(lake, statement, spark)
+            return run_definition(lake, statement, spark, progress)
 
 
-def _insert(lake: Lake, statement: Insert, spark: Callable[[], SparkSession]) -> WriteResult:
+def _insert(
+    lake: Lake,
+    statement: Insert,
+    spark: Callable[[], SparkSession],
+    progress: Progress | None,
+) -> WriteResult:
     table = lake.table(statement.table.name, statement.table.schema)
     columns = list(table.columns)
     if statement.columns is not None:
@@ -82,17 +97,24 @@ def _insert(lake: Lake, statement: Insert, spark: Callable[[], SparkSession]) ->
         rows: Any = inserted_frame(frame, columns, by_name=statement.by_name)
     else:
         rows = values_table(statement.source, columns)
-    return table.overwrite(rows, where) if statement.overwrite else table.append(rows)
+    if statement.overwrite:
+        return table.overwrite(rows, where, progress=progress)
+    return table.append(rows, progress=progress)
 
 
-def _update(lake: Lake, statement: Update) -> WriteResult:
+def _update(lake: Lake, statement: Update, progress: Progress | None) -> WriteResult:
     table = lake.table(statement.table.name, statement.table.schema)
     names = qualifiers(table_names(statement.table, statement.alias), "")
     values = _assignments(table, statement.assignments, names, names)
-    return table.update(values, _condition(statement.where, names))
+    return table.update(values, _condition(statement.where, names), progress=progress)
 
 
-def _merge(lake: Lake, statement: Merge, spark: Callable[[], SparkSession]) -> WriteResult:
+def _merge(
+    lake: Lake,
+    statement: Merge,
+    spark: Callable[[], SparkSession],
+    progress: Progress | None,
+) -> WriteResult:
     table = lake.table(statement.table.name, statement.table.schema)
     target = qualifiers(table_names(statement.table, statement.alias), "target.")
     source = statement.source_name
@@ -103,7 +125,7 @@ def _merge(lake: Lake, statement: Merge, spark: Callable[[], SparkSession]) -> W
             f"MERGE has the name {'.'.join(source)!r} for both of its tables: give one an alias"
         )
     rows: Any = frame_of(lake, spark, statement.source)
-    merge = table.merge(rows, _join_condition(statement, names))
+    merge = table.merge(rows, _join_condition(statement, names), progress=progress)
     for clause in statement.clauses:
         merge = _with_clause(merge, table, clause, target, names)
     return merge.execute()

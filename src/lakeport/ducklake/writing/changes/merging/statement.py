@@ -1,0 +1,36 @@
+"""The statement MERGE: choose where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lakeport.arrow import RowSource
+from lakeport.ducklake.writing.changes.merging.clauses import Clause, parse_clauses
+from lakeport.ducklake.writing.changes.merging.collected import merge_collected
+from lakeport.ducklake.writing.changes.merging.spread import merge_spread
+from lakeport.ducklake.writing.changes.statements import check_exact
+from lakeport.ducklake.writing.distributed import frame_engine, is_frame, merge_reader, stage_frame
+
+if TYPE_CHECKING:
+    from lakeport.ducklake.writing.changes.table_rows import TableRows
+
+__all__ = ["merge_rows"]
+
+
+def merge_rows(rows: TableRows, source: RowSource, on: str, clauses: Sequence[Clause]) -> None:
+    """Merge rows of a source into a table."""
+    columns = rows.writer.columns
+    check_exact(columns)
+    if not is_frame(source):
+        reader = merge_reader(rows.writer, source)
+        parsed = parse_clauses(on, clauses, columns, reader.schema.names)
+        merge_collected(rows, reader, parsed, None)
+        return
+    engine = frame_engine(rows.writer.transaction.lake.engine, source)
+    parsed = parse_clauses(on, clauses, columns, engine.frame_schema(source).names)
+    with stage_frame(rows, source, parsed.on, engine) as staged:
+        if staged is None:
+            merge_collected(rows, merge_reader(rows.writer, source), parsed, engine)
+        elif not merge_spread(rows, staged, parsed):
+            merge_collected(rows, staged.reader(), parsed, engine)
