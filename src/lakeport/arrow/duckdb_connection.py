@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -29,10 +30,42 @@ _NO_ACCESS: Final = """
     SET allow_community_extensions = false;
     SET enable_external_access = false;
 """
+_MAX_FREE: Final = 16
 _local = threading.local()
 
 
-_of_parent: list[dict[str, Any]] = []
+class _Connections:
+    """What one thread at a time uses."""
+
+    __slots__ = ("connection", "cursors", "sandbox")
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        self.cursors: list[Any] = []
+        self.sandbox: Any = None
+
+
+_free: deque[_Connections] = deque()
+
+
+class _Lease:
+    """The connections of a thread, which are free for other threads after its end.
+
+    For Python, a thread of gRPC ends with every call of a handler.
+    """
+
+    __slots__ = ("connections", "process")
+
+    def __init__(self, connections: _Connections) -> None:
+        self.connections = connections
+        self.process = os.getpid()
+
+    def __del__(self) -> None:
+        if self.process == os.getpid() and len(_free) < _MAX_FREE:
+            _free.append(self.connections)
+
+
+_of_parent: list[object] = []
 
 
 def _reset_after_fork() -> None:
@@ -40,24 +73,38 @@ def _reset_after_fork() -> None:
 
     They are not released: DuckDB 2.0 would wait for threads that only the parent process has.
     """
-    _of_parent.append(dict(_local.__dict__))
+    _of_parent.extend((*_local.__dict__.values(), *_free))
     _local.__dict__.clear()
+    _free.clear()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_after_fork)
 
 
+def _connections() -> _Connections:
+    lease: _Lease | None = getattr(_local, "lease", None)
+    if lease is None:
+        try:
+            lease = _Lease(_free.pop())
+        except IndexError:
+            lease = _Lease(_Connections())
+        _local.lease = lease
+    return lease.connections
+
+
 def thread_connection() -> Any:
-    """Return the thread's own in-memory DuckDB. It converts every type to Arrow without loss."""
-    connection = getattr(_local, "connection", None)
-    if connection is None:
+    """Return the thread's own in-memory DuckDB. It converts every type to Arrow without loss.
+
+    Read a result whole, in the same thread: another one has the connection later.
+    """
+    own = _connections()
+    if own.connection is None:
         import duckdb
 
-        connection = duckdb.connect(config={"threads": 1})
-        connection.execute(_SETTINGS)
-        _local.connection = connection
-    return connection
+        own.connection = duckdb.connect(config={"threads": 1})
+        own.connection.execute(_SETTINGS)
+    return own.connection
 
 
 def arrow_query(connection: Any, sql: str, parameters: object = None) -> Any:
@@ -77,7 +124,7 @@ def take_cursor() -> Any:
 
     Opening one takes as long as reading a small file. Return it with `give_back_cursor` for reuse.
     """
-    free = _local.__dict__.setdefault("cursors", [])
+    free = _connections().cursors
     if free:
         return free.pop()
     cursor = thread_connection().cursor()
@@ -87,7 +134,7 @@ def take_cursor() -> Any:
 
 def give_back_cursor(cursor: Any) -> None:
     """Keep a connection for the next `take_cursor` of this thread."""
-    _local.__dict__.setdefault("cursors", []).append(cursor)
+    _connections().cursors.append(cursor)
 
 
 def thread_sandbox() -> Any:
@@ -95,10 +142,10 @@ def thread_sandbox() -> Any:
 
     Opening one takes 15 milliseconds.
     """
-    connection = getattr(_local, "sandbox", None)
-    if connection is None:
-        connection = _local.sandbox = sandbox()
-    return connection
+    own = _connections()
+    if own.sandbox is None:
+        own.sandbox = sandbox()
+    return own.sandbox
 
 
 def sandbox(prepare: Callable[[Any], object] | None = None, **settings: str) -> Any:

@@ -131,8 +131,8 @@ class DropSchemaOptions:
 
     ignore_not_found: bool = False
     """Succeed without an effect if there is no such schema."""
-    cascade: bool = False
-    """Also drop the tables of the schema."""
+    cascade: bool | None = False
+    """Also drop the tables of the schema; None if the client did not send it, as DuckDB."""
 
 
 @dataclass(frozen=True, slots=True)

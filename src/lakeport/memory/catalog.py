@@ -146,7 +146,7 @@ class MemoryCatalog:
         return MemorySchema(self._store, self._store.visible_state().require_schema(name))
 
     def drop_schema(self, name: str, options: DropSchemaOptions) -> None:
-        """Drop a schema. One that has tables is dropped only with `cascade`."""
+        """Drop a schema. One that has tables is not dropped if `cascade` is False."""
         seen = self._store.visible_state().schema(name)
 
         def apply(state: CatalogState) -> CatalogState:
@@ -154,7 +154,7 @@ class MemoryCatalog:
             if existing is None and options.ignore_not_found:
                 return state
             existing = state.require_schema(name)
-            if existing.tables and not options.cascade:
+            if existing.tables and options.cascade is False:
                 count = len(existing.tables)
                 raise SchemaNotEmptyError(
                     f"schema {existing.name!r} has {counted(count, 'table')}; drop "

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakeport.types.logical import UNKNOWN, VARCHAR, Field, LogicalType
-from lakeport.types.table import BY_ID
+from lakeport.types.table import BY_ID, GEOARROW_WKB
 from lakeport.types.values import Interval
 
 __all__ = ["from_arrow_type", "to_arrow_scalar", "to_arrow_type"]
@@ -165,14 +165,22 @@ def _from_extension(type: pa.BaseExtensionType) -> LogicalType:
 
 def _from_nested(type: pa.DataType) -> LogicalType:
     if pa.types.is_map(type):
-        return LogicalType.map(from_arrow_type(type.key_type), from_arrow_type(type.item_type))
+        return LogicalType.map(_from_member(type.key_field), _from_member(type.item_field))
     if pa.types.is_fixed_size_list(type):
-        return LogicalType.array(from_arrow_type(type.value_type), type.list_size)
+        return LogicalType.array(_from_member(type.value_field), type.list_size)
     if pa.types.is_struct(type) or pa.types.is_union(type):
         members = (type.field(index) for index in range(type.num_fields))
-        fields = tuple(Field(member.name, from_arrow_type(member.type)) for member in members)
+        fields = tuple(Field(member.name, _from_member(member)) for member in members)
         return LogicalType("STRUCT" if pa.types.is_struct(type) else "UNION", fields=fields)
-    return LogicalType.list(from_arrow_type(type.value_type))
+    return LogicalType.list(_from_member(type.value_field))
+
+
+def _from_member(field: pa.Field) -> LogicalType:
+    """Return the type of a field inside of a type; a geometry is known by its metadata only."""
+    name = GEOARROW_WKB[b"ARROW:extension:name"]
+    if field.metadata and field.metadata.get(b"ARROW:extension:name") == name:
+        return LogicalType("BLOB", alias="GEOMETRY")
+    return from_arrow_type(field.type)
 
 
 _PLAIN: Final[dict[str, pa.DataType]] = {

@@ -6,6 +6,7 @@ of the recording server count from 0 in each table, as those of a lake do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,12 @@ __all__ = ["LakePlayer", "attached_as", "contents", "is_write", "make_recorded_t
 # The tables of the recording server that a lake can have.
 TABLES = {
     "s": {"t", "empty", "constrained", "nested", "no_rowid", "rowid_first", "rowid_othername"},
-    "static_data": {"big_chunk"},
+    "static_data": {"big_chunk", "employees"},
+    "ep": {"zero", "zero_rowid", "four_rowid"},
+    "errs": {
+        *(f"exch_batch__{kind}" for kind in ("servererror", "key", "x_constraint", "x_json")),
+        *(f"exch_final__{kind}" for kind in ("servererror", "key", "x_constraint")),
+    },
     "w": set[str](),
 }
 _SENT = {
@@ -36,15 +42,17 @@ _SENT = {
 _CHANGES = {"insert", "update", "delete"}
 
 
-def make_recorded_tables(lake: RealLake) -> None:
-    """Create the recorded tables with their rows, by the reference."""
+def make_recorded_tables(lake: RealLake, statements: Sequence[Statement]) -> None:
+    """Create the recorded tables that statements name with their rows, by the reference."""
+    sql = "\n".join(statement.sql for statement in statements)
     lake.attach()
     for listed in recorded_listing("db1").schemas:
         if listed.name not in TABLES:
             continue
         lake.execute(f"CREATE SCHEMA {listed.name}")
         for entry in listed.entries:
-            if entry.name not in TABLES[listed.name]:
+            named = re.search(rf"\b{listed.name}\.{entry.name}\b", sql)
+            if entry.name not in TABLES[listed.name] or not named:
                 continue
             rows = initial_rows(entry)
             if entry.name == "big_chunk":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -16,6 +17,7 @@ from lakeport.errors import (
 )
 from tests.fixtures_lakes import RealLake
 from tests.lakehouse.writing.conftest import Write
+from tests.lakehouse.writing.duckdb_client import DuckDBClient
 
 TABLE = "CREATE TABLE t (id INTEGER, name VARCHAR, place STRUCT(x INTEGER, y INTEGER))"
 ROWS = "INSERT INTO t VALUES (1, 'a', {'x': 1, 'y': 2}), (2, 'b', NULL)"
@@ -110,14 +112,41 @@ def test_a_table_can_be_renamed_dropped_and_created(write: Write) -> None:
     assert [table.name for table in client.tables("public")] == ["fresh"]
 
 
-def test_create_table_as_is_two_snapshots_of_one_statement(write: Write) -> None:
+def test_a_schema_that_is_not_empty_is_dropped_only_with_cascade(
+    write: Write, reference: duckdb.DuckDBPyConnection
+) -> None:
+    here = write("CREATE SCHEMA filled", "CREATE TABLE filled.t (a INTEGER)")
+
+    with DuckDBClient(here.server.location, here.catalog.name, reference) as duck:
+        # DuckDB sends the same for DROP SCHEMA and DROP SCHEMA CASCADE.
+        request = {"type": "schema", "catalog_name": "", "schema_name": "", "name": "filled"}
+        with pytest.raises(pa.ArrowInvalid, match=r"filled is not empty.*lakeport\.drop_schema"):
+            duck.action("drop_schema", **request, ignore_not_found=False)
+    with pytest.raises(LakeportError, match="filled still has t"):
+        here.client.drop_schema("filled")
+    assert {schema.name for schema in here.catalog.lake.schemas()} == {"filled", "main"}
+
+    here.client.call_table("lakeport.drop_schema", "filled", cascade=True).to_arrow()
+
+    here.reference("DROP SCHEMA filled CASCADE")
+    assert [schema.name for schema in here.catalog.lake.schemas()] == ["main"]
+    assert _columns(here.ours) == _columns(here.theirs) == []
+
+
+def test_create_table_as_is_one_snapshot_in_an_explicit_transaction(write: Write) -> None:
     here = write(TABLE)
     rows = pa.table({"id": pa.array(range(3000), pa.int64()), "name": ["x"] * 3000})
+    before = here.catalog.lake.snapshot().id
 
     here.client.create_table_as("public", "copied", rows)
-    here.reference("CREATE TABLE copied AS SELECT i AS id, 'x' AS name FROM range(3000) r(i)")
+    assert here.catalog.lake.snapshot().id == before + 2
+    with here.client.transaction(explicit=True):
+        here.client.create_table_as("public", "staged", rows)
+    assert here.catalog.lake.snapshot().id == before + 3
 
-    here.compare("copied")
+    query = "SELECT i AS id, 'x' AS name FROM range(3000) r(i)"
+    here.reference(f"CREATE TABLE copied AS {query}", f"CREATE TABLE staged AS {query}")
+    here.compare("copied", "staged")
 
 
 @pytest.mark.parametrize(

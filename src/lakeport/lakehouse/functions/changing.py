@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakeport.auth import Operation
 from lakeport.catalog import (
     CallableTableFunction,
+    DropSchemaOptions,
     Parameter,
     ParameterKind,
     TableFunction,
@@ -26,6 +27,7 @@ from lakeport.errors import InvalidInputError, PermissionDeniedError
 from lakeport.lakehouse.names import PublishedNames, parse_table_name
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.lakehouse.views import view_schemas
+from lakeport.lakehouse.writing.schema_methods import drop_schema
 from lakeport.lakehouse.writing.staged import staged_contents
 from lakeport.lakehouse.writing.transactions import LakeWrites
 
@@ -151,6 +153,12 @@ class _Changes:
             self._drop_view,
             (Parameter("view_name", pa.string()), flag("if_exists")),
             "Drop a view",
+        )
+        yield self._function(
+            "drop_schema",
+            self._drop_schema,
+            (Parameter("schema_name", pa.string()), flag("cascade"), flag("if_exists")),
+            "Drop a schema; with cascade its tables and views, too",
         )
 
     def _function(
@@ -283,6 +291,19 @@ class _Changes:
         with self._writes.statement() as transaction:
             transaction.drop_view(name, schema, if_exists=bool(if_exists))
         return f"the view {view_name} is dropped"
+
+    def _drop_schema(
+        self,
+        schema_name: str | None,
+        cascade: bool | None,  # noqa: FBT001
+        if_exists: bool | None,  # noqa: FBT001
+    ) -> str:
+        if schema_name is None:
+            raise InvalidInputError("the name of the schema is NULL")
+        self._require(Operation.DROP, schema_name)
+        options = DropSchemaOptions(ignore_not_found=bool(if_exists), cascade=bool(cascade))
+        drop_schema(self._writes, self._names, schema_name, options)
+        return f"the schema {schema_name} is dropped"
 
     def _change(self, table_name: str | None, change: Callable[[TableWriter], None]) -> None:
         schema, name = self._named(table_name, Operation.ALTER)

@@ -21,6 +21,7 @@ from lakeport.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
     NotFoundError,
+    SchemaNotEmptyError,
     UnsupportedError,
 )
 from lakeport.lakehouse.names import MAIN, PublishedNames
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from lakeport.lakehouse.resources import LakeResources
     from lakeport.lakehouse.writing.transactions import LakeWrites
 
-__all__ = ["CatalogWrites", "SchemaWrites"]
+__all__ = ["CatalogWrites", "SchemaWrites", "drop_schema"]
 
 
 class SchemaWrites:
@@ -117,15 +118,8 @@ class CatalogWrites:
         return created
 
     def drop_schema(self, name: str, options: DropSchemaOptions) -> None:
-        """Drop a schema with its tables and views, if the options allow it."""
-        self._access.writes.require()
-        names = self._names()
-        if _is_reserved(names, name):
-            raise InvalidArgumentError(f"the schema {name} cannot be dropped")
-        with self._access.writes.statement() as transaction:
-            transaction.drop_schema(
-                name, cascade=options.cascade, if_exists=options.ignore_not_found
-            )
+        """Drop a schema, with its tables and views only if the options name that."""
+        drop_schema(self._access.writes, self._names(), name, options)
 
     def schema(self, name: str) -> Schema | None:
         """Return the schema of that name, or None."""
@@ -133,6 +127,27 @@ class CatalogWrites:
 
     def _names(self) -> PublishedNames:
         raise NotImplementedError
+
+
+def drop_schema(
+    writes: LakeWrites, names: PublishedNames, name: str, options: DropSchemaOptions
+) -> None:
+    """Drop a schema. One that is not empty is dropped only by a client that sends CASCADE."""
+    writes.require()
+    if _is_reserved(names, name):
+        raise InvalidArgumentError(f"the schema {name} cannot be dropped")
+    with writes.statement() as transaction:
+        try:
+            transaction.drop_schema(
+                name, cascade=bool(options.cascade), if_exists=options.ignore_not_found
+            )
+        except SchemaNotEmptyError:
+            if options.cascade is not None:
+                raise
+            raise SchemaNotEmptyError(
+                f"the schema {name} is not empty, and DuckDB does not send CASCADE: drop its "
+                f"tables first, or call {names.functions}.drop_schema with cascade := true"
+            ) from None
 
 
 def _is_reserved(names: PublishedNames, name: str) -> bool:

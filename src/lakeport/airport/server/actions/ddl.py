@@ -87,8 +87,8 @@ def drop_schema(host: ServerState, call: Call, request: Struct) -> None:
     name = request.text("name")
     options = DropSchemaOptions(
         ignore_not_found=request.flag("ignore_not_found", default=False),
-        # DuckDB does not send CASCADE. With a default of False, CASCADE would not be possible.
-        cascade=request.flag("cascade", default=True),
+        # DuckDB does not send CASCADE: the catalog decides what that means.
+        cascade=request.flag("cascade") if "cascade" in request else None,
     )
     with change(host, route, name, operation=Operation.DROP):
         dynamic_catalog(route).drop_schema(name, options)

@@ -52,11 +52,10 @@ def update_row_ids(rows: TableRows, changes: pa.RecordBatchReader, id_column: st
         selected = []
         for column in columns:
             shown, name = duckdb_identifier(column.name), given.get(fold_name(column.name))
-            value = (
-                f"target.{shown}"
-                if name is None
-                else typed(f"changes.{duckdb_identifier(name)}", column)
-            )
+            value = f"target.{shown}" if name is None else f"changes.{duckdb_identifier(name)}"
+            # DuckDB 1.5 has no cast between GEOMETRY and BLOB; both have the layout of the column.
+            if name is not None and not any(node.type == "geometry" for node in column.walk()):
+                value = typed(value, column)
             selected.append(f"{value} AS {shown}")
         touched = group_addresses(found.addresses, found.places)
         workspace.register("matches", found.addresses.rename_columns([PLACE, POSITION, _CHANGED]))
