@@ -9,7 +9,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode
 
 import pyarrow as pa
-from nicegui import app, run, ui
+from nicegui import app, ui
 
 from lakeport.airport.client import Client
 from lakeport.console.facts import shown
@@ -51,7 +51,7 @@ class Page:
 
     async def read(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function that blocks in a thread."""
-        return await run.io_bound(work, *args, **kwargs)  # type: ignore[return-value]
+        return await self.visitors.work.run(work, *args, **kwargs)
 
     async def show(self, content: Callable[[Page], Awaitable[None]]) -> None:
         """Show the content of the page, or the reason why there is none."""

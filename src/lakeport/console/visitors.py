@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lakeport.airport.client import Client, connect
+from lakeport.console.work import Work
 from lakeport.errors import UnauthenticatedError
 
 __all__ = ["ServerAddress", "Visitors"]
@@ -38,6 +39,8 @@ class Visitors:
 
     def __init__(self, server: ServerAddress) -> None:
         self.server = server
+        self.work = Work()
+        """The threads of all pages."""
         self._lock = threading.Lock()
         self._tokens: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._clients: OrderedDict[tuple[str | None, str], Client] = OrderedDict()

@@ -32,7 +32,7 @@ from lakeport.cli.arguments import (
 )
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import ServedCatalogs
-from lakeport.cli.commands.console import DEFAULT_CONSOLE
+from lakeport.cli.commands.console import DEFAULT_CONSOLE, EndingConsole
 from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_settings
 from lakeport.cli.health import Health
 from lakeport.cli.output import make_console
@@ -271,7 +271,7 @@ def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
             return named, lambda: _replace_rules(access, new, trail)
 
         finished = serve_until_signalled(
-            server,
+            EndingConsole(server, page),
             ready=announce,
             drain=settings.server.drain,
             on_hangup=reload if file is not None else None,

@@ -48,9 +48,9 @@ async def show_query(page: Page, sql: str) -> None:
         run_button.disable()
         started = time.monotonic()
         with result:
-            waiting = ui.spinner(size="lg")
+            waiting = ui.spinner(size="lg").props('aria-label="running"')
             try:
-                answer = await page.read(query.run, max_rows=_MAX_ROWS)
+                answer = await page.read(_run, page, query, max_rows=_MAX_ROWS)
                 _show_result(page, query, answer, time.monotonic() - started)
             except LakeportError as error:
                 show_error(str(error))
@@ -67,6 +67,11 @@ async def show_query(page: Page, sql: str) -> None:
         ui.button("Cancel", on_click=cancel).props("flat")
         at = ui.select(versions, label="As of", value=_NEWEST, with_input=True).classes("w-48")
     result = ui.column().classes("w-full")
+
+
+def _run(page: Page, query: Query, *, max_rows: int | None = None) -> QueryResult:
+    with page.visitors.work.cancelled_at_end(query):
+        return query.run(max_rows=max_rows)
 
 
 def _show_result(page: Page, query: Query, answer: QueryResult, seconds: float) -> None:
@@ -87,7 +92,7 @@ def _show_result(page: Page, query: Query, answer: QueryResult, seconds: float) 
 async def _save(page: Page, query: Query, kind: str) -> None:
     """Run the query again without a limit of rows, and send its result as a file."""
     try:
-        answer = await page.read(query.run)
+        answer = await page.read(_run, page, query)
         content = await page.read(export, answer.rows, kind)
     except LakeportError as error:
         ui.notify(str(error), type="negative")
