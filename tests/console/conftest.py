@@ -50,9 +50,7 @@ def start_console(folder: Path) -> Iterator[StartConsole]:
 
 
 @contextmanager
-def console_process(
-    folder: Path, *arguments: str
-) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def console_process(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run `lakeport` with arguments that serve a console; yield the process and the address."""
     # A file: a process whose pipe is not read stops when the pipe is full.
     output = folder / f"{uuid.uuid4().hex}.log"
@@ -65,7 +63,9 @@ def console_process(
         )
     address = re.compile(r"The console is at (\S+)\n")
     try:
-        wait_until(lambda: process.poll() is not None or address.search(output.read_text()) is not None)
+        wait_until(
+            lambda: process.poll() is not None or address.search(output.read_text()) is not None
+        )
         found = address.search(output.read_text())
         assert found, output.read_text()
         yield process, found[1]

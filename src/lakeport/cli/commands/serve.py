@@ -47,7 +47,7 @@ from lakeport.ducklake.maintenance import (
 from lakeport.ducklake.metadata import parse_location
 from lakeport.ducklake.storage import keep_reserve
 from lakeport.errors import DefinitionError
-from lakeport.lakehouse import LakeCatalog, check_policies
+from lakeport.lakehouse import LakeCatalog, ScheduledMaintenance, check_policies
 from lakeport.observability import (
     AuditTrail,
     CallLog,
@@ -344,6 +344,7 @@ def _schedule(
             own = catalogs.lakes[name].maintenance or settings.maintenance
             if isinstance(catalog, LakeCatalog) and own.enabled:
                 found[name] = (catalog.lake, own.policy)
+                catalog.schedule = ScheduledMaintenance(every=every, policy=own.policy)
         return found
 
     def report(name: str, result: MaintenanceResult) -> None:
@@ -356,13 +357,12 @@ def _schedule(
         )
         _log.info("maintained", extra={"lake": name, **_described(result)})
 
-    every = [lake.maintenance for lake in catalogs.lakes.values()]
-    enabled = [s for s in [settings.maintenance, *every] if s is not None and s.enabled]
+    own = [lake.maintenance for lake in catalogs.lakes.values()]
+    enabled = [s for s in [settings.maintenance, *own] if s is not None and s.enabled]
     if not enabled:
         return None
-    schedule = MaintenanceSchedule(
-        lakes, every=min(each.every for each in enabled), on_result=report
-    )
+    every = min(each.every for each in enabled)
+    schedule = MaintenanceSchedule(lakes, every=every, on_result=report)
     metrics.add_gauge(
         "maintenance_running",
         "Whether a lake is being maintained by this server",

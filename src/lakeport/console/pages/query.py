@@ -12,9 +12,10 @@ from pyarrow import csv
 from pyarrow import parquet as pq
 
 from lakeport._wording import counted
-from lakeport.console.facts import is_lake, snapshots
-from lakeport.console.frame import Page, arrow_table, bar_chart, show_error
+from lakeport.console.facts import is_lake, snapshot_ids
+from lakeport.console.frame import Page, show_error
 from lakeport.console.queries import Query, QueryResult
+from lakeport.console.widgets import arrow_table, bar_chart
 from lakeport.errors import LakeportError
 
 __all__ = ["export", "show_query"]
@@ -26,6 +27,7 @@ _MEDIA_TYPES: Final = {
     "parquet": "application/vnd.apache.parquet",
     "arrow": "application/vnd.apache.arrow.file",
 }
+_MAX_CHOICES: Final = 200
 _NEWEST: Final = -1
 
 
@@ -36,8 +38,8 @@ async def show_query(page: Page, sql: str) -> None:
     editor.classes("w-full h-40 border").props('aria-label="query"')
     versions = {_NEWEST: "now"}
     if await page.read(is_lake, page.client):
-        history = await page.read(snapshots, page.client)
-        versions |= {s.id: f"snapshot {s.id}" for s in reversed(history[-1000:])}
+        newest = (await page.read(snapshot_ids, page.client))[: -_MAX_CHOICES - 1 : -1]
+        versions |= {id: f"snapshot {id}" for id in newest}
     running: list[Query] = []
 
     async def execute() -> None:
