@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from lakeport import Client, Server, connect
-from lakeport.auth import AccessRequest, Operation
+from lakeport.auth import (
+    AccessRequest,
+    Identity,
+    Operation,
+    Policies,
+    Policy,
+    PolicyExpression,
+    Who,
+)
 from lakeport.ducklake import Lake
 from lakeport.ducklake.maintenance import MaintenancePolicy
-from lakeport.errors import InvalidInputError, PermissionDeniedError
+from lakeport.errors import InvalidInputError, NotFoundError, PermissionDeniedError
 from lakeport.lakehouse import LakeCatalog, ScheduledMaintenance
 from tests.wait import TIMEOUT_SECONDS
 
@@ -144,3 +152,46 @@ def test_the_list_of_queries_has_what_a_scan_reads_and_leaves_out(client: Client
     assert scan["tasks"] == 1
     assert scan["bytes_to_read"] > 0
     assert scan["progress"] == ""
+
+
+class Rules(Policies):
+    """Policies with a list of callers."""
+
+    def callers(self) -> list[Identity]:
+        return [Identity("ada", frozenset({"staff"})), Identity("bob"), Identity("eve")]
+
+
+def test_administrators_see_what_others_may_do_and_who_reads_a_table(catalog: LakeCatalog) -> None:
+    every, few = PolicyExpression("id < 5"), frozenset({"select"})
+    rules = Rules(
+        [
+            Policy(Who(groups=frozenset({"staff"})), "*.*.*", frozenset({"select", "admin"})),
+            Policy(Who(users=frozenset({"bob"})), "*.*.t", few, every, hide=frozenset({"day"})),
+        ]
+    )
+    tokens = {
+        "token-of-ada-0123456789": Identity("ada", frozenset({"staff"})),
+        "token-of-bob-0123456789": Identity("bob"),
+    }
+    ada, bob = tokens
+    with Server(catalog, auth=tokens, authorize=rules) as server:
+        with connect(server.location, token=ada, timeout=TIMEOUT_SECONDS) as client:
+            [of_bob] = client.call_table("lakeport.access_of", "bob").to_arrow().to_pylist()
+            of_eve = client.call_table("lakeport.access_of", "eve").to_arrow()
+            in_staff = client.call_table("lakeport.access_of", "eve", groups=["staff"]).to_arrow()
+            readers = client.call_table("lakeport.readers", "public.t").to_arrow().to_pylist()
+            with pytest.raises(NotFoundError, match="no table public"):
+                client.call_table("lakeport.readers", "public.missing").to_arrow()
+        assert (of_bob["permissions"], of_bob["columns"]) == (["select"], ["id"])
+        assert "5" in of_bob["row_filter"]
+        assert (of_eve.num_rows, in_staff.num_rows) == (0, 1)
+        assert [(row["identity"], row["all_rows"]) for row in readers] == [
+            ("ada", True),
+            ("bob", False),
+        ]
+        with connect(server.location, token=bob, timeout=TIMEOUT_SECONDS) as client:
+            [own] = client.table("lakeport.my_access").scan().to_arrow().to_pylist()
+            assert "row_filter" not in own
+            for name, argument in (("access_of", "ada"), ("readers", "public.t")):
+                with pytest.raises(PermissionDeniedError, match="you see your own only"):
+                    client.call_table(f"lakeport.{name}", argument).to_arrow()
