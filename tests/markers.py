@@ -35,6 +35,7 @@ FILES = {
     "cli/test_serve.py": ("process",),
     "cli/test_serve_lake.py": ("process", "spark"),
     "cli/test_soak.py": ("process", "soak", "spark"),
+    "cli/test_start_up.py": ("process",),
     "cli/test_warm_up.py": ("process",),
     "console": ("process",),
     "ducklake/maintenance/test_compaction.py": ("exhaustive",),

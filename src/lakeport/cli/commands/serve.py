@@ -34,7 +34,7 @@ from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import ServedCatalogs
 from lakeport.cli.commands.console import DEFAULT_CONSOLE, EndingConsole
 from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_settings
-from lakeport.cli.health import Health
+from lakeport.cli.health import Health, StartingHealth
 from lakeport.cli.output import make_console
 from lakeport.cli.supervisor import add_spark_gauges
 from lakeport.console import Console, ServerAddress, serve_console
@@ -235,6 +235,10 @@ def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
     metrics = Metrics()
     with ExitStack() as stack:
         stack.enter_context(export_traces(settings.server.traces_endpoint))
+        side, health = settings.server.metrics_listen, StartingHealth()
+        url = None if side is None else stack.enter_context(serve_http(side, health, metrics))
+        if url is not None:
+            _log.info("the server is starting: %s/readyz reports what it waits for", url)
         catalogs = stack.enter_context(ServedCatalogs(settings.spark))
         opened = catalogs.open(lakes)
         _check_policies(rules, opened)
@@ -242,10 +246,7 @@ def run_server(load: Callable[[], Settings], *, file: Path | None) -> None:
         server = _server(settings.server, opened, location, tls, access, observers)
         add_spark_gauges(metrics, catalogs.spark, lambda: len(catalogs.lakes))
         stack.enter_context(server)
-        side = settings.server.metrics_listen
-        health = Health(server, catalogs)
-        url = None if side is None else stack.enter_context(serve_http(side, health, metrics))
-
+        health.started = Health(server, catalogs)
         needs_token = rules.requires_identity and rules.certificates is None
         page = stack.enter_context(_console(settings.server, server, needs_token=needs_token))
         schedule = _schedule(settings, catalogs, metrics)
