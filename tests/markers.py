@@ -66,6 +66,7 @@ FILES = {
     "examples": ("process",),
     "lakehouse/test_view_dialect.py": ("exhaustive",),
     "memory/test_expression_bounds.py": ("process",),
+    "observability/test_memory.py": ("process",),
     "observability/test_traces.py": ("process",),
     "policies": ("process",),
     "spark/test_class_archive.py": ("process",),

@@ -21,6 +21,10 @@ uri = "{folder}/shop.ducklake"
 writable = true
 
 [[lake]]
+name = "wide"
+uri = "{folder}/wide.ducklake"
+
+[[lake]]
 name = "empty"
 uri = "{folder}/empty.ducklake"
 
@@ -57,11 +61,15 @@ def console_url(folder: Path, start_console: StartConsole) -> str:
         columns = {"day": "INTEGER", "id": "BIGINT", "note": "VARCHAR"}
         lake.create_table("orders", columns, partition_by=["day"])
         with lake.transaction() as transaction:
-            for number in range(TABLES):
-                transaction.create_table(f"t{number:03}", {"id": "BIGINT"})
             for file in range(FILES):
                 rows = [{"day": file // 2, "id": 10 * file + i, "note": "n"} for i in range(10)]
                 transaction.table("orders").append(rows)
+    with (
+        Lake.create(f"ducklake:{folder}/wide.ducklake", data_path=str(folder / "wide")) as lake,
+        lake.transaction() as transaction,
+    ):
+        for number in range(TABLES):
+            transaction.create_table(f"t{number:03}", {"id": "BIGINT"})
     config = folder / "lakeport.toml"
     config.write_text(CONFIG.format(folder=folder, ada=ADA, bob=BOB))
     return start_console(
@@ -151,14 +159,14 @@ def test_a_browser_gets_one_page_of_a_long_list(tab: Tab) -> None:
 
     tab.page.on("websocket", listen)
     sign_in(tab, ADA)
-    page = tab.open("/lake/shop")
+    page = tab.open("/lake/wide")
     page.get_by_role("link", name="public.t010").wait_for()
     assert page.locator("tbody tr").count() == 25
     assert "public.t029" not in "".join(received) + page.content()
 
     page.get_by_label("Next page").click()
     page.get_by_role("link", name="public.t029").wait_for()
-    assert page.locator("tbody tr").count() == 6
+    assert page.locator("tbody tr").count() == 5
     page.get_by_label("Search").fill("T00")
     page.get_by_role("link", name="public.t009").wait_for()
     assert page.locator("tbody tr").count() == 10

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import yaml
@@ -14,8 +12,7 @@ from prometheus_client import generate_latest
 from lakeport.airport.server import CallEnded
 from lakeport.cli.config import SparkSettings
 from lakeport.cli.supervisor import SparkSupervisor, add_spark_gauges
-from lakeport.observability import CHILD_KINDS, Metrics
-from tests.wait import wait_until
+from lakeport.observability import Metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 _NAME = re.compile(r"\b((?:lakeport|process)_[a-z_]+)\b")
@@ -68,18 +65,3 @@ def test_names_of_series_follow_the_conventions() -> None:
             words = family.name.split("_")
             moved = words[-1] in ("sent", "received", "queued")
             assert unit not in words or words[-1] == unit or moved, family.name
-
-
-def test_the_memory_of_child_processes_is_counted_by_kind() -> None:
-    metrics = Metrics()
-    add_spark_gauges(metrics, SparkSupervisor(SparkSettings()), lambda: 1)
-    name = "lakeport_child_resident_memory_bytes"
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        try:
-            assert wait_until(
-                lambda: (metrics.registry.get_sample_value(name, {"process": "python"}) or 0) > 1e6
-            )
-        finally:
-            child.kill()
-    [family] = [f for f in metrics.registry.collect() if f.name == name]
-    assert {sample.labels["process"] for sample in family.samples} == set(CHILD_KINDS)

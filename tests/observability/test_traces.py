@@ -79,5 +79,5 @@ def test_a_scan_is_a_span_of_the_clients_trace_with_its_plan_and_batches(tmp_pat
     assert {span["parent"] for span in prunes} <= {span["id"] for span in plans}
     assert prunes[0]["attributes"] == {"lakeport.files": 0, "lakeport.files_read": 0}
     attach = next(span for span in spans if span["name"] == "DoAction")
-    assert attach["attributes"]["lakeport.operation"] == "catalog_version"
+    assert attach["attributes"]["lakeport.operation"] == "list_schemas"
     assert {span["status"] for span in spans} == {"UNSET"}

@@ -111,8 +111,10 @@ def _row(call: Call) -> dict[str, Any]:
 
 
 def _query(call: Call) -> str:
-    """Return what a call reads or changes: `scan of sales.orders at snapshot 4 where …`."""
+    """Return what is read or changed: `scan of sales.orders at snapshot 4 where …`."""
     what = call["operation"] or ("scan" if call["verb"] == "DoGet" else call["verb"])
+    if call["table"] in _SHOWN_FUNCTIONS:
+        what = "call"
     at = f" at snapshot {call['snapshot']}" if call["snapshot"] else ""
     where = f" where {call['filter']}" if call["filter"] else ""
     return f"{what} of {call['table']}{at}{where}"

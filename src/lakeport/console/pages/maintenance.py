@@ -69,13 +69,13 @@ def _show_advice(gains: Sequence[dict[str, Any]]) -> None:
         ui.label("The lake is in good shape: no maintenance would gain much.")
         return
     DataTable(
-        ["table", "what it would gain", "files", "small", "size", "deleted", "inlined rows"],
+        ["table", "what it would gain", "files", "small files", "size", "deleted", "inlined rows"],
         gains,
         lambda row: {
             "table": row["table_name"] or "the whole lake",
             "what it would gain": "; ".join(row["actions"]),
             "files": row["files"],
-            "small": row["small_files"],
+            "small files": row["small_files"],
             "size": "" if row["bytes"] is None else size_text(row["bytes"]),
             "deleted": "" if row["deleted_share"] is None else f"{row['deleted_share']:.0%}",
             "inlined rows": row["inlined_rows"],
