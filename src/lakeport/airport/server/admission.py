@@ -88,11 +88,13 @@ class Admission:
             self._check_queue(caller.user, own, together)
             self._waiting.setdefault(caller.user, deque()).append(waiter)
             self._start_next()
-        current_request().notes.progress = lambda: self._position(caller.user, waiter)
+        notes = current_request().notes
+        notes.progress = lambda: self._position(caller.user, waiter)
         while not waiter.started.wait(_POLL_SECONDS):
             if is_cancelled():
                 self._withdraw(caller.user, waiter)
                 raise CancelledError("the client disconnected while its scan waited for its turn")
+        notes.progress = None
         return ScanBudget(own, together, self._clock), _once(lambda: self._end(caller.user))
 
     def _position(self, user: str, waiter: _Waiter) -> str:

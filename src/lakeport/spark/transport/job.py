@@ -76,12 +76,14 @@ class Job(ABC):
         """Start the job, and yield its batches as they arrive."""
         self._started = True
         _running[self.tag] = self.batch_queue
+        notes = current_request().notes
         try:
-            current_request().notes.progress = self.progress
+            notes.progress = self.progress
             with detached_span("spark job", tag=self.tag, tasks=len(self.tasks)):
                 self.start()
                 yield from self.batch_queue.batches()
         finally:
+            notes.progress = None
             self.stop()
 
     def progress(self) -> str:
