@@ -9,6 +9,7 @@ from typing import Final
 from benchmarks import (
     catalogs,
     commits,
+    console,
     crowd,
     fairness,
     frames,
@@ -70,6 +71,7 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "statements": partial(statements.statements, rows=1_000, repeats=20),
         "crowd": partial(crowd.small_query, scale=1, stalled=8, greedy=4, repeats=30),
         "fairness": partial(fairness.fairness, scale=0.1, scans=64, repeats=30),
+        "console": partial(console.pages, tables=30, repeats=3),
         "grow-rows": partial(growth.rows, sizes=(100_000, 1_000_000, 4_000_000), repeats=3),
         "grow-files": partial(growth.files, sizes=(10, 100, 1_000), repeats=3),
         "grow-deletes": partial(
@@ -120,6 +122,7 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "statements-large": partial(statements.statements, rows=5_000_000, repeats=30),
         "crowd": partial(crowd.small_query, scale=1, stalled=8, greedy=4, repeats=100),
         "fairness": partial(fairness.fairness, scale=1, scans=64, repeats=100),
+        "console": partial(console.pages, tables=1_000, repeats=9),
         "grow-rows": partial(growth.rows, sizes=(1_000_000, 10_000_000, 100_000_000), repeats=3),
         "grow-files": partial(growth.files, sizes=(10, 100, 1_000, 10_000), repeats=3),
         "grow-deletes": partial(

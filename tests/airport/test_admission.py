@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from contextvars import Context, copy_context
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pytest
 from lakeport import Identity, connect
 from lakeport.airport.server.admission import Admission
 from lakeport.auth import CallerLimits, LimitRules, Who
-from lakeport.catalog import CatalogBuilder
+from lakeport.catalog import CatalogBuilder, RequestContext, set_request
 from lakeport.errors import CancelledError, DefinitionError, ResourceExhaustedError
 from lakeport.memory import MemoryCatalog
 from tests.airport.flight_client import started
@@ -204,3 +205,34 @@ def test_open_transactions_are_limited(serving: Callable[..., Any]) -> None:
         second.transaction(explicit=True),
     ):
         pass
+
+
+def test_a_waiting_scan_reports_its_place_in_the_queue() -> None:
+    admission = Admission(rules(scans=1))
+    _, release = admission.begin_scan(ADA, never)
+    requests = [RequestContext(), RequestContext()]
+    threads = []
+    for number, request in enumerate(requests):
+        context = copy_context()
+        context.run(set_request, request)
+
+        def wait(context: Context = context) -> None:
+            context.run(admission.begin_scan, ADA, never)[1]()
+
+        threads.append(threading.Thread(target=wait, daemon=True))
+        threads[-1].start()
+        _until(lambda number=number: _waiting(admission) > number)  # type: ignore[misc]
+
+    def progress(request: RequestContext) -> str:
+        report = request.notes.progress
+        return "" if report is None else report()
+
+    _until(lambda: all(request.notes.progress is not None for request in requests))
+    assert [progress(request) for request in requests] == [
+        "waits for its turn behind 0 scans",
+        "waits for its turn behind 1 scan",
+    ]
+    release()
+    for thread in threads:
+        thread.join(TIMEOUT_SECONDS)
+    assert [progress(request) for request in requests] == ["", ""]

@@ -18,6 +18,8 @@ PAGES = {
     "console-lake": ("/lake/demo", "public.trips"),
     "console-table": ("/lake/demo/table?schema=public&name=trips", "started_at"),
     "console-history": ("/lake/demo/history", "Compare two snapshots"),
+    "console-maintenance": ("/lake/demo/maintenance", "healthy"),
+    "console-activity": ("/lake/demo/activity", "Running and recent"),
 }
 QUERY = (
     "SELECT station, count(*) AS trips, round(avg(minutes), 1) AS minutes\n"

@@ -26,7 +26,11 @@ def exported() -> set[str]:
     metrics.scan_started()
     metrics.scan_ended(complete=False)
     metrics.call_ended(CallEnded("DoGet", "OK", seconds=1.0, catalog="lake"))
-    names = {sample.name for family in metrics.registry.collect() for sample in family.samples}
+    names: set[str] = set()
+    for family in metrics.registry.collect():
+        names.update(sample.name for sample in family.samples)
+        # Series with labels appear with their first value.
+        names.add(f"{family.name}_total" if family.type == "counter" else family.name)
     assert generate_latest(metrics.registry)
     return names
 
@@ -45,3 +49,19 @@ def test_every_series_of_the_alerts_is_exported() -> None:
 
     assert all({"alert", "expr", "labels", "annotations"} <= alert.keys() for alert in alerts)
     assert set(_NAME.findall(" ".join(alert["expr"] for alert in alerts))) - exported() == set()
+
+
+def test_names_of_series_follow_the_conventions() -> None:
+    metrics = Metrics()
+    add_spark_gauges(metrics, SparkSupervisor(SparkSettings()), lambda: 1)
+    families = list(metrics.registry.collect())
+
+    assert all(re.fullmatch(r"(lakeport|process)_[a-z_]+", family.name) for family in families)
+    for family in families:
+        is_counter = family.type == "counter"
+        assert is_counter or not family.name.endswith("_total"), family.name
+        # Bytes and seconds are base units; their names end with them.
+        for unit in ("bytes", "seconds"):
+            words = family.name.split("_")
+            moved = words[-1] in ("sent", "received", "queued")
+            assert unit not in words or words[-1] == unit or moved, family.name

@@ -22,7 +22,7 @@ provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
 
-from lakeport import Server
+from lakeport import Server, connect
 from lakeport.ducklake import Lake
 from lakeport.lakehouse import LakeCatalog
 
@@ -34,6 +34,8 @@ with LakeCatalog(f"ducklake:{folder}/meta.ducklake", engine="local") as catalog:
         parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         options = flight.FlightCallOptions(headers=[(b"traceparent", parent.encode())])
         info = client.get_flight_info(flight.FlightDescriptor.for_path("public", "t"), options)
+        with connect(server.location) as attached:
+            attached.schemas()
         for endpoint in info.endpoints:
             client.do_get(endpoint.ticket, options).read_all()
 spans = [
@@ -71,4 +73,11 @@ def test_a_scan_is_a_span_of_the_clients_trace_with_its_plan_and_batches(tmp_pat
     assert {plan["parent"] for plan in plans} <= calls
     commits = [span for span in spans if span["name"] == "commit"]
     assert [span["attributes"]["lakeport.snapshot"] for span in commits] == [1, 2]
+    steps = ["state read", "conflicts checked", "catalog rows written"]
+    assert [span["events"] for span in commits] == [steps, steps]
+    prunes = [span for span in spans if span["name"] == "prune" and span["trace"] == TRACE]
+    assert {span["parent"] for span in prunes} <= {span["id"] for span in plans}
+    assert prunes[0]["attributes"] == {"lakeport.files": 0, "lakeport.files_read": 0}
+    attach = next(span for span in spans if span["name"] == "DoAction")
+    assert attach["attributes"]["lakeport.operation"] == "list_schemas"
     assert {span["status"] for span in spans} == {"UNSET"}

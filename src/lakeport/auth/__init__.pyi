@@ -20,7 +20,10 @@ from .operations import MayDo, Operation, allow_everything
 from .policies import PERMISSIONS, Policies, Policy, Who, grant
 from .policy_sql import PolicyExpression
 from .restrictions import (
+    NO_OTHERS,
     Grant,
+    KnowsCallers,
+    OtherCallers,
     RestrictingAuthorizer,
     Restriction,
     RestrictionOf,
@@ -34,6 +37,7 @@ __all__ = [
     "ALGORITHMS",
     "ANONYMOUS",
     "MIN_TOKEN_LENGTH",
+    "NO_OTHERS",
     "PERMISSIONS",
     "SIGNING_ALGORITHM",
     "UNLIMITED",
@@ -49,10 +53,12 @@ __all__ = [
     "Identity",
     "JwtAuth",
     "KeySet",
+    "KnowsCallers",
     "LimitRules",
     "LoadedTls",
     "MayDo",
     "Operation",
+    "OtherCallers",
     "Policies",
     "Policy",
     "PolicyExpression",

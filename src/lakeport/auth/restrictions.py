@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from lakeport.auth.authorization import AccessRequest
 from lakeport.auth.identity import Identity
+from lakeport.auth.operations import MayDo, allow_everything
 from lakeport.types import duckdb_identifier, fold_name
 
 __all__ = [
+    "NO_OTHERS",
     "Grant",
+    "KnowsCallers",
+    "OtherCallers",
     "RestrictingAuthorizer",
     "Restriction",
     "RestrictionOf",
@@ -144,6 +148,51 @@ def no_restriction(
 ) -> Restriction | None:
     """Return None. Used outside of a request, and by servers without policies."""
     return None
+
+
+@runtime_checkable
+class KnowsCallers(Protocol):
+    """An authorizer that has a list of callers."""
+
+    def __call__(self, access: AccessRequest, /) -> bool:
+        """Return whether an access is allowed."""
+        ...
+
+    def callers(self) -> Sequence[Identity]:
+        """Return the callers whose names are configured; others may have signed tokens."""
+        ...
+
+
+class OtherCallers(Protocol):
+    """What other callers than that of a request may do with a catalog, for administrators."""
+
+    def callers(self) -> Sequence[Identity]:
+        """Return the callers that the server knows by name."""
+        ...
+
+    def permissions(self, caller: Identity) -> MayDo:
+        """Return a function that returns whether a caller may do something."""
+        ...
+
+    def restrictions(self, caller: Identity) -> RestrictionOf:
+        """Return a function that returns which rows and columns of a table a caller sees."""
+        ...
+
+
+class _NoOthers:
+    """The callers outside of a server, and of a server without an authorizer."""
+
+    def callers(self) -> Sequence[Identity]:
+        return ()
+
+    def permissions(self, caller: Identity) -> MayDo:  # noqa: ARG002
+        return allow_everything
+
+    def restrictions(self, caller: Identity) -> RestrictionOf:  # noqa: ARG002
+        return no_restriction
+
+
+NO_OTHERS: Final[OtherCallers] = _NoOthers()
 
 
 def united(grants: Sequence[Grant]) -> Restriction | None:

@@ -1,6 +1,6 @@
 from lakeport.auth.operations import MayDo, Operation
 
-from .activity import NO_ACTIVITY, Activity, CallRecord
+from .activity import NO_ACTIVITY, Activity, CallRecord, ScanNotes
 from .builder import CatalogBuilder, SchemaBuilder
 from .capabilities import (
     STATISTICS_ROWS,
@@ -169,6 +169,7 @@ __all__ = [
     "RequestContext",
     "RequestNotes",
     "ScalarFunction",
+    "ScanNotes",
     "ScanOptions",
     "ScanTable",
     "Schema",

@@ -13,13 +13,15 @@ from typing import Any, TypeVar
 
 from lakeport.auth import (
     ANONYMOUS,
+    NO_OTHERS,
     Identity,
     MayDo,
+    OtherCallers,
     RestrictionOf,
     allow_everything,
     no_restriction,
 )
-from lakeport.catalog.activity import NO_ACTIVITY, Activity
+from lakeport.catalog.activity import NO_ACTIVITY, NO_SCAN, Activity, ScanNotes
 from lakeport.filters import Filter
 
 __all__ = [
@@ -60,6 +62,10 @@ class RequestNotes:
     """Why an operator has cancelled the call; empty if none has."""
     peer: str = ""
     """The network address of the client."""
+    scan: ScanNotes = NO_SCAN
+    """What a scan of a lake reads and leaves out."""
+    progress: Callable[[], str] | None = None
+    """Returns what the call does now or waits for; called by other threads, until it ends."""
     is_sending: bool = False
     """Whether a scan has begun and not yet sent its last row."""
     rows_sent: int = 0
@@ -100,6 +106,8 @@ class RequestContext:
     A catalog that is no `PolicyCatalog` never sees another value than None: the server refuses the
     tables of other catalogs to callers with a restriction.
     """
+    others: OtherCallers = field(default=NO_OTHERS, compare=False, repr=False)
+    """What other callers may do, for administrators."""
     activity: Activity = field(default=NO_ACTIVITY, compare=False, repr=False)
     """The calls of the server, running and recent."""
     caller: Identity = field(default=ANONYMOUS, compare=False)
@@ -120,6 +128,7 @@ class RequestContext:
         transaction_id: str | None,
         may: MayDo,
         restriction: RestrictionOf = no_restriction,
+        others: OtherCallers = NO_OTHERS,
     ) -> RequestContext:
         """Return the request in a transaction, with permissions of the catalog that it names."""
         if (
@@ -128,7 +137,13 @@ class RequestContext:
             and restriction is self.restriction
         ):
             return self
-        return replace(self, transaction_id=transaction_id, may=may, restriction=restriction)
+        return replace(
+            self,
+            transaction_id=transaction_id,
+            may=may,
+            restriction=restriction,
+            others=others,
+        )
 
 
 NO_REQUEST = RequestContext()

@@ -1,4 +1,4 @@
-"""The health of a server, which `/healthz` reports: whether it can answer queries.
+"""The health of a server, which `/readyz` and `/healthz` report: whether it can answer queries.
 
 Spark and the catalog database of each lake are queried in threads of their own. So a database that
 hangs delays neither the report nor the other checks. Results are valid for some seconds.
@@ -18,7 +18,7 @@ from lakeport.cli.catalogs import ServedCatalogs
 from lakeport.errors import first_line
 from lakeport.lakehouse import LakeCatalog
 
-__all__ = ["Health", "Report"]
+__all__ = ["Health", "Report", "StartingHealth"]
 
 _log = logging.getLogger("lakeport")
 
@@ -32,8 +32,24 @@ class Report:
     """The state of a server, and what is wrong with it."""
 
     state: str
-    """`ready`, `degraded`, `draining` or `stopped`."""
+    """`starting`, `ready`, `degraded`, `draining` or `stopped`."""
     reasons: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
+    """What is being started."""
+
+
+class StartingHealth:
+    """Reports that a server is starting, until its own health is known."""
+
+    def __init__(self) -> None:
+        self.started: Health | None = None
+        """The health of the server, once it runs."""
+
+    def report(self) -> Report:
+        """Return the state, and what the start waits for."""
+        if self.started is None:
+            return Report("starting", waits_for=("the catalog databases",))
+        return self.started.report()
 
 
 class Health:
@@ -64,7 +80,8 @@ class Health:
                 "Spark has ended and is being started again" if started else "Spark does not start"
             )
         reasons = tuple(reason for reason in answers if reason)
-        return Report("degraded" if reasons else "ready", reasons)
+        waits_for = ("Spark",) if self._catalogs.spark.is_starting else ()
+        return Report("degraded" if reasons else "ready", reasons, waits_for)
 
     def _lake_probes(self) -> list[_Probe]:
         with self._lock:

@@ -14,7 +14,7 @@ from lakeport.catalog import current_request
 from lakeport.cli.config import SparkSettings
 from lakeport.cli.spark import is_active, silence_pyspark_loggers, start_session
 from lakeport.errors import UnavailableError, first_line
-from lakeport.observability import Metrics
+from lakeport.observability import Metrics, child_memory
 from lakeport.spark import is_connect, is_running, session, warm_up
 from lakeport.spark.transport import stream_metrics
 
@@ -72,6 +72,11 @@ class SparkSupervisor:
     def has_run(self) -> bool:
         """Whether there was a session."""
         return self._has_run
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a session is being started, the first or another one."""
+        return self._thread is not None and not self._is_ready()
 
     @property
     def current(self) -> SparkSession | None:
@@ -209,6 +214,19 @@ def _is_stopped(spark: SparkSession) -> bool:
     return bool(context._jsc.sc().isStopped())  # noqa: SLF001
 
 
+def _heap(spark: SparkSession | None) -> dict[str, float]:
+    """Return the used and the largest heap of the driver; nothing if it is in another process."""
+    if spark is None or is_connect(spark) or not is_running(spark):
+        return {}
+    try:
+        java: Any = spark.sparkContext._jvm  # noqa: SLF001
+        usage = java.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()
+        return {"used": usage.getUsed(), "max": usage.getMax()}
+    except Exception:  # noqa: BLE001
+        # The Java process has just ended.
+        return {}
+
+
 def add_spark_gauges(
     metrics: Metrics, supervisor: SparkSupervisor, catalogs: Callable[[], int]
 ) -> None:
@@ -226,8 +244,20 @@ def add_spark_gauges(
 
     metrics.add_gauge("catalogs", "Catalogs being served", catalogs)
     metrics.add_gauge("spark_jobs_active", "Spark jobs that are running", jobs)
-    metrics.add_gauge(
+    metrics.add_counter(
         "spark_restarts", "How often Spark was started again", lambda: supervisor.restarts
+    )
+    metrics.add_gauges(
+        "spark_jvm_heap_bytes",
+        "The heap of Spark's driver: used, and how large it may become",
+        "state",
+        lambda: _heap(supervisor.current),
+    )
+    metrics.add_gauges(
+        "child_resident_memory_bytes",
+        "Memory of the processes of Spark on this machine: the driver and the Python workers",
+        "process",
+        child_memory,
     )
     metrics.add_gauge(
         "spark_scans_running", "Scans that run on Spark", lambda: stream_metrics().scans

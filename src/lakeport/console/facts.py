@@ -33,6 +33,7 @@ __all__ = [
     "sample",
     "schema_differences",
     "shown",
+    "snapshot_ids",
     "snapshots",
     "tables",
 ]
@@ -184,6 +185,13 @@ def snapshots(client: Client) -> list[SnapshotFacts]:
         )
         for row in rows
     ]
+
+
+def snapshot_ids(client: Client) -> list[int]:
+    """Return the ids of all snapshots, oldest first."""
+    rows = client.table(f"{FUNCTIONS}.snapshots").scan(["snapshot_id"]).to_arrow()
+    ids: list[int] = rows["snapshot_id"].to_pylist()
+    return ids
 
 
 def growth(client: Client) -> list[tuple[int, int, int]]:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ __all__ = ["Console", "serve_console"]
 _log = logging.getLogger("lakeport.console")
 
 _START_SECONDS: Final = 60.0
+# Seconds for open pages to be closed, and for threads of pages to end.
+_END_SECONDS: Final = 3.0
 _HEADERS: Final = (
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
@@ -36,6 +38,22 @@ class Console:
     """A running console."""
 
     url: str
+    visitors: Visitors = field(repr=False)
+    web: Any = field(repr=False)
+    thread: threading.Thread = field(repr=False)
+
+    def end(self) -> bool:
+        """Cancel the queries of its pages and close it; return whether all of its threads ended.
+
+        Open pages do not delay it: browsers try to connect again. Safe to call again.
+        """
+        self.visitors.work.cancel()
+        self.web.should_exit = True
+        self.thread.join(_END_SECONDS)
+        if self.thread.is_alive():
+            self.web.force_exit = True
+            self.thread.join(_END_SECONDS)
+        return self.visitors.work.wait(_END_SECONDS) and not self.thread.is_alive()
 
 
 @contextmanager
@@ -75,9 +93,12 @@ def serve_console(
         _wait_until_started(web, thread)
         scheme = "https" if certificate is not None else "http"
         shown = f"[{host}]" if ":" in host else host
-        yield Console(url=f"{scheme}://{shown}:{listening.getsockname()[1]}/")
-        web.should_exit = True
-        thread.join(5.0)
+        url = f"{scheme}://{shown}:{listening.getsockname()[1]}/"
+        console = Console(url=url, visitors=visitors, web=web, thread=thread)
+        try:
+            yield console
+        finally:
+            console.end()
     finally:
         visitors.close()
         _running.release()
@@ -120,7 +141,7 @@ def _web_server(visitors: Visitors, certificate: Path | None, key: Path | None) 
         ssl_keyfile=key,
         headers=list(_HEADERS),
         server_header=False,
-        timeout_graceful_shutdown=2,
+        timeout_graceful_shutdown=1,
     )
     return uvicorn.Server(config)
 

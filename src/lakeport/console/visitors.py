@@ -8,16 +8,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
+from lakeport._cache import LruCache
 from lakeport.airport.client import Client, connect
+from lakeport.console.work import Work
 from lakeport.errors import UnauthenticatedError
 
 __all__ = ["ServerAddress", "Visitors"]
 
+T = TypeVar("T")
+
 _MAX_VISITORS: Final = 1000
 _MAX_CLIENTS: Final = 64
+_MAX_FACTS: Final = 1000
 _IDLE_SECONDS: Final = 12 * 3600.0
 _CALL_SECONDS: Final = 300.0
 
@@ -38,8 +44,11 @@ class Visitors:
 
     def __init__(self, server: ServerAddress) -> None:
         self.server = server
+        self.work = Work()
+        """The threads of all pages."""
         self._lock = threading.Lock()
         self._tokens: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._facts = LruCache(_MAX_FACTS)
         self._clients: OrderedDict[tuple[str | None, str], Client] = OrderedDict()
 
     def is_known(self, browser: str) -> bool:
@@ -75,6 +84,10 @@ class Visitors:
             while len(self._clients) > _MAX_CLIENTS:
                 self._clients.popitem(last=False)
         return client
+
+    def remembered(self, browser: str, key: Hashable, load: Callable[[], T]) -> T:
+        """Return what was loaded for this token before, or load it."""
+        return self._facts.get_or_load((self._token(browser), key), load)
 
     def close(self) -> None:
         """Forget all tokens, and close all clients."""

@@ -28,6 +28,7 @@ from lakeport.lakehouse.policies.restricted_table import RestrictedTable
 from lakeport.lakehouse.resources import (
     SPARK_VIEW_BYTES,
     LakeResources,
+    ScheduledMaintenance,
     transaction_snapshot,
 )
 from lakeport.lakehouse.schema import LakeCatalogSchema, SchemaIndex
@@ -161,6 +162,15 @@ class LakeCatalog(CatalogWrites):
     def published_name(self, schema: str) -> str:
         """Return the name under which a schema of the lake is published now."""
         return self._directory(self._access.newest_snapshot()).names.published(schema)
+
+    @property
+    def schedule(self) -> ScheduledMaintenance | None:
+        """How the server maintains the lake by itself; the table `schedule` shows it."""
+        return self._access.schedule
+
+    @schedule.setter
+    def schedule(self, schedule: ScheduledMaintenance | None) -> None:
+        self._access.schedule = schedule
 
     def close(self) -> None:
         """Close the lake. The Spark session keeps running, because other code may use it."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lakeport.auth import (
+    Identity,
     MayDo,
     Operation,
     Restriction,
@@ -66,13 +67,30 @@ class Permissions:
     def of_request(cls, access: LakeResources, names: PublishedNames) -> Permissions:
         """Return the permissions of the current caller; all permissions outside of a request."""
         request = current_request()
-        may = request.may
+        return cls._of(access, names, request.may, request.restriction)
+
+    @classmethod
+    def of_caller(
+        cls, access: LakeResources, names: PublishedNames, caller: Identity
+    ) -> Permissions:
+        """Return the permissions of another caller, for those who administer the lake."""
+        others = current_request().others
+        return cls._of(access, names, others.permissions(caller), others.restrictions(caller))
+
+    @classmethod
+    def _of(
+        cls,
+        access: LakeResources,
+        names: PublishedNames,
+        may: MayDo,
+        restriction: RestrictionOf,
+    ) -> Permissions:
         if may is allow_everything:
             return cls(names, may, {})
         recent = access.recent_snapshot(PRESENT_NAME_SECONDS)
         key = ("present objects", recent.schema_version)
         present = access.facts.get_or_load(key, lambda: _objects(access.contents(recent)))
-        return cls(names, may, present, request.restriction)
+        return cls(names, may, present, restriction)
 
     @property
     def are_all_given(self) -> bool:

@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence, Sized
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from lakeport.catalog import (
     set_fact,
 )
 from lakeport.ducklake import AutoEngine, Engine, Lake, LakeTable, Scan, ScanPlan, Snapshot
+from lakeport.ducklake.maintenance import MaintenancePolicy
 from lakeport.ducklake.metadata import LakeContents, why_missing
 from lakeport.ducklake.reading import InlinedTask
 from lakeport.ducklake.views import ViewDatabase
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SPARK_VIEW_BYTES",
     "LakeResources",
+    "ScheduledMaintenance",
     "snapshot_at",
     "transaction_snapshot",
 ]
@@ -68,6 +71,15 @@ SPARK_VIEW_BYTES = 64 * 1024 * 1024
 """Views over files of more than this run on Spark, by default, where Spark can run them."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledMaintenance:
+    """How a server maintains a lake by itself."""
+
+    every: float
+    """Seconds between two looks at the lake."""
+    policy: MaintenancePolicy
+
+
 class LakeResources:
     """A lake, the caches of its metadata, and the engine that reads it."""
 
@@ -86,6 +98,8 @@ class LakeResources:
         if endpoints is not None and endpoints < 1:
             raise DefinitionError("a scan needs at least one endpoint")
         self.lake = lake
+        self.schedule: ScheduledMaintenance | None = None
+        """How the server maintains the lake by itself; None if it does not."""
         self.engine = engine
         self.view_database = ViewDatabase()
         self.spark_view_bytes = spark_view_bytes

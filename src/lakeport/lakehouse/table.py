@@ -11,6 +11,7 @@ from lakeport.catalog import (
     ColumnStats,
     Endpoint,
     Partition,
+    ScanNotes,
     ScanOptions,
     TableSize,
     TimePoint,
@@ -143,6 +144,7 @@ class LakeCatalogTable(TableWrites):
             scan = Scan(self._plan(self.at(options.time_point), options), self._access.engine)
         else:
             scan = self._part(options)
+        _note_scan(scan)
         with retried_when_lost():
             return _size(scan.plan), scan.to_batches()
 
@@ -243,6 +245,19 @@ class LakeCatalogTable(TableWrites):
 def _key(table: LakeTable, options: ScanOptions) -> tuple[Hashable, ...]:
     columns = () if options.rows_only else options.columns
     return (table.id, table.snapshot.id, columns, repr(options.filter))
+
+
+def _note_scan(scan: Scan) -> None:
+    """Record what a scan reads and leaves out, for the list of queries."""
+    plan = scan.plan
+    current_request().notes.scan = ScanNotes(
+        engine=scan.runs_on.name,
+        files=plan.pruning.files,
+        files_pruned_by_partition=plan.pruning.by_partition,
+        files_pruned_by_statistics=plan.pruning.by_statistics,
+        tasks=len(plan.tasks),
+        bytes_to_read=plan.estimated_bytes,
+    )
 
 
 def _size(plan: ScanPlan) -> TableSize:

@@ -1,4 +1,4 @@
-"""The HTTP port with `/metrics` for Prometheus and `/healthz` for probes."""
+"""The HTTP port: `/metrics` for Prometheus; `/livez`, `/readyz` and `/healthz` for probes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,17 @@ class HealthReport(Protocol):
 
     @property
     def state(self) -> str:
-        """`ready`, `degraded`, `draining` or `stopped`."""
+        """`starting`, `ready`, `degraded`, `draining` or `stopped`."""
         ...
 
     @property
     def reasons(self) -> Sequence[str]:
         """Why it is degraded."""
+        ...
+
+    @property
+    def waits_for(self) -> Sequence[str]:
+        """What is being started: the catalogs, or Spark, without which small scans run."""
         ...
 
 
@@ -45,7 +50,7 @@ class Health(Protocol):
 
 @contextmanager
 def serve_http(listen: str, health: Health, metrics: Metrics) -> Iterator[str]:
-    """Answer `/healthz` and `/metrics` on a port of its own; yield its URL."""
+    """Answer probes and `/metrics` on a port of its own; yield its URL."""
     host, port = split_address(listen)
     handler = type("_BoundHandler", (_Handler,), {"health": health, "metrics": metrics})
     try:
@@ -105,18 +110,26 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path == "/metrics":
             self._answer(200, CONTENT_TYPE_LATEST, generate_latest(self.metrics.registry))
-        elif path == "/healthz":
+        elif path == "/livez":
+            # The answer itself shows that the process lives; nothing else is checked.
+            self._answer_json(200, {"state": "live"})
+        elif path in ("/healthz", "/readyz"):
             report = self.health.report()
             body: dict[str, Any] = {"state": report.state}
             if report.reasons:
                 body["reasons"] = report.reasons
-            status = 200 if report.state == "ready" else 503
-            self._answer(status, "application/json", json.dumps(body).encode())
+            if path == "/readyz" and report.waits_for:
+                body["waits_for"] = report.waits_for
+            self._answer_json(200 if report.state == "ready" else 503, body)
         else:
-            self._answer(404, "text/plain", b"there are /healthz and /metrics\n")
+            paths = b"there are /livez, /readyz, /healthz and /metrics\n"
+            self._answer(404, "text/plain", paths)
 
     def log_message(self, *_: Any) -> None:
         pass
+
+    def _answer_json(self, status: int, body: dict[str, Any]) -> None:
+        self._answer(status, "application/json", json.dumps(body).encode())
 
     def _answer(self, status: int, content_type: str, body: bytes) -> None:
         self.send_response(status)

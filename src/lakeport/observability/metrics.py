@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from lakeport.airport.server import CallEnded, Observer
 
@@ -120,6 +122,27 @@ class Metrics:
         gauge = Gauge(f"lakeport_{name}", description, registry=self.registry)
         gauge.set_function(value)
 
+    def add_counter(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """Add a counter whose value is computed when the metrics are read."""
+
+        def collect() -> Iterator[Metric]:
+            yield CounterMetricFamily(f"lakeport_{name}", description, value=value())
+
+        self.registry.register(_Collector(collect))
+
+    def add_gauges(
+        self, name: str, description: str, label: str, values: Callable[[], Mapping[str, float]]
+    ) -> None:
+        """Add a gauge for each of a few values of a label, computed when the metrics are read."""
+
+        def collect() -> Iterator[Metric]:
+            family = GaugeMetricFamily(f"lakeport_{name}", description, labels=[label])
+            for kind, value in values().items():
+                family.add_metric([kind], value)
+            yield family
+
+        self.registry.register(_Collector(collect))
+
     def call_started(self, verb: str) -> None:
         """Count a running call."""
         self._of_verb(verb)[0].inc()
@@ -168,6 +191,17 @@ class Metrics:
 
     def _counter(self, name: str, description: str, *labels: str) -> Counter:
         return Counter(f"lakeport_{name}", description, labels, registry=self.registry)
+
+
+class _Collector(Collector):
+    """Metrics that are computed when they are read."""
+
+    def __init__(self, read: Callable[[], Iterator[Metric]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        return self._read()
 
 
 class _Names:

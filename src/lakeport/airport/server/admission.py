@@ -12,7 +12,9 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
+from lakeport._wording import counted
 from lakeport.auth import UNLIMITED, CallerLimits, Identity, LimitRules
+from lakeport.catalog import current_request
 from lakeport.errors import CancelledError, ResourceExhaustedError
 
 __all__ = ["Admission", "ScanBudget"]
@@ -86,11 +88,22 @@ class Admission:
             self._check_queue(caller.user, own, together)
             self._waiting.setdefault(caller.user, deque()).append(waiter)
             self._start_next()
+        notes = current_request().notes
+        notes.progress = lambda: self._position(caller.user, waiter)
         while not waiter.started.wait(_POLL_SECONDS):
             if is_cancelled():
                 self._withdraw(caller.user, waiter)
                 raise CancelledError("the client disconnected while its scan waited for its turn")
+        notes.progress = None
         return ScanBudget(own, together, self._clock), _once(lambda: self._end(caller.user))
+
+    def _position(self, user: str, waiter: _Waiter) -> str:
+        """Return how many scans of the caller are before a waiting one; nothing if it runs."""
+        with self._lock:
+            queue = self._waiting.get(user, ())
+            if waiter not in queue:
+                return ""
+            return f"waits for its turn behind {counted(queue.index(waiter), 'scan')}"
 
     def _check_queue(self, user: str, own: CallerLimits, together: CallerLimits) -> None:
         """Raise if the next scan would have to wait, and too many wait already."""

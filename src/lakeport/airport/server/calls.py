@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -159,6 +159,8 @@ class RunningCall:
                 "the client disconnected before the last row was sent"
             )
         self._ended = time.monotonic()
+        # It may refer to what the call has read, and ended calls are kept for a while.
+        notes.progress = None
         self.status = status_name(error)
         self._error = "" if error is None else reason_of(error)
         if self.span is not None:
@@ -208,7 +210,7 @@ class RunningCall:
     def record(self) -> CallRecord:
         """Return what is known of the call now."""
         notes = self.notes
-        ended = self._ended
+        ended, progress = self._ended, notes.progress
         age = time.monotonic() - self._started
         return CallRecord(
             id=self.id,
@@ -223,6 +225,7 @@ class RunningCall:
             snapshot=notes.snapshot,
             columns=notes.columns,
             filter="" if notes.filter is None else filter_shape(notes.filter),
+            progress="" if progress is None else progress(),
             rows_sent=notes.rows_sent,
             bytes_sent=notes.bytes_sent,
             rows_received=notes.rows_received,
@@ -230,6 +233,7 @@ class RunningCall:
             peer=notes.peer,
             trace_id=self.trace_id,
             error=self._error,
+            **asdict(notes.scan),
         )
 
 

@@ -18,6 +18,7 @@ from lakeport.auth import (
     AccessRequest,
     Authorizer,
     Identity,
+    KnowsCallers,
     MayDo,
     Operation,
     RestrictingAuthorizer,
@@ -73,6 +74,10 @@ class CatalogRoute:
     def permissions(self, caller: Identity) -> MayDo:
         """Return a function that decides whether a caller may do something, in any thread."""
         return _permissions(self.authorizer, caller, self.registered_name, self.catalog)
+
+    def callers(self) -> Sequence[Identity]:
+        """Return the callers that the authorizer knows by name."""
+        return self.authorizer.callers() if isinstance(self.authorizer, KnowsCallers) else ()
 
     def restrictions(self, caller: Identity) -> RestrictionOf:
         """Return a function that returns which rows and columns of a table a caller sees."""

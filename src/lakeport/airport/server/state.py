@@ -84,7 +84,10 @@ class ServerState:
         may = route.permissions(call.caller)
         set_request(
             current_request().bound(
-                transaction_id=identifier, may=may, restriction=route.restrictions(call.caller)
+                transaction_id=identifier,
+                may=may,
+                restriction=route.restrictions(call.caller),
+                others=route,
             )
         )
 

@@ -152,6 +152,11 @@ class ServerAccess:
             )
         return self._rules.allow(access)
 
+    def callers(self) -> list[Identity]:
+        """Return the users of tokens, in the order of their names."""
+        known = self._rules.tokens.identities.values()
+        return sorted({one.user: one for one in known}.values(), key=lambda one: one.user)
+
     def restriction(
         self, caller: Identity, catalog: str, schema: str, name: str, verb: str = "select"
     ) -> Restriction | None:

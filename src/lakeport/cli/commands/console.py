@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from lakeport.airport.server import Server, serve_until_signalled
+from lakeport.airport.server import Server, exit_immediately, serve_until_signalled
 from lakeport.cli.arguments import (
     by_name,
     default_name,
@@ -16,15 +16,31 @@ from lakeport.cli.arguments import (
     storage_of,
 )
 from lakeport.cli.output import make_console
-from lakeport.console import ServerAddress, serve_console
+from lakeport.console import Console, ServerAddress, serve_console
 from lakeport.errors import DefinitionError
 from lakeport.lakehouse import LakeCatalog
 from lakeport.observability import split_address
 
-__all__ = ["DEFAULT_CONSOLE", "console"]
+__all__ = ["DEFAULT_CONSOLE", "EndingConsole", "console"]
 
 DEFAULT_CONSOLE = "127.0.0.1:8816"
 """Where consoles listen unless another address is given."""
+
+# Only pages of the console use the server, and they have been closed by then.
+_DRAIN_SECONDS: Final = 2.0
+
+
+class EndingConsole:
+    """A server with a console, which is closed first: its queries end, its pages disconnect."""
+
+    def __init__(self, server: Server, console: Console | None) -> None:
+        self._server = server
+        self._console = console
+
+    def drain(self, limit: float) -> bool:
+        """Close the console, then drain the server; return whether everything has finished."""
+        is_closed = self._console is None or self._console.end()
+        return self._server.drain(limit) and is_closed
 
 
 def console(
@@ -65,4 +81,7 @@ def console(
         def announce() -> None:
             make_console().print(f"The console is at {page.url}", highlight=False)
 
-        serve_until_signalled(server, ready=announce)
+        ending = EndingConsole(server, page)
+        finished = serve_until_signalled(ending, ready=announce, drain=_DRAIN_SECONDS)
+    if not finished:
+        exit_immediately()

@@ -20,8 +20,10 @@ from lakeport.airport.server import Server, check_listening, exit_immediately, s
 from lakeport.cli.arguments import listening_location
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import ServedCatalogs
+from lakeport.cli.commands.console import EndingConsole
 from lakeport.cli.config import LakeSettings, SparkSettings
 from lakeport.cli.output import make_console, show_rows
+from lakeport.console import Console as WebConsole
 from lakeport.console import ServerAddress, serve_console
 from lakeport.errors import DefinitionError, UnavailableError
 
@@ -163,23 +165,24 @@ def demo(
             _show_queries(console, client)
             _show_write(console, client)
         show_sql(console, [*attach_sql(server.location, lakes), *_EXAMPLE_QUERIES])
-        if not once:
-            _show_page(console, stack, server.location)
+        page = None if once else _show_page(console, stack, server.location)
         finished = once or serve_until_signalled(
-            server, ready=lambda: console.print("Serving; Ctrl-C ends it.", style="dim")
+            EndingConsole(server, page),
+            ready=lambda: console.print("Serving; Ctrl-C ends it.", style="dim"),
         )
     if not finished:
         exit_immediately()
 
 
-def _show_page(console: Console, stack: ExitStack, location: str) -> None:
+def _show_page(console: Console, stack: ExitStack, location: str) -> WebConsole | None:
     """Serve the console in the browser, at a free port, if its packages are installed."""
     try:
         page = stack.enter_context(serve_console(ServerAddress(location=location)))
     except DefinitionError as error:
         console.print(f"\nWithout the console: {error}", style="dim", highlight=False)
-    else:
-        console.print(f"\nThe console is at {page.url}", highlight=False)
+        return None
+    console.print(f"\nThe console is at {page.url}", highlight=False)
+    return page
 
 
 def _make_folder(folder: Path) -> None:

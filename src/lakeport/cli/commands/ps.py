@@ -111,15 +111,18 @@ def _show(rows: list[dict[str, Any]], *, as_json: bool) -> None:
     if not rows:
         console.print("no query is running", style="dim")
         return
-    table = Table("id", "state", "who", "what", "table", "snapshot", "seconds", "rows", "bytes")
+    table = Table(
+        *("id", "state", "who", "what", "table", "snapshot", "engine", "seconds", "rows", "bytes")
+    )
     for row in rows:
         what = row["operation"] or ("scan" if row["verb"] == "DoGet" else row["verb"])
         values = (
             row["id"], row["state"], row["identity"], what, row["table"], row["snapshot"],
+            row["engine"],
             f"{row['seconds']:.1f}", row["rows_sent"] + row["rows_received"],
             size_text(row["bytes_sent"] + row["bytes_received"]),
         )  # fmt: skip
         table.add_row(*(cell(value) for value in values))
-        if row["error"]:
-            table.add_row("", cell(row["error"]))
+        for note in filter(None, (row["progress"], row["error"])):
+            table.add_row("", cell(note))
     console.print(table)

@@ -33,9 +33,9 @@ from lakeport.cli.arguments import (
 )
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import ServedCatalogs
-from lakeport.cli.commands.console import DEFAULT_CONSOLE
+from lakeport.cli.commands.console import DEFAULT_CONSOLE, EndingConsole
 from lakeport.cli.config import LakeSettings, ServerSettings, Settings, load_settings
-from lakeport.cli.health import Health
+from lakeport.cli.health import Health, StartingHealth
 from lakeport.cli.output import make_console
 from lakeport.cli.supervisor import add_spark_gauges
 from lakeport.console import Console, ServerAddress, serve_console
@@ -48,7 +48,7 @@ from lakeport.ducklake.maintenance import (
 from lakeport.ducklake.metadata import parse_location
 from lakeport.ducklake.storage import keep_reserve
 from lakeport.errors import DefinitionError
-from lakeport.lakehouse import LakeCatalog, check_policies
+from lakeport.lakehouse import LakeCatalog, ScheduledMaintenance, check_policies
 from lakeport.observability import (
     AuditTable,
     AuditTrail,
@@ -257,6 +257,10 @@ def _run(
         if trail is not None:
             stack.callback(trail.close)
         stack.enter_context(export_traces(settings.server.traces_endpoint))
+        side, health = settings.server.metrics_listen, StartingHealth()
+        url = None if side is None else stack.enter_context(serve_http(side, health, metrics))
+        if url is not None:
+            _log.info("the server is starting: %s/readyz reports what it waits for", url)
         catalogs = stack.enter_context(ServedCatalogs(settings.spark))
         opened = catalogs.open(lakes)
         _check_policies(rules, opened)
@@ -264,10 +268,7 @@ def _run(
         server = _server(settings.server, opened, location, tls, access, observers)
         add_spark_gauges(metrics, catalogs.spark, lambda: len(catalogs.lakes))
         stack.enter_context(server)
-        side = settings.server.metrics_listen
-        health = Health(server, catalogs)
-        url = None if side is None else stack.enter_context(serve_http(side, health, metrics))
-
+        health.started = Health(server, catalogs)
         needs_token = rules.requires_identity and rules.certificates is None
         page = stack.enter_context(_console(settings.server, server, needs_token=needs_token))
         schedule = _schedule(settings, catalogs, metrics)
@@ -293,7 +294,7 @@ def _run(
             return named, lambda: _replace_rules(access, new, trail)
 
         finished = serve_until_signalled(
-            server,
+            EndingConsole(server, page),
             ready=announce,
             drain=settings.server.drain,
             on_hangup=reload if file is not None else None,
@@ -367,6 +368,7 @@ def _schedule(
             own = catalogs.lakes[name].maintenance or settings.maintenance
             if isinstance(catalog, LakeCatalog) and own.enabled:
                 found[name] = (catalog.lake, own.policy)
+                catalog.schedule = ScheduledMaintenance(every=every, policy=own.policy)
         return found
 
     def report(name: str, result: MaintenanceResult) -> None:
@@ -379,13 +381,12 @@ def _schedule(
         )
         _log.info("maintained", extra={"lake": name, **_described(result)})
 
-    every = [lake.maintenance for lake in catalogs.lakes.values()]
-    enabled = [s for s in [settings.maintenance, *every] if s is not None and s.enabled]
+    own = [lake.maintenance for lake in catalogs.lakes.values()]
+    enabled = [s for s in [settings.maintenance, *own] if s is not None and s.enabled]
     if not enabled:
         return None
-    schedule = MaintenanceSchedule(
-        lakes, every=min(each.every for each in enabled), on_result=report
-    )
+    every = min(each.every for each in enabled)
+    schedule = MaintenanceSchedule(lakes, every=every, on_result=report)
     metrics.add_gauge(
         "maintenance_running",
         "Whether a lake is being maintained by this server",

@@ -15,13 +15,15 @@ from lakeport.console.facts import (
     snapshots,
     tables,
 )
-from lakeport.console.frame import Page, arrow_table, data_table, show_error
-from lakeport.errors import LakeportError
+from lakeport.console.frame import Page, show_error
+from lakeport.console.widgets import DataTable, arrow_table
+from lakeport.errors import LakeportError, NotFoundError
 from lakeport.types import duckdb_identifier
 
 __all__ = ["show_history"]
 
 _MAX_CHANGES: Final = 500
+_MAX_CHOICES: Final = 200
 _COLOURS: Final = {
     "insert": "bg-green-100 dark:bg-green-900",
     "delete": "bg-red-100 dark:bg-red-900",
@@ -33,11 +35,12 @@ _COLOURS: Final = {
 async def show_history(page: Page) -> None:
     """Show the snapshots, newest first, and compare two of them."""
     history = await page.read(snapshots, page.client)
-    data_table(
-        ["snapshot", "time (UTC)", "author", "message", "changes"],
-        [_row(snapshot) for snapshot in reversed(history)],
-        key="snapshot",
-    )
+    if not history:
+        ui.label("The lake has no snapshot.")
+        return
+    DataTable(
+        ["snapshot", "time (UTC)", "author", "message", "changes"], history[::-1], _row
+    ).table.props("wrap-cells")
     listed = await page.read(tables, page.client)
     choices = [(t.schema, t.name) for t in listed if t.kind == "BASE TABLE"]
     if choices and len(history) > 1:
@@ -61,6 +64,8 @@ def _show_comparison(
     page: Page, history: list[SnapshotFacts], choices: list[tuple[str, str]]
 ) -> None:
     ids = [snapshot.id for snapshot in reversed(history)]
+    # Others are typed: a browser does not get ten thousand of them.
+    newest = ids[:_MAX_CHOICES]
     ui.label("Compare two snapshots").classes("text-xl").props("role=heading aria-level=2")
     with ui.row().classes("items-end"):
         table = ui.select(
@@ -69,22 +74,34 @@ def _show_comparison(
             value=0,
             with_input=True,
         ).classes("w-64")
-        before = ui.select(ids, label="From", value=ids[1], with_input=True)
-        after = ui.select(ids, label="To", value=ids[0], with_input=True)
+        before, after = (
+            ui.select(
+                newest, label=label, value=value, with_input=True, new_value_mode="add-unique"
+            )
+            for label, value in (("From", ids[1]), ("To", ids[0]))
+        )
         compare_button = ui.button("Compare")
     result = ui.column().classes("w-full")
 
     async def compare() -> None:
         result.clear()
         schema, name = choices[table.value]
-        first, last = sorted((before.value, after.value))
         with result:
             try:
+                first, last = sorted(_snapshot(each.value, ids) for each in (before, after))
                 await _compare(page, schema, name, first, last)
             except LakeportError as error:
                 show_error(str(error))
 
     compare_button.on_click(compare)
+
+
+def _snapshot(value: object, ids: list[int]) -> int:
+    """Return a chosen or typed snapshot."""
+    text = str(value).strip()
+    if not text.isdigit() or int(text) not in ids:
+        raise NotFoundError(f"there is no snapshot {text[:40]!r} in the history")
+    return int(text)
 
 
 async def _compare(page: Page, schema: str, name: str, first: int, last: int) -> None:

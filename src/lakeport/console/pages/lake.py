@@ -6,15 +6,10 @@ from nicegui import ui
 
 from lakeport._wording import size_text
 from lakeport.console.facts import LakeFacts, growth, is_lake, lake_facts, tables
-from lakeport.console.frame import (
-    Page,
-    data_table,
-    fact,
-    lake_path,
-    line_chart,
-    link_to,
-    show_error,
-)
+from lakeport.console.frame import Page, lake_path, link_to, show_error
+from lakeport.console.operations import findings, health_in_a_line
+from lakeport.console.pages.maintenance import SEVERITY_COLOURS
+from lakeport.console.widgets import DataTable, fact, line_chart
 from lakeport.errors import LakeportError
 
 __all__ = ["show_lake", "show_lakes"]
@@ -31,7 +26,10 @@ async def show_lakes(page: Page) -> None:
         with ui.card().classes("w-full"):
             try:
                 client = page.visitors.client(page.browser, name)
-                _show_card(await page.read(lake_facts, client, name, comment))
+                facts = await page.read(lake_facts, client, name, comment)
+                _show_card(facts)
+                if facts.is_lake:
+                    _show_health(page, facts)
             except LakeportError as error:
                 ui.label(name).classes("text-lg font-mono")
                 show_error(str(error))
@@ -56,28 +54,51 @@ def _show_card(lake: LakeFacts) -> None:
         ui.label(problem).classes("text-amber-700 break-words")
 
 
+def _show_health(page: Page, lake: LakeFacts) -> None:
+    """Show the doctor's verdict when it is there, to those who may maintain the lake."""
+    link = ui.link("", f"{lake_path(lake.name)}/maintenance")
+    client = page.visitors.client(page.browser, lake.name)
+    newest = None if lake.newest is None else lake.newest.id
+
+    def examine() -> tuple[str, str]:
+        # Without reading data files, and once for a snapshot.
+        return page.visitors.remembered(
+            page.browser,
+            (lake.name, newest),
+            lambda: health_in_a_line(findings(client, sample=0)),
+        )
+
+    async def fill() -> None:
+        try:
+            worst, line = await page.read(examine)
+        except LakeportError:
+            return  # the caller may not maintain the lake
+        link.set_text(f"health: {line}")
+        link.classes(SEVERITY_COLOURS.get(worst, ""))
+
+    ui.timer(0.1, fill, once=True)
+
+
 async def show_lake(page: Page) -> None:
     """Show the tables and views of a lake, and how it has grown."""
     listed = await page.read(tables, page.client)
     if not listed:
         ui.label("The lake has no table that you may see.")
         return
-    table = data_table(
+    table = DataTable(
         ["table", "kind", "files", "size", "delete files", "comment"],
-        [
-            {
-                "table": f"{entry.schema}.{entry.name}",
-                "kind": entry.kind.lower(),
-                "files": entry.files,
-                "size": "" if entry.bytes is None else size_text(entry.bytes),
-                "delete files": entry.delete_files,
-                "comment": entry.comment,
-                "address": link_to(page.lake, entry.schema, entry.name),
-            }
-            for entry in listed
-        ],
-        key="table",
-    )
+        listed,
+        lambda entry: {
+            "table": f"{entry.schema}.{entry.name}",
+            "kind": entry.kind.lower(),
+            "files": entry.files,
+            "size": "" if entry.bytes is None else size_text(entry.bytes),
+            "delete files": entry.delete_files,
+            "comment": entry.comment,
+            "address": link_to(page.lake, entry.schema, entry.name),
+        },
+        order={"size": lambda entry: entry.bytes},
+    ).table
     # Vue escapes text in {{ }} and checks the address, which this module has quoted.
     table.add_slot(
         "body-cell-table",

@@ -12,9 +12,10 @@ from pyarrow import csv
 from pyarrow import parquet as pq
 
 from lakeport._wording import counted
-from lakeport.console.facts import is_lake, snapshots
-from lakeport.console.frame import Page, arrow_table, bar_chart, show_error
+from lakeport.console.facts import is_lake, snapshot_ids
+from lakeport.console.frame import Page, show_error
 from lakeport.console.queries import Query, QueryResult
+from lakeport.console.widgets import arrow_table, bar_chart
 from lakeport.errors import LakeportError
 
 __all__ = ["export", "show_query"]
@@ -26,6 +27,7 @@ _MEDIA_TYPES: Final = {
     "parquet": "application/vnd.apache.parquet",
     "arrow": "application/vnd.apache.arrow.file",
 }
+_MAX_CHOICES: Final = 200
 _NEWEST: Final = -1
 
 
@@ -36,8 +38,8 @@ async def show_query(page: Page, sql: str) -> None:
     editor.classes("w-full h-40 border").props('aria-label="query"')
     versions = {_NEWEST: "now"}
     if await page.read(is_lake, page.client):
-        history = await page.read(snapshots, page.client)
-        versions |= {s.id: f"snapshot {s.id}" for s in reversed(history[-1000:])}
+        newest = (await page.read(snapshot_ids, page.client))[: -_MAX_CHOICES - 1 : -1]
+        versions |= {id: f"snapshot {id}" for id in newest}
     running: list[Query] = []
 
     async def execute() -> None:
@@ -48,9 +50,9 @@ async def show_query(page: Page, sql: str) -> None:
         run_button.disable()
         started = time.monotonic()
         with result:
-            waiting = ui.spinner(size="lg")
+            waiting = ui.spinner(size="lg").props('aria-label="running"')
             try:
-                answer = await page.read(query.run, max_rows=_MAX_ROWS)
+                answer = await page.read(_run, page, query, max_rows=_MAX_ROWS)
                 _show_result(page, query, answer, time.monotonic() - started)
             except LakeportError as error:
                 show_error(str(error))
@@ -67,6 +69,11 @@ async def show_query(page: Page, sql: str) -> None:
         ui.button("Cancel", on_click=cancel).props("flat")
         at = ui.select(versions, label="As of", value=_NEWEST, with_input=True).classes("w-48")
     result = ui.column().classes("w-full")
+
+
+def _run(page: Page, query: Query, *, max_rows: int | None = None) -> QueryResult:
+    with page.visitors.work.cancelled_at_end(query):
+        return query.run(max_rows=max_rows)
 
 
 def _show_result(page: Page, query: Query, answer: QueryResult, seconds: float) -> None:
@@ -87,7 +94,7 @@ def _show_result(page: Page, query: Query, answer: QueryResult, seconds: float) 
 async def _save(page: Page, query: Query, kind: str) -> None:
     """Run the query again without a limit of rows, and send its result as a file."""
     try:
-        answer = await page.read(query.run)
+        answer = await page.read(_run, page, query)
         content = await page.read(export, answer.rows, kind)
     except LakeportError as error:
         ui.notify(str(error), type="negative")

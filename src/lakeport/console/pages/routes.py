@@ -9,6 +9,7 @@ from lakeport.console.pages.access import show_access
 from lakeport.console.pages.activity import show_activity
 from lakeport.console.pages.history import show_history
 from lakeport.console.pages.lake import show_lake, show_lakes
+from lakeport.console.pages.maintenance import show_maintenance
 from lakeport.console.pages.query import show_query
 from lakeport.console.pages.sign_in import show_sign_in
 from lakeport.console.pages.table import show_table
@@ -48,6 +49,11 @@ def register_pages(visitors: Visitors) -> None:
     async def query(lake: str, sql: str = "") -> None:
         with frame(visitors, "Query", lake=lake) as page:
             await page.show(lambda page: show_query(page, sql))
+
+    @ui.page("/lake/{lake}/maintenance", title="Maintenance · Lakeport")
+    async def maintenance(lake: str) -> None:
+        with frame(visitors, "Maintenance", lake=lake) as page:
+            await page.show(show_maintenance)
 
     @ui.page("/lake/{lake}/access", title="Access · Lakeport")
     async def access(lake: str) -> None:

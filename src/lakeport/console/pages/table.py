@@ -15,23 +15,15 @@ from lakeport.console.facts import (
     is_lake,
     row_counts,
     sample,
-    snapshots,
+    snapshot_ids,
 )
-from lakeport.console.frame import (
-    Page,
-    arrow_table,
-    bar_chart,
-    data_table,
-    fact,
-    line_chart,
-    show_error,
-)
+from lakeport.console.frame import Page, show_error
+from lakeport.console.widgets import DataTable, arrow_table, bar_chart, fact, line_chart
 from lakeport.errors import LakeportError
 from lakeport.types import duckdb_identifier
 
 __all__ = ["show_table"]
 
-_MAX_FILES: Final = 10_000
 _MAX_POINTS: Final = 20
 _NULLS: Final = {None: "", True: "has NULL", False: "no NULL"}
 
@@ -75,21 +67,18 @@ async def show_table(page: Page, schema: str, name: str) -> None:
 
 async def _columns(page: Page, schema: str, name: str) -> None:
     found = await page.read(column_facts, page.client, schema, name)
-    data_table(
+    DataTable(
         ["column", "type", "null", "default", "min", "max", "comment"],
-        [
-            {
-                "column": column.name,
-                "type": column.type,
-                "null": _NULLS[column.has_null] if column.nullable else "NOT NULL",
-                "default": column.default,
-                "min": column.min,
-                "max": column.max,
-                "comment": column.comment,
-            }
-            for column in found
-        ],
-        key="column",
+        found,
+        lambda column: {
+            "column": column.name,
+            "type": column.type,
+            "null": _NULLS[column.has_null] if column.nullable else "NOT NULL",
+            "default": column.default,
+            "min": column.min,
+            "max": column.max,
+            "comment": column.comment,
+        },
     )
 
 
@@ -109,16 +98,15 @@ async def _files(page: Page, schema: str, name: str) -> None:
         ui.label("There are no files: the rows, if there are any, are in the catalog database.")
         return
     bar_chart("Files by size", _size_classes(files), unit="files")
-    data_table(
+    DataTable(
         ["file", "size", "deletes"],
-        [
-            {
-                "file": file.path,
-                "size": size_text(file.bytes),
-                "deletes": "" if file.delete_bytes is None else size_text(file.delete_bytes),
-            }
-            for file in files[:_MAX_FILES]
-        ],
+        files,
+        lambda file: {
+            "file": file.path,
+            "size": size_text(file.bytes),
+            "deletes": "" if file.delete_bytes is None else size_text(file.delete_bytes),
+        },
+        order={"size": lambda file: file.bytes, "deletes": lambda file: file.delete_bytes},
     )
 
 
@@ -133,8 +121,8 @@ def _size_classes(files: Sequence[FileFacts]) -> list[tuple[object, float]]:
 
 
 async def _history(page: Page, schema: str, name: str) -> None:
-    history = await page.read(snapshots, page.client)
-    step = max(1, len(history) // _MAX_POINTS)
-    versions = [snapshot.id for snapshot in history[::-1][::step][::-1]]
+    ids = await page.read(snapshot_ids, page.client)
+    step = max(1, len(ids) // _MAX_POINTS)
+    versions = ids[::-1][::step][::-1]
     counts = await page.read(row_counts, page.client, schema, name, versions)
     line_chart("Rows by snapshot", counts, unit="rows")

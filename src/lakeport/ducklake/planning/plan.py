@@ -152,10 +152,12 @@ class Planner:
         if pushed.decides_statistics:
             rules = rules.without_statistics()
         keys = self._partition_keys if rules.partition != "TRUE" else 0
-        by_partition, by_statistics = rules.keep(
-            files.with_statistics(rules.statistics_columns, keys)
-        )
-        chosen = files.take(by_partition & by_statistics)
+        with span("prune"):
+            by_partition, by_statistics = rules.keep(
+                files.with_statistics(rules.statistics_columns, keys)
+            )
+            chosen = files.take(by_partition & by_statistics)
+            annotate(files=files.files, files_read=len(chosen))
         deletes = chosen.deleted_positions()
         tasks: list[ScanTask] = []
         can_divide = not context.has_variants

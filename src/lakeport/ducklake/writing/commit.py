@@ -124,7 +124,9 @@ class _Commit:
                     return Committed(found, self.attempts, None)
                 self.may_be_committed = False
             state = read_state(writer, self._catalog, self._changes)
+            note_event("state read", snapshot=state.latest.snapshot_id)
             check_conflicts(self._changes, state)
+            note_event("conflicts checked")
             if self._changes.is_empty:
                 return self._commit_metadata(writer, state.latest)
             snapshot = state.latest.snapshot_id + 1
@@ -132,6 +134,7 @@ class _Commit:
             plan = plan_commit(self._changes, state)
             for statement in plan.statements:
                 writer.run(statement)
+            note_event("catalog rows written", statements=len(plan.statements))
             self._is_committing = True
             writer.commit()
             return Committed(snapshot, self.attempts, plan.ids)

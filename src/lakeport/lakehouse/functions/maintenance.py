@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from lakeport._wording import counted, size_text
 from lakeport.auth import Operation
 from lakeport.catalog import (
     CallableTableFunction,
@@ -22,12 +23,12 @@ from lakeport.catalog import (
     current_request,
 )
 from lakeport.ducklake import Lake, LakeTable
-from lakeport.ducklake.maintenance import MaintenanceResult, read_log
+from lakeport.ducklake.maintenance import MaintenanceResult, Progress, read_log
 from lakeport.errors import InvalidInputError, PermissionDeniedError
 from lakeport.lakehouse.names import PublishedNames, parse_table_name
 from lakeport.lakehouse.resources import LakeResources
 
-__all__ = ["maintenance_functions", "maintenance_table"]
+__all__ = ["maintenance_functions", "maintenance_table", "may_maintain", "require_maintaining"]
 
 _RESULT: Final = pa.schema(
     [
@@ -57,7 +58,7 @@ class _MaintenanceFunction(CallableTableFunction):
 def maintenance_functions(access: LakeResources, names: PublishedNames) -> Iterator[TableFunction]:
     """Yield the functions that maintain a lake; none if it is served read-only."""
     if access.writes.writable:
-        yield from _Maintenance(access.lake, names).functions()
+        yield from _Maintenance(access, names).functions()
 
 
 def maintenance_table(lake: Lake, names: PublishedNames) -> ScanTable:
@@ -85,11 +86,23 @@ def maintenance_table(lake: Lake, names: PublishedNames) -> ScanTable:
     )
 
 
+def may_maintain(*names: str) -> bool:
+    """Return whether the caller may maintain a table, or without names the whole lake."""
+    return current_request().may(Operation.ALTER, *names)
+
+
+def require_maintaining(*names: str) -> None:
+    """Raise `PermissionDeniedError` if the caller may not maintain a table, or the whole lake."""
+    if not may_maintain(*names):
+        raise PermissionDeniedError(f"you may not maintain {'.'.join(names) or 'this lake'}")
+
+
 class _Maintenance:
     """The functions of one request."""
 
-    def __init__(self, lake: Lake, names: PublishedNames) -> None:
-        self._lake = lake
+    def __init__(self, access: LakeResources, names: PublishedNames) -> None:
+        self._access = access
+        self._lake = access.lake
         self._names = names
 
     def functions(self) -> Iterator[TableFunction]:
@@ -101,15 +114,13 @@ class _Maintenance:
         )
         yield self._function(
             "merge_files",
-            lambda table_name, dry_run: [self._table(table_name).merge_files(dry_run=dry_run)],
+            self._merge,
             (_TABLE, _DRY_RUN),
             "Merge the small files of a table",
         )
         yield self._function(
             "rewrite_files",
-            lambda table_name, threshold, dry_run: [
-                self._table(table_name).rewrite_files(threshold=threshold, dry_run=dry_run)
-            ],
+            self._rewrite,
             (_TABLE, Parameter("threshold", pa.float64(), ParameterKind.NAMED, None), _DRY_RUN),
             "Rewrite the files of a table of which a share of rows is deleted",
         )
@@ -149,17 +160,39 @@ class _Maintenance:
         return _MaintenanceFunction(name, call, parameters, _RESULT, comment=comment)
 
     def _maintain(self, *, dry_run: bool) -> Sequence[MaintenanceResult]:
-        self._require()
-        return self._lake.maintain(dry_run=dry_run)
+        require_maintaining()
+        schedule = self._access.schedule
+        policy = None if schedule is None else schedule.policy
+        call = _Call()
+        return self._lake.maintain(
+            policy, dry_run=dry_run, progress=call.report, cancel=call.is_ending
+        )
+
+    def _merge(self, table_name: str | None, *, dry_run: bool) -> Sequence[MaintenanceResult]:
+        table, call = self._table(table_name), _Call()
+        return [table.merge_files(dry_run=dry_run, progress=call.report, cancel=call.is_ending)]
+
+    def _rewrite(
+        self, table_name: str | None, threshold: float | None, *, dry_run: bool
+    ) -> Sequence[MaintenanceResult]:
+        table, call = self._table(table_name), _Call()
+        return [
+            table.rewrite_files(
+                threshold=threshold,
+                dry_run=dry_run,
+                progress=call.report,
+                cancel=call.is_ending,
+            )
+        ]
 
     def _expire(
         self, older_than: str | None, retain_last: int | None, *, dry_run: bool
     ) -> Sequence[MaintenanceResult]:
-        self._require()
+        require_maintaining()
         return [self._lake.expire(older_than=older_than, retain_last=retain_last, dry_run=dry_run)]
 
     def _clean_up(self, *, dry_run: bool) -> Sequence[MaintenanceResult]:
-        self._require()
+        require_maintaining()
         return [self._lake.clean_up(dry_run=dry_run)]
 
     def _table(self, name: str | None) -> LakeTable:
@@ -167,12 +200,8 @@ class _Maintenance:
         if name is None:
             raise InvalidInputError("the name of the table is NULL")
         schema, found = parse_table_name(self._names, name)
-        self._require(self._names.published(schema), found)
+        require_maintaining(self._names.published(schema), found)
         return self._lake.table(found, schema)
-
-    def _require(self, *names: str) -> None:
-        if not current_request().may(Operation.ALTER, *names):
-            raise PermissionDeniedError(f"you may not maintain {'.'.join(names) or 'this lake'}")
 
     def _rows(self, results: Sequence[MaintenanceResult]) -> pa.Table:
         rows = [
@@ -198,3 +227,21 @@ class _Maintenance:
             return None
         schema, _, name = table.partition(".")
         return f"{self._names.published(schema)}.{name}"
+
+
+class _Call:
+    """The call that runs an operation, as other threads see it."""
+
+    def __init__(self) -> None:
+        self._request = current_request()
+
+    def report(self, progress: Progress) -> None:
+        """Record how far the operation is, for the list of queries."""
+        on = f" {progress.table}" if progress.table else ""
+        done = f"{progress.operation}{on}: {progress.done} of {counted(progress.groups, 'group')}"
+        size = f"{size_text(progress.bytes_done)} of {size_text(progress.bytes)}"
+        self._request.notes.progress = lambda: f"{done}, {size}"
+
+    def is_ending(self) -> bool:
+        """Return whether the operation should end: its caller or the server does."""
+        return self._request.is_cancelled() or self._request.activity.draining

@@ -18,9 +18,11 @@ from lakeport.catalog import (
 )
 from lakeport.ducklake import ChangeFeed, LakeTable, Scan, Snapshot
 from lakeport.errors import InvalidInputError, PermissionDeniedError, UnsupportedError
+from lakeport.lakehouse.functions.access import MY_ACCESS_SCHEMA, access_functions, my_access
 from lakeport.lakehouse.functions.activity import KILL_SCHEMA, QUERIES_SCHEMA, kill, queries
 from lakeport.lakehouse.functions.changing import changing_functions
 from lakeport.lakehouse.functions.documentation import FUNCTIONS_SCHEMA, functions_table
+from lakeport.lakehouse.functions.health import health_functions, schedule_table
 from lakeport.lakehouse.functions.maintenance import maintenance_functions, maintenance_table
 from lakeport.lakehouse.functions.metadata_tables import (
     COLUMNS_SCHEMA,
@@ -40,7 +42,6 @@ from lakeport.lakehouse.functions.metadata_tables import (
     tables,
     unlisted,
 )
-from lakeport.lakehouse.functions.my_access import MY_ACCESS_SCHEMA, my_access
 from lakeport.lakehouse.names import PublishedNames, find_table, parse_table_name
 from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.policies.restricted_feed import RestrictedFeed
@@ -74,6 +75,8 @@ def functions_schema(
         *own.functions(),
         *changing_functions(access, names),
         *maintenance_functions(access, names),
+        *health_functions(access, names),
+        *access_functions(access, names, snapshot),
         *extra,
     ]
     documented = ScanTable(
@@ -85,7 +88,12 @@ def functions_schema(
     return StaticSchema(
         names.functions,
         comment=_COMMENT,
-        tables=[*own.tables(), maintenance_table(access.lake, names), documented],
+        tables=[
+            *own.tables(),
+            maintenance_table(access.lake, names),
+            schedule_table(access, names),
+            documented,
+        ],
         table_functions=functions,
     )
 

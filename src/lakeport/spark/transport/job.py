@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from lakeport._tracing import detached_span
+from lakeport.catalog import current_request
 from lakeport.ducklake import FILE_OPEN_COST_BYTES
+from lakeport.spark.compat import is_connect
 from lakeport.spark.transport.batch_queue import BatchQueue
 from lakeport.spark.transport.sender import ReadTask
 
@@ -31,6 +33,8 @@ __all__ = [
 
 THREAD_NAME_PREFIX: Final = "lakeport-scan-"
 """The prefix of the names of all threads of a scan."""
+
+_MAX_JOBS_SHOWN: Final = 4
 
 _running: dict[str, BatchQueue] = {}
 
@@ -72,12 +76,43 @@ class Job(ABC):
         """Start the job, and yield its batches as they arrive."""
         self._started = True
         _running[self.tag] = self.batch_queue
+        notes = current_request().notes
         try:
+            notes.progress = self.progress
             with detached_span("spark job", tag=self.tag, tasks=len(self.tasks)):
                 self.start()
                 yield from self.batch_queue.batches()
         finally:
+            notes.progress = None
             self.stop()
+
+    def progress(self) -> str:
+        """Return how far the job is: tasks of the scan, and the stages that run on Spark."""
+        total = len(self.tasks)
+        done = total - len(self.batch_queue.unfinished_tasks())
+        if done == total:
+            return ""
+        return "; ".join([f"{done} of {total} tasks read on Spark", *self._stages()])
+
+    def _stages(self) -> Iterator[str]:
+        """Yield the jobs and stages of the scan that run now; none of a remote session."""
+        if is_connect(self.spark):
+            return
+        # Spark may have ended.
+        with suppress(Exception):
+            context: Any = self.spark.sparkContext
+            # PySpark 4.3 has no method for the jobs of a tag.
+            jobs = context._jsc.sc().statusTracker().getJobIdsForTag(self.tag)  # noqa: SLF001
+            tracker = context.statusTracker()
+            for job in sorted(jobs)[-_MAX_JOBS_SHOWN:]:
+                info = tracker.getJobInfo(job)
+                for stage in () if info is None else info.stageIds:
+                    found = tracker.getStageInfo(stage)
+                    if found is not None and found.numActiveTasks:
+                        yield (
+                            f"job {job} stage {stage}: {found.numCompletedTasks} of "
+                            f"{found.numTasks} done, {found.numActiveTasks} running"
+                        )
 
     def stop(self) -> None:
         """Free everything, and cancel the job if it has not ended.
