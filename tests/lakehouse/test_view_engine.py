@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,6 +92,17 @@ def test_filters_of_the_query_go_through_a_view(many_files: Any, open_catalog: O
     found = rows(table("v"), "number", filter=Filter.of(col("number", pa.int32()) == 23))
 
     assert found == [{"number": 23}]
+
+
+def test_views_are_listed_and_read_without_pyspark(
+    many_files: Any, open_catalog: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many_files.execute("CREATE VIEW v AS SELECT id, x FROM t WHERE id < 2")
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    table = open_catalog(many_files)("v")
+
+    assert table.arrow_schema().names == ["id", "x"]
+    assert rows(table) == [{"id": 0, "x": 0.0}, {"id": 1, "x": 0.5}]
 
 
 def test_the_error_of_a_scan_keeps_its_kind(many_files: Any, open_catalog: Open) -> None:

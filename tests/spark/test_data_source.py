@@ -100,11 +100,13 @@ def test_versions_columns_and_quoted_names_work_from_sql(spark: Any, lake: RealL
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
-@pytest.fixture(params=["true", "false"], ids=["pushdown on", "pushdown off"])
+@pytest.fixture(params=["pushdown", "rule", "pushdown and rule"])
 def session(spark: Any, request: pytest.FixtureRequest) -> Any:
-    """A session of its own, with and without the setting that makes Spark push filters down."""
+    """A session of its own, in which Spark's pushdown, our rule, or both have the filters."""
     own = spark.newSession()
-    own.conf.set(PUSHDOWN, request.param)
+    own.conf.set(PUSHDOWN, str("pushdown" in request.param).lower())
+    if "rule" in request.param:
+        register_data_source(own)
     return own
 
 

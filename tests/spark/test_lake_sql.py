@@ -131,3 +131,6 @@ def test_the_data_source_takes_the_names_of_other_sources(lake: Lake, spark: Any
     reader = spark.read.format("ducklake").option("lake", uri).option("table", "sales.orders")
 
     assert rows(reader.option("versionAsOf", 3).load().select("id")) == [(1,), (2,)]
+    reader = spark.read.format("ducklake").option("lake", uri).option("table", "sales.orders")
+    at = lake.snapshot(version=3).time.isoformat()
+    assert rows(reader.option("timestampAsOf", at).load().select("id")) == [(1,), (2,)]

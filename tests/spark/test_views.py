@@ -90,6 +90,21 @@ def test_what_would_give_another_answer_runs_in_duckdb_for_that_reason(
     assert "\n" not in reason
 
 
+def test_every_view_of_the_suite_has_an_engine_and_spark_runs_a_part_of_them(
+    registered: Registration,
+) -> None:
+    named = {("main", f"{family}_{n}") for family in FAMILIES for n in range(len(FAMILIES[family]))}
+    named |= {("main", f"refused{n}") for n in range(len(REFUSED))}
+    named |= {key for key in registered.names if key[1] in QUERIES or key[1] in SAME}
+    on_spark = named & registered.names.keys() - registered.in_duckdb.keys()
+    without_a_type = named & registered.skipped.keys()
+
+    assert len(named) >= 150
+    assert all("type" in registered.skipped[key] for key in without_a_type)
+    assert named == on_spark | without_a_type | (named & registered.in_duckdb.keys())
+    assert len(on_spark) >= 50, len(on_spark)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("family", FAMILIES)
 def test_views_of_every_family_have_the_rows_that_duckdb_gives_them(

@@ -348,10 +348,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def register_data_source(spark: SparkSession) -> None:
-    """Make `ducklake` a format of a session.
+    """Make `ducklake` a format of a session, and let the conditions of queries leave out files.
 
     Spark finds the format by itself where Lakeport is installed.
     """
+    from lakeport.spark.frames.optimizer_rule import install_rule
     from lakeport.spark.source.data_source import DuckLakeSource
 
     spark.dataSource.register(DuckLakeSource)
+    install_rule(spark)

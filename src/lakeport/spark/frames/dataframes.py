@@ -17,6 +17,7 @@ from lakeport.errors import LakeportError
 from lakeport.filters.encoders import SparkEncoder
 from lakeport.spark.compat import create_dataframe, is_connect, map_in_arrow
 from lakeport.spark.frames.file_index import FilePruning
+from lakeport.spark.frames.optimizer_rule import install_rule, register_tasks
 from lakeport.spark.frames.parquet_columns import has_unique_names
 from lakeport.spark.frames.parquet_frames import parquet_dataframe
 from lakeport.spark.frames.parquet_scans import ParquetScan, plan_parquet_scans
@@ -41,7 +42,7 @@ def to_dataframe(spark: SparkSession, plan: ScanPlan, planner: Planner | None = 
     pruning = FilePruning(None if planner is None else planner.excluded_files)
     frames, left = _native_frames(spark, files, pruning, planner)
     if left or others:
-        frames.append(dataframe_from_tasks(spark, [*left, *others], plan.columns))
+        frames.append(dataframe_from_tasks(spark, [*left, *others], plan.columns, planner))
     if carried:
         frames.append(dataframe_from_inlined_rows(spark, carried, plan.columns))
     if not frames:
@@ -100,9 +101,15 @@ _UNKNOWN_CORES: Final = 64
 
 
 def dataframe_from_tasks(
-    spark: SparkSession, tasks: Sequence[ReadTask], columns: Sequence[Column | str]
+    spark: SparkSession,
+    tasks: Sequence[ReadTask],
+    columns: Sequence[Column | str],
+    planner: Planner | None = None,
 ) -> DataFrame:
-    """Return a DataFrame of tasks that Python workers read; small tasks share a partition."""
+    """Return a DataFrame of tasks that Python workers read; small tasks share a partition.
+
+    With the planner of the table, the filters of later queries leave out files.
+    """
     from pyspark.sql.functions import broadcast
 
     groups = group_tasks(list(enumerate(tasks)), _cores(spark))
@@ -112,6 +119,9 @@ def dataframe_from_tasks(
     groups_by_number = broadcast(create_dataframe(spark, rows))
     numbers = spark.range(0, len(groups), 1, len(groups)).withColumnRenamed("id", "number")
     pickled_groups = numbers.join(groups_by_number, "number").select("tasks")
+    if planner is not None and install_rule(spark):
+        excluded = register_tasks(planner, columns)
+        pickled_groups = pickled_groups.selectExpr("tasks", f"CAST(NULL AS BINARY) AS {excluded}")
     return map_in_arrow(pickled_groups, _ReadTasks(tuple(columns)), spark_schema(columns))
 
 
@@ -130,13 +140,24 @@ def dataframe_from_inlined_rows(
 
 @dataclass(frozen=True, slots=True)
 class _ReadTasks:
-    """Reads the tasks that Spark passes to a worker."""
+    """Reads the tasks that Spark passes to a worker, without those of files to leave out."""
 
     columns: tuple[Column | str, ...]
 
     def __call__(self, groups: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in groups:
+            excluded = _excluded(batch)
             for pickled in batch.column(0).to_pylist():
                 for _, task in pickle.loads(pickled):  # noqa: S301
+                    if isinstance(task, FileTask) and task.file.id in excluded:
+                        continue
                     for rows in task.read():
                         yield to_spark_batch(rows, self.columns)
+
+
+def _excluded(batch: pa.RecordBatch) -> frozenset[int]:
+    """Return the ids of files that the optimizer rule has added to the rows of tasks."""
+    if batch.num_columns == 1 or batch.num_rows == 0 or not batch.column(1)[0].is_valid:
+        return frozenset()
+    ids: frozenset[int] = pickle.loads(batch.column(1)[0].as_py())  # noqa: S301
+    return ids

@@ -21,7 +21,7 @@ from lakeport.ducklake.storage import local_path
 from lakeport.filters import Filter
 from lakeport.spark.compat import is_connect
 from lakeport.spark.frames.parquet_scans import ParquetFile, ParquetScan
-from lakeport.spark.frames.predicates import translate_predicates
+from lakeport.spark.frames.predicates import stored_columns, translate_predicates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,7 +106,7 @@ class FilePruning:
         """Return the ids of files that the predicates of Spark, all together, exclude."""
         if self._excluded is None or not predicates:
             return frozenset()
-        filter = translate_predicates(scan, predicates)
+        filter = translate_predicates(stored_columns(scan), predicates)
         if filter is None:
             return frozenset()
         with self._lock:

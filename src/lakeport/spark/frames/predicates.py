@@ -9,11 +9,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.filters import (
     Cast,
@@ -35,9 +35,16 @@ from lakeport.filters import (
 )
 from lakeport.spark.frames.parquet_columns import FileColumn
 from lakeport.spark.frames.parquet_scans import ParquetScan
-from lakeport.types import Column, to_float32
+from lakeport.spark.frames.values import not_held, spark_data_type
+from lakeport.types import TYPES, Column, to_float32
 
-__all__ = ["translate_predicates"]
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+__all__ = ["ComparedColumns", "compared_columns", "stored_columns", "translate_predicates"]
+
+ComparedColumns = Mapping[str, "tuple[Column, DataType]"]
+"""The columns of a table, and their Spark types, by the names that predicates have for them."""
 
 _UNKNOWN: Final = Unsupported("Spark's predicate has no translation")
 
@@ -59,9 +66,42 @@ _EXACT_CASTS: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
-def translate_predicates(scan: ParquetScan, predicates: Sequence[Any]) -> Filter | None:
+# Types whose values are the same in Spark and in the lake; others become texts or numbers.
+_SAME: Final = frozenset(
+    row.name
+    for row in TYPES
+    if row.spark_reads_parquet and row.spark_form == "same" and row.name not in ("blob", "json")
+) | {"decimal"}
+
+
+def stored_columns(scan: ParquetScan) -> ComparedColumns:
+    """Return the columns of a scan's files, under their names in the files."""
+    read = scan.files[0].task.context.read_columns
+    return {
+        stored.name: (column, stored.type)
+        for stored, column in zip(scan.layout.columns, read, strict=True)
+        if isinstance(stored, FileColumn) and isinstance(column, Column)
+    }
+
+
+def compared_columns(columns: Iterable[Column | str]) -> ComparedColumns:
+    """Return the columns of a DataFrame whose values Spark compares as the lake does."""
+    return {
+        column.name: (column, spark_data_type(column))
+        for column in columns
+        if isinstance(column, Column) and _is_same(column) and not not_held(column)
+    }
+
+
+def _is_same(column: Column) -> bool:
+    if column.type == "struct":
+        return all(_is_same(child) for child in column.children)
+    return not column.children and column.type.partition("(")[0] in _SAME
+
+
+def translate_predicates(columns: ComparedColumns, predicates: Sequence[Any]) -> Filter | None:
     """Return a filter that every row passes which passes the predicates; None if all rows do."""
-    translator = _Translator(scan)
+    translator = _Translator(columns)
     parts = [translator.expression(_parse(predicate)) for predicate in predicates]
     useful = [part for part in parts if any(isinstance(node, ColumnRef) for node in walk(part))]
     return Filter(tuple(useful)) if useful else None
@@ -102,15 +142,10 @@ def _tree(nodes: Iterator[Mapping[str, Any]], find: Callable[[], Any]) -> _Node:
 
 
 class _Translator:
-    """Translates expressions over the fields of a scan's files."""
+    """Translates expressions over columns."""
 
-    def __init__(self, scan: ParquetScan) -> None:
-        read = scan.files[0].task.context.read_columns
-        self._columns: dict[str, tuple[FileColumn, Column]] = {
-            stored.name: (stored, column)
-            for stored, column in zip(scan.layout.columns, read, strict=True)
-            if isinstance(stored, FileColumn) and isinstance(column, Column)
-        }
+    def __init__(self, columns: ComparedColumns) -> None:
+        self._columns = columns
 
     def expression(self, node: _Node) -> Expression:
         """Return a condition, `Unsupported` where there is no exact translation."""
@@ -191,8 +226,8 @@ class _Translator:
             case "AttributeReference" if not node.fields.get("metadata"):
                 if node.fields["name"] not in self._columns:
                     return None
-                stored, column = self._columns[node.fields["name"]]
-                return ColumnRef(column.name), column, stored.type
+                column, type = self._columns[node.fields["name"]]
+                return ColumnRef(column.name), column, type
             case "GetStructField":
                 return self._member(node)
             case _:

@@ -6,9 +6,10 @@ only small, picklable values are passed between them. This module needs PySpark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -20,9 +21,10 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from lakeport.ducklake import Column
-from lakeport.ducklake.reading import ScanTask
+from lakeport.ducklake import Column, LakeTable
+from lakeport.ducklake.reading import FileTask, ScanTask
 from lakeport.errors import InvalidArgumentError
+from lakeport.filters import Filter
 from lakeport.spark.frames.values import spark_schema, to_spark_batch
 from lakeport.spark.source.options import SourceOptions
 from lakeport.spark.source.planning_errors import errors_in_one_sentence
@@ -50,6 +52,8 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
     _pinned: SourceOptions | None = None
     _columns: tuple[Column, ...] | None = None
     """All columns of the table at that snapshot."""
+    _conditions: Filter | None = None
+    """What the rows that a query needs pass; Spark evaluates it again."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,7 +77,18 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
                 raise InvalidArgumentError(
                     "a table of a lake has its own schema: do not pass another"
                 )
-            return _Reader(self._pinned)
+            return _Reader(self._pinned, self._conditions)
+
+    @property
+    def compared(self) -> Sequence[Column]:
+        """The columns that conditions of queries may name."""
+        return self._columns or ()
+
+    def narrowed(self, filter: Filter) -> Self:
+        """Return the source of one query, whose rows pass a filter."""
+        source = copy(self)
+        source._conditions = filter  # noqa: SLF001 - its own
+        return source
 
     def _load(self) -> tuple[SourceOptions, tuple[Column, ...], StructType]:
         """Return the options with a fixed snapshot, the columns of the table, and the schema."""
@@ -118,19 +133,30 @@ class DuckLakeSource(DataSource):  # type: ignore[misc]
 class _Reader(DataSourceReader):  # type: ignore[misc]
     """Reads the rows that pass the filter of the options: one partition for each scan task.
 
-    It does not accept filters of Spark. Spark 4.3.0 keeps the reader that got the filters of one
-    query in the relation (spark.sql.python.filterPushdown.enabled), and uses it for other queries
-    of the same DataFrame, where rows would be missing.
+    It does not accept filters of Spark by `pushFilters`. Spark 4.3.0 keeps the reader that got the
+    filters of one query in the relation (spark.sql.python.filterPushdown.enabled), and uses it for
+    other queries of the same DataFrame, where rows would be missing. The optimizer rule
+    of `frames/optimizer_rule.py` makes a source for each query instead, with its conditions.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, conditions: Filter | None) -> None:
         self._options = options
+        self._conditions = conditions
 
     def partitions(self) -> list[InputPartition]:
         """Plan the scan at the pinned snapshot; return a partition for each task."""
         with errors_in_one_sentence(), self._options.open() as lake:
-            scan = self._options.table(lake).scan(self._options.columns, self._options.filter)
-        return [_TaskPartition(task) for task in scan.plan.tasks]
+            return [_TaskPartition(task) for task in self._tasks(self._options.table(lake))]
+
+    def _tasks(self, table: LakeTable) -> Sequence[ScanTask]:
+        columns, filter, conditions = self._options.columns, self._options.filter, self._conditions
+        if filter is None:
+            return table.scan(columns, conditions, exact=False).plan.tasks
+        tasks = table.scan(columns, filter).plan.tasks
+        excluded = table.planner.excluded_files(conditions) if conditions else frozenset()
+        return [
+            task for task in tasks if not (isinstance(task, FileTask) and task.file.id in excluded)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task in the layout of Spark."""

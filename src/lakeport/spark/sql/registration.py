@@ -20,8 +20,9 @@ from lakeport.ducklake.views import (
 )
 from lakeport.errors import DefinitionError, LakeportError, UnsupportedError, first_line
 from lakeport.spark.compat import replaces_variables
-from lakeport.spark.frames.dataframes import dataframe_from_tasks, to_dataframe
+from lakeport.spark.frames.dataframes import dataframe_from_tasks
 from lakeport.spark.frames.values import not_held
+from lakeport.spark.sql.table_frames import table_frame
 from lakeport.spark.sql.views.translation import translate
 from lakeport.types import Column, fold_name, spark_identifier
 
@@ -98,11 +99,11 @@ def register_as(
     tables = [table for table in lake.tables(version=version) if table_key(*table) in names]
     views = [view for view in lake.views(version=version) if _key(view) in names]
     registrar = _Registrar(lake, spark, version, names, skipped)
-    with ViewSchemas() as schemas:
-        for schema, table in tables:
-            registrar.add_table(schema, table, schemas)
-        for view in registrar.in_order(views):
-            registrar.add_view(view, schemas)
+    for schema, table in tables:
+        registrar.add_table(schema, table)
+    if views:
+        with ViewSchemas() as schemas:
+            registrar.add_views(views, schemas)
     return Registration(
         snapshot=version,
         names=registrar.names,
@@ -161,7 +162,7 @@ class _Registrar:
         self._reads: dict[TableKey, set[TableKey]] = {}
         self._columns: dict[TableKey, Sequence[Column]] = {}
 
-    def add_table(self, schema: str, name: str, schemas: ViewSchemas) -> None:
+    def add_table(self, schema: str, name: str) -> None:
         """Register a table without the columns that Spark cannot hold, or record why not."""
 
         def frame() -> DataFrame:
@@ -171,16 +172,22 @@ class _Registrar:
             if not columns:
                 raise UnsupportedError(next(iter(hidden.values()), "it has no columns"))
             self._columns[table_key(schema, name)] = columns
-            schemas.add_table(schema, name, columns)
-            plan = table.scan([column.name for column in columns]).plan
-            rows = to_dataframe(self._spark, plan, table.planner)
+            names = [column.name for column in columns]
+            rows = table_frame(self._spark, self._lake, table, names)
             if hidden:
                 self.hidden[schema, name] = hidden
             return rows
 
         self._add(schema, name, frame)
 
-    def in_order(self, views: Sequence[View]) -> list[View]:
+    def add_views(self, views: Sequence[View], schemas: ViewSchemas) -> None:
+        """Register views, after all tables."""
+        for (schema, name), columns in self._columns.items():
+            schemas.add_table(schema, name, columns)
+        for view in self._in_order(views):
+            self._add_view(view, schemas)
+
+    def _in_order(self, views: Sequence[View]) -> list[View]:
         """Return views after the views that they read; skip views that read each other."""
         waiting: dict[TableKey, View] = {}
         known = {*self._view_names, *(table_key(*name) for name in self.skipped)}
@@ -200,7 +207,7 @@ class _Registrar:
             self.skipped[view.schema, view.name] = "views that read each other have no translation"
         return ordered
 
-    def add_view(self, view: View, schemas: ViewSchemas) -> None:
+    def _add_view(self, view: View, schemas: ViewSchemas) -> None:
         """Register a view, or record why not."""
 
         def frame() -> DataFrame:
