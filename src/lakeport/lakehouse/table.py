@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -114,7 +115,10 @@ class LakeCatalogTable(TableWrites):
             references = direct_reads(self._access, table, plan)
             if references is not None:
                 return references
-        parts = len(split_tasks(plan.tasks, self._access.max_endpoints(plan)))
+        # Rows that are counted, or carried by the plan, are not worth a second request.
+        is_read = any(task.bytes_to_read for task in plan.tasks)
+        most = self._access.max_endpoints(plan) if is_read else 1
+        parts = len(split_tasks(plan.tasks, most))
         return [
             Partition(
                 ScanPartToken(
@@ -139,7 +143,7 @@ class LakeCatalogTable(TableWrites):
         else:
             scan = self._part(options)
         with retried_when_lost():
-            return _size(scan.plan), scan.to_batches()
+            return _size(scan.plan), _starting_small(scan).to_batches()
 
     def _part(self, options: ScanOptions) -> Scan:
         """Return the part that a token names; raise if the token is for another table."""
@@ -238,6 +242,19 @@ class LakeCatalogTable(TableWrites):
 def _key(table: LakeTable, options: ScanOptions) -> tuple[Hashable, ...]:
     columns = () if options.rows_only else options.columns
     return (table.id, table.snapshot.id, columns, repr(options.filter))
+
+
+def _starting_small(scan: Scan) -> Scan:
+    """Return the scan with small first batches: the client may cancel it after some rows."""
+    engine = scan.runs_on
+    if engine.name != "local":
+        return scan
+    # The tasks that threads begin with.
+    first, rest = scan.plan.tasks[: engine.parallelism], scan.plan.tasks[engine.parallelism :]
+    small = [
+        replace(task, starts_small=True) if isinstance(task, FileTask) else task for task in first
+    ]
+    return scan.with_tasks((*small, *rest))
 
 
 def _size(plan: ScanPlan) -> TableSize:
