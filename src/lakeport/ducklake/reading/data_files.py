@@ -246,8 +246,14 @@ class _BatchConverter:
         self._snapshot_field = shape.internal(INTERNAL_SNAPSHOT, INTERNAL_SNAPSHOT_FIELD)
         self._row_id_field = shape.internal(INTERNAL_ROW_ID, INTERNAL_ROW_ID_FIELD)
         self._filter_column = self._snapshot_filter_column()
-        self._builders = [self._column_builder(column) for column in request.columns]
         self._needs_positions = any(isinstance(column, str) for column in request.columns)
+        if self._needs_positions or request.name_mapping is not None or self.fields:
+            self._builders = self._column_builders()
+        else:
+            # Nothing depends on the file, only on its shape.
+            self.fields, self._builders = shape.layout(
+                request.columns, lambda: (self.fields, self._column_builders())
+            )
         self._keeps_all = (
             self._filter_column is None
             and request.positions is None
@@ -324,6 +330,9 @@ class _BatchConverter:
         if not pairs or last is None:
             return None
         return max((rows for snapshot, rows in pairs if snapshot <= last), default=0)
+
+    def _column_builders(self) -> list[ColumnBuilder]:
+        return [self._column_builder(column) for column in self._request.columns]
 
     def _column_builder(self, column: Column | str) -> ColumnBuilder:
         if isinstance(column, str):

@@ -181,7 +181,7 @@ class _ArrowSource:
                 footer_key=base64.b64decode(file.encryption_key)
             )
         self._handle = handle
-        known = known_footer(identity)
+        known, shape = known_footer(identity)
         try:
             self._file = pq.ParquetFile(
                 handle, metadata=known, pre_buffer=not is_local(file.path), **options
@@ -191,10 +191,10 @@ class _ArrowSource:
         footer = self._file.metadata
         length = _footer_length(handle) if self._is_encrypted else footer.serialized_size
         check_footer(file, rows=footer.num_rows, footer_bytes=length)
+        self.shape = shape_of(self._file) if shape is None else shape
         if known is None:
-            remember_footer(identity, footer)
+            remember_footer(identity, footer, self.shape)
         self._identity = identity
-        self.shape = shape_of(self._file)
         self._footer = footer
 
     def batches(
