@@ -46,7 +46,7 @@ class Recorder:
     def scan_started(self) -> None:
         """Keep nothing."""
 
-    def batch_sent(self, batch: pa.RecordBatch) -> None:
+    def batch_sent(self, rows: int, size: int) -> None:
         """Keep nothing."""
 
     def scan_ended(self, *, complete: bool) -> None:

@@ -44,9 +44,9 @@ class Recorder:
     def scan_started(self) -> None:
         self.scans.append(None)
 
-    def batch_sent(self, batch: pa.RecordBatch) -> None:
-        self.rows += batch.num_rows
-        self.bytes += batch.nbytes
+    def batch_sent(self, rows: int, size: int) -> None:
+        self.rows += rows
+        self.bytes += size
 
     def scan_ended(self, *, complete: bool) -> None:
         self.scans.remove(None)

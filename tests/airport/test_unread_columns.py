@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.airport.client import connect
+from lakeport.arrow import Alignment
 from lakeport.catalog import CatalogBuilder, ScanOptions, rowid_field
 from tests.airport.flight_client import ROWID_COLUMN, RawFlightClient, Serving, path
 
@@ -134,3 +135,18 @@ def test_lakeports_client_counts_without_values_and_reads_row_ids(
         assert scan.filter("a = 2").select("b").to_arrow().to_pylist() == [{"b": None}]
 
     assert [options.rows_only for options in requests] == [True, False, False, False]
+
+
+def test_the_bytes_of_a_batch_include_columns_of_nulls() -> None:
+    """They are reported as sent, and count toward the limits of a caller."""
+    target = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.null())])
+    rows = pa.record_batch({"a": pa.array([1, 2, None])})
+    align = Alignment(target, rows.schema, ("a",), "t")
+
+    for batch in (rows, rows, rows.slice(1), rows):
+        aligned = align(batch)
+        assert aligned.schema == target
+        assert aligned.num_rows == batch.num_rows
+        assert aligned["a"].equals(batch["a"])
+        assert align.size(aligned) == aligned.nbytes
+    assert Alignment(rows.schema, rows.schema, None, "t").size(rows) == rows.nbytes

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakeport.ducklake import LocalEngine
 from lakeport.ducklake.model import RecordedFile
 from lakeport.ducklake.reading import file_shapes
 from lakeport.ducklake.reading.alignment import column_converter
+from lakeport.ducklake.reading.data_files import _BatchConverter
 from lakeport.ducklake.reading.file_shapes import FileShape
 from lakeport.ducklake.reading.parquet import open_parquet
 from lakeport.ducklake.storage.filesystems import Storage
@@ -101,3 +103,31 @@ def test_columns_of_many_files_are_described_once(
     assert sorted(rows["id"].to_pylist()) == list(range(20))
     # Two threads may describe the first file at the same time.
     assert len(made) <= 4
+
+
+def test_the_columns_of_a_plan_are_laid_out_once_for_files_with_the_same_shape(
+    make_lake: LakeMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute("CREATE TABLE t(id BIGINT, s VARCHAR)")
+    lake.execute(*[f"INSERT INTO t VALUES ({n}, 'v{n}')" for n in range(10)])
+    lake.execute("ALTER TABLE t ADD COLUMN later INTEGER DEFAULT 9")
+    lake.execute("INSERT INTO t VALUES (10, 'v10', 10)")
+    laid_out: list[str] = []
+    original = _BatchConverter._column_builder
+
+    def record(self: _BatchConverter, column: Any) -> Any:
+        laid_out.append(column if isinstance(column, str) else column.name)
+        return original(self, column)
+
+    monkeypatch.setattr(_BatchConverter, "_column_builder", record)
+    with lake.open(engine=LocalEngine(threads=1)) as ours:
+        table = ours.table("t")
+        rows = table.scan().to_arrow().sort_by("id")
+        once = list(laid_out)
+        with_rowid = table.scan(["rowid", "id"]).to_arrow()
+
+    assert rows["later"].to_pylist() == [9] * 10 + [10]
+    assert rows["s"].to_pylist() == [f"v{n}" for n in range(11)]
+    assert sorted(once) == sorted(["id", "s", "later"] * 2), "files with and without a column"
+    assert sorted(with_rowid["rowid"].to_pylist()) == list(range(11)), "row ids differ by file"

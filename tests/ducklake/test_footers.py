@@ -10,6 +10,7 @@ import pytest
 
 from lakeport.ducklake.model import RecordedFile
 from lakeport.ducklake.reading import footers
+from lakeport.ducklake.reading.file_shapes import FileShape
 from lakeport.ducklake.reading.parquet import open_parquet
 from lakeport.ducklake.storage import S3Secret
 from lakeport.ducklake.storage.filesystems import Storage
@@ -23,9 +24,9 @@ def read_footers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     read: list[str] = []
     original = footers.remember_footer
 
-    def record(identity: object, footer: pq.FileMetaData) -> None:
+    def record(identity: object, footer: pq.FileMetaData, shape: FileShape) -> None:
         read.append(str(identity))
-        original(identity, footer)
+        original(identity, footer, shape)
 
     monkeypatch.setattr("lakeport.ducklake.reading.parquet.remember_footer", record)
     return read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -311,3 +312,29 @@ def test_rows_between_skipped_batches_keep_their_positions(
     kept = [i for i in range(0, ROWS, step) if i % 3]
     assert found["rowid"].to_pylist() == kept
     assert found["s"].to_pylist() == [f"text {i}" for i in kept]
+
+
+@pytest.mark.parametrize("small_bytes", [0, 1 << 30])
+def test_a_scan_may_start_with_small_batches_of_the_first_row_group(
+    small_bytes: int, make_lake: LakeMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that cancels after some rows has caused little work; others lose no row."""
+    monkeypatch.setattr("lakeport.ducklake.reading.parquet._SMALL_BYTES", small_bytes)
+    monkeypatch.setattr("lakeport.ducklake.reading.parquet._SMALL_BATCH_ROWS", 512)
+    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute(
+        f"CALL ducklake_set_option('lake', 'parquet_row_group_size', {GROUP})",
+        f"CREATE TABLE t AS SELECT i AS id, 'text ' || i AS s FROM range({ROWS}) r(i)",
+        "DELETE FROM t WHERE id = 600",
+    )
+    with lake.open(engine="local") as ours:
+        (task,) = ours.table("t").scan(["rowid", "id", "s"]).plan.tasks
+        assert isinstance(task, FileTask)
+        batches = list(replace(task, starts_small=True).read())
+
+    sizes = [batch.num_rows for batch in batches]
+    first = [512, 511, 512, 512, ROWS - GROUP]
+    assert sizes == (first if not small_bytes else [ROWS - 1])
+    rows = pa.Table.from_batches(batches)
+    kept = [i for i in range(ROWS) if i != 600]
+    assert rows["id"].to_pylist() == rows["rowid"].to_pylist() == kept

@@ -52,3 +52,21 @@ def test_a_count_of_duckdb_or_of_our_client_opens_no_file(
         assert read["rowid"].null_count == 0
         assert len(set(read["rowid"].to_pylist())) == 99_001
         assert opened
+
+
+def test_the_count_of_many_files_is_one_request_and_one_batch(make_lake: LakeMaker) -> None:
+    lake = make_lake("sqlite", "DATA_INLINING_ROW_LIMIT 0")
+    lake.execute("CREATE TABLE t AS SELECT i FROM range(1000) r(i)")
+    lake.execute(*[f"INSERT INTO t VALUES ({n}), ({n + 1})" for n in range(5)])
+    lake.detach()
+    with LakeCatalog(lake.uri, engine="local", endpoints=4) as catalog, started() as start:
+        client = start(catalog, headers={"airport-user-agent": "airport/20250723"})
+
+        (counted,) = client.endpoints(
+            path("public", "t"), column_ids=[ROWID_COLUMN], filters=NO_COLUMNS
+        )
+        read = client.endpoints(path("public", "t"), column_ids=[0])
+        batches = [chunk.data.num_rows for chunk in client.get(counted.ticket)]
+
+    assert batches == [1010]
+    assert len(read) == 4

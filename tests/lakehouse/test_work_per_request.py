@@ -182,6 +182,20 @@ def test_a_listing_offers_statistics_of_a_table_that_has_become_large(lake: Any)
         assert catalog.catalog_version() == version, "a new listing needs no new version"
 
 
+def test_a_table_with_more_columns_needs_more_rows_to_offer_statistics(lake: Any) -> None:
+    lake.execute("CREATE TABLE wide AS SELECT i AS a, i AS b, i AS c FROM range(2000) r(i)")
+    lake.execute("CREATE TABLE long AS SELECT i AS a, i AS b, i AS c FROM range(6000) r(i)")
+    lake.detach()
+    with (
+        LakeCatalog(lake.uri, engine="local", statistics_rows=2000) as catalog,
+        Server(catalog) as server,
+        connect(server.location) as client,
+    ):
+        names = ["t", "wide", "long"]
+        offered = {name: client.table(f"public.{name}").has_statistics for name in names}
+    assert offered == {"t": True, "wide": False, "long": True}
+
+
 def _wide_lake(make_lake: MakeLake, kind: str) -> Any:
     lake = make_lake(kind, options="DATA_INLINING_ROW_LIMIT 0")
     columns = ", ".join(f"i + {n} AS c{n}" for n in range(1, 16))

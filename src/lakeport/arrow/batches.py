@@ -13,6 +13,7 @@ __all__ = [
     "combine",
     "concat",
     "filter_rows",
+    "no_columns",
     "no_rows",
     "null_count",
     "split",
@@ -70,6 +71,11 @@ def write_batch(batch: pa.RecordBatch) -> bytes:
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch without rows. Arrow's own functions fail for nested extension types."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
+def no_columns(rows: int) -> pa.RecordBatch:
+    """Return a batch that has only a number of rows."""
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["row"]).select([])
 
 
 def combine(column: pa.ChunkedArray) -> pa.Array:

@@ -9,6 +9,7 @@ its cast keeps their meaning. Nested values are rebuilt here; DuckDB converts th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -258,6 +259,15 @@ def _wrap(values: pa.Array, type: pa.DataType) -> pa.Array:
     return values
 
 
+@dataclass(frozen=True, slots=True)
+class _Padding:
+    """Columns of nulls for batches with a number of rows; None where a column has values."""
+
+    rows: int
+    arrays: list[pa.Array | None]
+    size: int
+
+
 class Alignment:
     """Fits the batches of a reader to the schema that the client has bound."""
 
@@ -267,6 +277,7 @@ class Alignment:
         self._target = target
         self._label = label
         self._nulls: dict[pa.DataType, pa.Array] = {}
+        self._padding = _Padding(-1, [], 0)
         requested = set(target.names if columns is None else columns)
         self._sources: list[int | None] = []
         for field in target:
@@ -275,20 +286,41 @@ class Alignment:
                 raise InternalError(f"the scan of {label} has no column {field.name!r}")
             self._sources.append(position if field.name in requested else None)
         self._is_identity = source.equals(target) and None not in self._sources
+        self._present = [
+            (i, position, target.field(i))
+            for i, position in enumerate(self._sources)
+            if position is not None
+        ]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch in the target schema."""
-        if self._is_identity:
+        if self._is_identity or not self._sources:
             return batch
-        arrays = [
-            self._null_array(field.type, batch.num_rows)
-            if position is None
-            else self._cast(batch.column(position), field)
-            for field, position in zip(self._target, self._sources, strict=True)
-        ]
-        if not arrays:
-            return batch
+        arrays = self._padding_of(batch.num_rows).arrays.copy()
+        for i, position, field in self._present:
+            arrays[i] = self._cast(batch.column(position), field)
         return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+
+    def size(self, aligned: pa.RecordBatch) -> int:
+        """Return the bytes of a batch in the target schema.
+
+        Arrow's own function takes ten microseconds a column, also for columns that are only nulls.
+        """
+        if self._is_identity or not self._sources:
+            return int(aligned.nbytes)
+        present = sum(aligned.column(i).nbytes for i, _, _ in self._present)
+        return int(present) + self._padding_of(aligned.num_rows).size
+
+    def _padding_of(self, rows: int) -> _Padding:
+        """Return the columns of nulls; most batches of a scan have the same number of rows."""
+        if self._padding.rows != rows:
+            arrays = [
+                self._null_array(field.type, rows) if position is None else None
+                for field, position in zip(self._target, self._sources, strict=True)
+            ]
+            size = sum(array.nbytes for array in arrays if array is not None)
+            self._padding = _Padding(rows, arrays, size)
+        return self._padding
 
     def _null_array(self, type: pa.DataType, rows: int) -> pa.Array:
         nulls = self._nulls.get(type)

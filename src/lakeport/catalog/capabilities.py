@@ -144,8 +144,12 @@ class DeletableBatchTable(Table, Protocol):
         ...
 
 
-STATISTICS_ROWS: Final = 100_000
-"""From how many rows on the statistics of a table save more time than their requests take."""
+STATISTICS_ROWS: Final = 400_000
+"""From how many rows for each column on statistics save more time than their requests take.
+
+A column costs two calls, about two milliseconds of CPU; bounds save five nanoseconds a row where
+DuckDB groups by a column with few values.
+"""
 
 
 @runtime_checkable

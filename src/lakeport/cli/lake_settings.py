@@ -199,8 +199,8 @@ class LakeSettings(BaseModel):
     statistics_rows: int = Field(
         default=STATISTICS_ROWS,
         ge=0,
-        description="Tables with fewer rows offer no statistics of their columns, which DuckDB "
-        "would request for every statement.",
+        description="Tables with fewer rows for each of their columns offer no statistics, which "
+        "DuckDB would request for every column of every statement.",
     )
     storage: list[StorageSettings] = Field(
         default=[],

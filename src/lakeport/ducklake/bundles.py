@@ -65,7 +65,9 @@ def _joined(reads: Sequence[ReadBatches]) -> Iterator[pa.RecordBatch]:
     rows = size = 0
     for read in reads:
         for batch in read():
-            is_small = batch.num_rows < _SMALL_ROWS and batch.nbytes < _MAX_BYTES
+            # Of whole buffers: `nbytes` takes as long as reading a column of a small file.
+            held = batch.get_total_buffer_size()
+            is_small = batch.num_rows < _SMALL_ROWS and held < _MAX_BYTES
             if waiting and not (is_small and rows < _MAX_ROWS and size < _MAX_BYTES):
                 yield _concatenated(waiting)
                 waiting, rows, size = [], 0, 0
@@ -74,7 +76,7 @@ def _joined(reads: Sequence[ReadBatches]) -> Iterator[pa.RecordBatch]:
                 continue
             waiting.append(batch)
             rows += batch.num_rows
-            size += batch.nbytes
+            size += held
     if waiting:
         yield _concatenated(waiting)
 

@@ -72,8 +72,9 @@ class LakeCatalog(CatalogWrites):
             `commit`; only the client itself sees them before.
         add_files_from: Folders from which clients may add files with the function `add_files`,
             besides the data path of the lake. The lake owns added files and may delete them.
-        statistics_rows: Tables with fewer rows offer no statistics. DuckDB requests those of a
-            table twice for each column of every statement, which takes longer than a small scan.
+        statistics_rows: Tables with fewer rows for each of their columns offer no statistics.
+            DuckDB requests those of every column of a statement twice, which takes longer than
+            they save in a scan of fewer rows.
         endpoints: Into how many parts a scan is divided at most; one for each core by default.
         data_path: Where the files are, if not at the path in the lake.
         metadata_schema: The database schema of the lake's own tables.

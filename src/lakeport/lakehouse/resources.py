@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -210,13 +210,15 @@ class LakeResources:
     def large_tables(self, snapshot: Snapshot) -> frozenset[int]:
         """Return the ids of the tables whose statistics are offered to clients."""
         return self.facts.get_or_load(
-            ("large tables", snapshot.id),
-            lambda: frozenset(
-                id
-                for id, count in self.lake.record_counts().items()
-                if count >= self._statistics_rows
-            ),
+            ("large tables", snapshot.id), lambda: frozenset(self._large_tables(snapshot))
         )
+
+    def _large_tables(self, snapshot: Snapshot) -> Iterator[int]:
+        counts = self.lake.record_counts()
+        for table in self.contents(snapshot).tables:
+            rows = counts.get(table.id)
+            if rows is not None and rows >= self._statistics_rows * len(table.columns):
+                yield table.id
 
     def published_schema(self, columns: tuple[Column, ...], *, with_rowid: bool) -> pa.Schema:
         """Return the schema that clients see; tables that share their columns share it."""

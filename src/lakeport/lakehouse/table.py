@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -120,7 +121,10 @@ class LakeCatalogTable(TableWrites):
             references = direct_reads(self._access, table, plan)
             if references is not None:
                 return references
-        parts = len(split_tasks(plan.tasks, self._access.max_endpoints(plan)))
+        # Rows that are counted, or carried by the plan, are not worth a second request.
+        is_read = any(task.bytes_to_read for task in plan.tasks)
+        most = self._access.max_endpoints(plan) if is_read else 1
+        parts = len(split_tasks(plan.tasks, most))
         return [
             Partition(
                 ScanPartToken(
@@ -146,7 +150,7 @@ class LakeCatalogTable(TableWrites):
             scan = self._part(options)
         _note_scan(scan)
         with retried_when_lost():
-            return _size(scan.plan), scan.to_batches()
+            return _size(scan.plan), _starting_small(scan).to_batches()
 
     def _part(self, options: ScanOptions) -> Scan:
         """Return the part that a token names; raise if the token is for another table."""
@@ -258,6 +262,19 @@ def _note_scan(scan: Scan) -> None:
         tasks=len(plan.tasks),
         bytes_to_read=plan.estimated_bytes,
     )
+
+
+def _starting_small(scan: Scan) -> Scan:
+    """Return the scan with small first batches: the client may cancel it after some rows."""
+    engine = scan.runs_on
+    if engine.name != "local":
+        return scan
+    # The tasks that threads begin with.
+    first, rest = scan.plan.tasks[: engine.parallelism], scan.plan.tasks[engine.parallelism :]
+    small = [
+        replace(task, starts_small=True) if isinstance(task, FileTask) else task for task in first
+    ]
+    return scan.with_tasks((*small, *rest))
 
 
 def _size(plan: ScanPlan) -> TableSize:

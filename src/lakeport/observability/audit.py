@@ -126,7 +126,7 @@ class AuditTrail:
     def scan_started(self) -> None:
         """Ignore the event: the end of the call is written."""
 
-    def batch_sent(self, batch: Any) -> None:
+    def batch_sent(self, rows: int, size: int) -> None:
         """Ignore the event: rows are counted in the event of the call."""
 
     def scan_ended(self, *, complete: bool) -> None:

@@ -81,7 +81,7 @@ class CallLog:
     def scan_started(self) -> None:
         """Ignore the event: the end of the call is logged."""
 
-    def batch_sent(self, batch: Any) -> None:
+    def batch_sent(self, rows: int, size: int) -> None:
         """Ignore the event: rows are counted in the line of the call."""
 
     def scan_ended(self, *, complete: bool) -> None:

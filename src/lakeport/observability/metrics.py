@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
-import pyarrow as pa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -48,10 +47,10 @@ class CompositeObserver:
         for observer in self._observers:
             observer.scan_started()
 
-    def batch_sent(self, batch: pa.RecordBatch) -> None:
+    def batch_sent(self, rows: int, size: int) -> None:
         """Report that a batch was sent."""
         for observer in self._observers:
-            observer.batch_sent(batch)
+            observer.batch_sent(rows, size)
 
     def scan_ended(self, *, complete: bool) -> None:
         """Report that a scan has ended."""
@@ -167,10 +166,10 @@ class Metrics:
         """Count a running scan."""
         self._streams.inc()
 
-    def batch_sent(self, batch: pa.RecordBatch) -> None:
+    def batch_sent(self, rows: int, size: int) -> None:
         """Count the rows and bytes of a batch."""
-        self._rows.inc(batch.num_rows)
-        self._bytes.inc(batch.nbytes)
+        self._rows.inc(rows)
+        self._bytes.inc(size)
 
     def scan_ended(self, *, complete: bool) -> None:
         """Count a scan that has ended."""

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-import pyarrow as pa
 from pyarrow import flight
 
 from lakeport._tracing import end_span, start_span
@@ -298,8 +297,8 @@ class Observer(Protocol):
         """Receive the start of a scan, before its rows are read."""
         ...
 
-    def batch_sent(self, batch: pa.RecordBatch) -> None:
-        """Receive a batch of a scan that was passed to gRPC."""
+    def batch_sent(self, rows: int, size: int) -> None:
+        """Receive the rows and the bytes of a batch of a scan that was passed to gRPC."""
         ...
 
     def scan_ended(self, *, complete: bool) -> None:
@@ -319,7 +318,7 @@ class NullObserver:
     def scan_started(self) -> None:
         """Do nothing."""
 
-    def batch_sent(self, batch: pa.RecordBatch) -> None:
+    def batch_sent(self, rows: int, size: int) -> None:
         """Do nothing."""
 
     def scan_ended(self, *, complete: bool) -> None:

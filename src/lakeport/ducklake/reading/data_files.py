@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from lakeport.arrow import no_columns
 from lakeport.ducklake.model import DataFile, NameMapping
 from lakeport.ducklake.reading.alignment import (
     column_converter,
@@ -105,6 +106,8 @@ class FileReadRequest:
     start: int = 0
     end: int | None = None
     """Read the row groups that begin in this range of positions."""
+    starts_small: bool = False
+    """Yield small batches of the first row group: the consumer may need no more."""
 
 
 def read_file(
@@ -158,6 +161,7 @@ def _rows_of(
         end=request.end,
         where=where,
         find_rows=None if request.probe is None else _probing(source, request, request.probe),
+        starts_small=request.starts_small,
     ):
         count, arrays = converter.convert(position, batch)
         if count:
@@ -242,8 +246,14 @@ class _BatchConverter:
         self._snapshot_field = shape.internal(INTERNAL_SNAPSHOT, INTERNAL_SNAPSHOT_FIELD)
         self._row_id_field = shape.internal(INTERNAL_ROW_ID, INTERNAL_ROW_ID_FIELD)
         self._filter_column = self._snapshot_filter_column()
-        self._builders = [self._column_builder(column) for column in request.columns]
         self._needs_positions = any(isinstance(column, str) for column in request.columns)
+        if self._needs_positions or request.name_mapping is not None or self.fields:
+            self._builders = self._column_builders()
+        else:
+            # Nothing depends on the file, only on its shape.
+            self.fields, self._builders = shape.layout(
+                request.columns, lambda: (self.fields, self._column_builders())
+            )
         self._keeps_all = (
             self._filter_column is None
             and request.positions is None
@@ -263,7 +273,7 @@ class _BatchConverter:
             if not len(index):
                 return 0, []
             positions = index + position
-            batch = batch.filter(pa.array(keep)) if batch.num_columns else _rows(len(index))
+            batch = batch.filter(pa.array(keep)) if batch.num_columns else no_columns(len(index))
         return len(positions), [make(batch, positions) for make in self._builders]
 
     def _row_mask(self, position: int, batch: pa.RecordBatch) -> np.ndarray | None:
@@ -320,6 +330,9 @@ class _BatchConverter:
         if not pairs or last is None:
             return None
         return max((rows for snapshot, rows in pairs if snapshot <= last), default=0)
+
+    def _column_builders(self) -> list[ColumnBuilder]:
+        return [self._column_builder(column) for column in self._request.columns]
 
     def _column_builder(self, column: Column | str) -> ColumnBuilder:
         if isinstance(column, str):
@@ -384,8 +397,3 @@ class _BatchConverter:
         if field not in self.fields:
             self.fields.append(field)
         return self.fields.index(field)
-
-
-def _rows(count: int) -> pa.RecordBatch:
-    """Return a batch without columns but with rows."""
-    return pa.record_batch([pa.nulls(count)], names=["nothing"]).select([])

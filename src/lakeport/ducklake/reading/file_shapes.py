@@ -6,8 +6,8 @@ reading a small file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +22,9 @@ INTERNAL_SNAPSHOT: Final = "_ducklake_internal_snapshot_id"
 
 _MAX_SHAPES: Final = 32
 _MAX_COLUMNS: Final = 10_000
+_MAX_LAYOUTS: Final = 64
+
+T = TypeVar("T")
 
 StoredColumn: TypeAlias = tuple[int, ColumnConverter] | None
 """The position of a column's field and the function that converts it; None if there is none."""
@@ -38,13 +41,29 @@ class FileShape:
         self._positions = dict(zip(reversed(ids), range(len(ids) - 1, -1, -1), strict=True))
         self._columns: dict[int, tuple[Column, StoredColumn]] = {}
         self._leaves: dict[tuple[int, ...], list[str]] = {}
+        self._layouts: dict[int, tuple[object, Any]] = {}
+        self._internal: dict[str, int | None] = {}
 
     def internal(self, name: str, number: int) -> int | None:
         """Return the position of a field that DuckLake adds, by its field id or its name."""
-        for index, field in enumerate(self.fields):
-            if field.name == name or self._positions.get(number) == index:
-                return index
-        return None
+        if name not in self._internal:
+            by_id = self._positions.get(number)
+            found = (i for i, field in enumerate(self.fields) if field.name == name or i == by_id)
+            self._internal[name] = next(found, None)
+        return self._internal[name]
+
+    def layout(self, columns: Sequence[Column | str], make: Callable[[], T]) -> T:
+        """Return what was made for the files of this shape and the columns of a plan."""
+        # By identity, like the columns: all tasks of a plan have the same tuple.
+        found = self._layouts.get(id(columns))
+        if found is not None and found[0] is columns:
+            made: T = found[1]
+            return made
+        made = make()
+        if len(self._layouts) >= _MAX_LAYOUTS:
+            self._layouts.clear()
+        self._layouts[id(columns)] = columns, made
+        return made
 
     def stored(self, column: Column) -> StoredColumn:
         """Return where the column of a table is, by its field id, and its converter."""

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from lakeport._cache import LruCache
 from lakeport.ducklake.model import NameMapping
 from lakeport.ducklake.reading.alignment import find_child
+from lakeport.ducklake.reading.file_shapes import FileShape
 from lakeport.ducklake.storage.paths import is_local, local_path
 from lakeport.filters import Filter
 from lakeport.filters.encoders import ArrowEncoder
@@ -43,7 +44,7 @@ def _weight(footer: Any) -> int:
     return _EXPANSION * int(footer.serialized_size)
 
 
-_footers: Final = LruCache(_MAX_BYTES, weigh=_weight)
+_footers: Final = LruCache(_MAX_BYTES, weigh=lambda known: _weight(known[0]))
 _fragments: Final = LruCache(_MAX_BYTES, weigh=lambda fragment: _weight(fragment.metadata))
 
 
@@ -62,15 +63,19 @@ def file_identity(path: str, handle: pa.NativeFile, size: int) -> Hashable | Non
     return None if not tag else (path, size, tag)
 
 
-def known_footer(identity: Hashable | None) -> pq.FileMetaData | None:
-    """Return the footer of a file that was read before; None if it is not known."""
-    return None if identity is None else _footers.get(identity)
+def known_footer(
+    identity: Hashable | None,
+) -> tuple[pq.FileMetaData, FileShape] | tuple[None, None]:
+    """Return the footer and the shape of a file that was read before; None if not known."""
+    found: tuple[pq.FileMetaData, FileShape] | None
+    found = None if identity is None else _footers.get(identity)
+    return (None, None) if found is None else found
 
 
-def remember_footer(identity: Hashable | None, footer: pq.FileMetaData) -> None:
-    """Keep a footer for the next time that its file is read."""
+def remember_footer(identity: Hashable | None, footer: pq.FileMetaData, shape: FileShape) -> None:
+    """Keep a footer and a shape for the next time that their file is read."""
     if identity is not None:
-        _footers.put(identity, footer)
+        _footers.put(identity, (footer, shape))
 
 
 def matching_row_groups(

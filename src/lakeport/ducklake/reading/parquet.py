@@ -90,11 +90,12 @@ class ParquetReader(Protocol):
         end: int | None = None,
         where: pc.Expression | None = None,
         find_rows: FindRows | None = None,
+        starts_small: bool = False,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield top-level fields of the row groups that begin in [start, end), with positions.
 
         Row groups without a row that matches `where`, and rows that `find_rows` does not return,
-        may be skipped.
+        may be skipped. With `starts_small` the batches of the first row group have few rows.
         """
 
     def close(self) -> None:
@@ -180,7 +181,7 @@ class _ArrowSource:
                 footer_key=base64.b64decode(file.encryption_key)
             )
         self._handle = handle
-        known = known_footer(identity)
+        known, shape = known_footer(identity)
         try:
             self._file = pq.ParquetFile(
                 handle, metadata=known, pre_buffer=not is_local(file.path), **options
@@ -190,10 +191,10 @@ class _ArrowSource:
         footer = self._file.metadata
         length = _footer_length(handle) if self._is_encrypted else footer.serialized_size
         check_footer(file, rows=footer.num_rows, footer_bytes=length)
+        self.shape = shape_of(self._file) if shape is None else shape
         if known is None:
-            remember_footer(identity, footer)
+            remember_footer(identity, footer, self.shape)
         self._identity = identity
-        self.shape = shape_of(self._file)
         self._footer = footer
 
     def batches(
@@ -205,20 +206,25 @@ class _ArrowSource:
         end: int | None = None,
         where: pc.Expression | None = None,
         find_rows: FindRows | None = None,
+        starts_small: bool = False,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         names = [self.shape.fields[i].name for i in fields]
         columns = self.shape.leaves(tuple(fields), self._paths) if fields else []
         runs = self._runs(start, end, where)
+        starts_small = starts_small and bool(runs) and self._is_large(runs[0][2][0], len(fields))
+        if starts_small:
+            runs = [*self._apart(runs[0]), *runs[1:]]
         # pyarrow returns columns in the order of the file, and with "a" also one called "a.b".
         is_ordered = all(before < after for before, after in pairwise(fields))
-        for (first, last, groups), rows in self._found(runs, find_rows):
+        for number, ((first, last, groups), rows) in enumerate(self._found(runs, find_rows)):
             position = first
             is_sparse = rows is not None and are_few(rows, last - first)
+            is_small = is_sparse or (starts_small and number == 0)
             batches = self._file.iter_batches(
-                batch_size=min(batch_rows, _SMALL_BATCH_ROWS) if is_sparse else batch_rows,
+                batch_size=min(batch_rows, _SMALL_BATCH_ROWS) if is_small else batch_rows,
                 row_groups=groups,
                 columns=columns,
-                use_threads=self._is_worth_threads(groups),
+                use_threads=len(columns) > 1 and self._is_worth_threads(groups),
             )
             try:
                 with _translate_errors(self._path):
@@ -250,6 +256,17 @@ class _ArrowSource:
                 except UndecodableError as error:
                     raise UndecodableError(str(error), resume=first, end=runs[-1][1]) from None
                 first = end  # noqa: PLW2901
+
+    def _is_large(self, group: int, fields: int) -> bool:
+        """Return whether some fields of a row group are more than a small batch is worth."""
+        share = fields / max(len(self.shape.fields), 1)
+        return bool(self._footer.row_group(group).total_byte_size * share > _SMALL_BYTES)
+
+    def _apart(self, run: _Run) -> list[_Run]:
+        """Return the first row group of a run and the others as runs."""
+        first, last, groups = run
+        rest = first + self._footer.row_group(groups[0]).num_rows
+        return [(first, rest, groups[:1]), (rest, last, groups[1:])][: len(groups)]
 
     def _is_worth_threads(self, groups: Sequence[int]) -> bool:
         """Return whether threads help: not on one core, as in Spark, nor for little data."""
@@ -389,6 +406,7 @@ class _DuckDBSource:
         end: int | None = None,
         where: pc.Expression | None = None,  # noqa: ARG002 (DuckDB does not skip row groups)
         find_rows: FindRows | None = None,  # noqa: ARG002
+        starts_small: bool = False,  # noqa: ARG002
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         import duckdb
 

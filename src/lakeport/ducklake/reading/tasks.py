@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeport._cache import LruCache
+from lakeport.arrow import no_columns
 from lakeport.ducklake.model import ColumnLife, DataFile, NameMapping
 from lakeport.ducklake.reading.data_files import FileReadRequest, Probe, read_file, row_count
 from lakeport.ducklake.reading.delete_files import Positions, deletes_at, read_delete_file
@@ -173,8 +174,7 @@ _NO_POSITIONS = np.empty(0, np.int64)
 
 def _rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
     for start in range(0, count, _COUNTED_BATCH_ROWS):
-        nothing = [pa.nulls(min(_COUNTED_BATCH_ROWS, count - start))]
-        yield pa.RecordBatch.from_arrays(nothing, schema=_PLACEHOLDER).select([])
+        yield no_columns(min(_COUNTED_BATCH_ROWS, count - start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +222,8 @@ class FileTask(ScanTask):
     apply_deletes: bool = True
     first_snapshot: int | None = None
     """For a change feed: read only rows written at this snapshot or later."""
+    starts_small: bool = field(default=False, compare=False)
+    """Whether the first batches have few rows, for a consumer that may need no more."""
 
     @property
     def bytes_to_read(self) -> int:
@@ -261,6 +263,7 @@ class FileTask(ScanTask):
             deleted=self.deleted(),
             start=self.start,
             end=self.end,
+            starts_small=self.starts_small,
         )
         apply_filter = self.context.batch_filter()
         for count, arrays in read_file(self.context.storage, request, batch_rows):

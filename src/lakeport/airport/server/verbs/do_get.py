@@ -9,7 +9,7 @@ accepts it.
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -26,7 +26,7 @@ from lakeport.airport.server.calls import check_not_cancelled
 from lakeport.airport.server.headers import Call
 from lakeport.airport.server.state import ServerState
 from lakeport.airport.server.verbs.scans import CatalogScan, resolve_scan, scan_options
-from lakeport.arrow import Alignment, split
+from lakeport.arrow import Alignment, no_columns, split
 from lakeport.catalog import current_request
 
 __all__ = ["open_stream"]
@@ -104,7 +104,7 @@ def _batches(
     host: ServerState,
     scan: CatalogScan,
     reader: pa.RecordBatchReader,
-    align: Callable[[pa.RecordBatch], pa.RecordBatch],
+    align: Alignment,
     total_rows: int | None,
     *,
     batch_rows: int,
@@ -119,19 +119,22 @@ def _batches(
     waiting = host.idle.stream(f"the scan of {scan.subject}", reader.close)
     with translate_errors(f"the scan of {scan.subject}", typed=True, stopping=host.stopping.is_set):
         try:
-            for batch in reader:
-                for piece in _split(align(batch), sent, batch_rows, host.max_message_size):
+            for batch in reader if reader.schema.names else _joined(reader, batch_rows):
+                aligned = align(batch)
+                row_size = align.size(aligned) / max(aligned.num_rows, 1)
+                for piece in _split(aligned, sent, batch_rows, host.max_message_size):
                     host.check_running()
                     if not sent:
                         note_event("first batch", rows=piece.num_rows)
                     check_not_cancelled(notes)
                     sent += piece.num_rows
-                    budget.check(sent, notes.bytes_sent + piece.nbytes)
+                    size = round(row_size * piece.num_rows)
+                    budget.check(sent, notes.bytes_sent + size)
                     with waiting:
                         yield piece, _progress(sent, total_rows)
                     notes.rows_sent += piece.num_rows
-                    notes.bytes_sent += piece.nbytes
-                    observer.batch_sent(piece)
+                    notes.bytes_sent += size
+                    observer.batch_sent(piece.num_rows, size)
             note_event("last batch", rows=sent)
             complete = True
             notes.is_sending = False
@@ -139,6 +142,20 @@ def _batches(
             observer.scan_ended(complete=complete)
             waiting.close()
             reader.close()
+
+
+def _joined(counted: pa.RecordBatchReader, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches without columns as fewer ones: small files would each be a message."""
+    notes = current_request().notes
+    count = 0
+    for batch in counted:
+        check_not_cancelled(notes)
+        count += batch.num_rows
+        if count >= rows:
+            yield no_columns(count)
+            count = 0
+    if count:
+        yield no_columns(count)
 
 
 def _split(batch: pa.RecordBatch, sent: int, rows: int, size: int) -> Iterator[pa.RecordBatch]:
