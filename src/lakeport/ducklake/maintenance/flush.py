@@ -157,6 +157,7 @@ class _Flush:
         target = replace(
             self._target(),
             columns=tuple(replace(column, nullable=True) for column in table.columns),
+            exact=True,
             partition_spec=self._spec(table),
         )
         schema = pa.schema(

@@ -61,7 +61,6 @@ from lakeport.types import (
     duckdb_identifier,
     duckdb_string,
     fold_name,
-    sql_type,
 )
 
 __all__ = ["Clause", "Merge", "default_sql", "merge_rows"]
@@ -226,7 +225,8 @@ class _Merging:
         if deletes:
             self.rows.delete(deletes, places)
         if inserted is not None:
-            self.rows.add(inserted, in_order=True)
+            # As in DuckLake 1.5.5, which inlines what a merge updates and not what it inserts.
+            self.rows.add(inserted, in_order=True, inline=False)
 
     def _filter(self) -> Filter:
         """Return a filter for the rows of the table that may match."""
@@ -384,7 +384,7 @@ def _choice(clauses: Sequence[_Parsed]) -> str:
 def default_sql(column: Column) -> str:
     """Return the default of a column as SQL."""
     if column.default is None:
-        return f"CAST(NULL AS {sql_type(column)})"
+        return typed("NULL", column)
     if column.default_is_expression:
         return typed(parse_expression(column.default, "the default of a column").sql, column)
     return typed(duckdb_string(column.default), column)
