@@ -18,6 +18,7 @@ from .columns import (
 from .duckdb_casts import (
     Target,
     duckdb_cast,
+    expression_type,
     has_variant_bytes,
     has_zoned_nanoseconds,
     parse_value,
@@ -106,6 +107,7 @@ __all__ = [
     "duckdb_literal",
     "duckdb_string",
     "duckdb_type",
+    "expression_type",
     "field_id",
     "find_type",
     "fold_name",

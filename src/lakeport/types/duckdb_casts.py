@@ -19,6 +19,7 @@ from lakeport.types.names import duckdb_identifier
 __all__ = [
     "Target",
     "duckdb_cast",
+    "expression_type",
     "has_variant_bytes",
     "has_zoned_nanoseconds",
     "parse_value",
@@ -45,6 +46,20 @@ def sql_type(column: Column) -> str:
     """
     name = duckdb_type(column)
     return name if has_zoned_nanoseconds() else name.replace("TIMESTAMPTZ_NS", "TIMESTAMP_NS")
+
+
+def expression_type(column: Column) -> str:
+    """Return the type of a column inside SQL expressions: a geometry is one, not its bytes."""
+    if column.type == "geometry":
+        return "GEOMETRY"
+    inside = [expression_type(child) for child in column.children]
+    if column.type == "struct":
+        names = [duckdb_identifier(child.name) for child in column.children]
+        fields = ", ".join(f"{name} {type}" for name, type in zip(names, inside, strict=True))
+        return f"STRUCT({fields})"
+    if column.type == "list":
+        return f"{inside[0]}[]"
+    return f"MAP({inside[0]}, {inside[1]})" if column.type == "map" else sql_type(column)
 
 
 def duckdb_cast(array: pa.Array, column: Column) -> pa.Array:

@@ -165,6 +165,7 @@ class _Flush:
         target = replace(
             self._target(),
             columns=table.columns,
+            exact=True,
             partition_spec=self._spec(table),
         )
         schema = pa.schema(

@@ -48,6 +48,8 @@ _LOCKED = (
 )
 # A writer was killed in the middle of a commit, and this connection may not roll it back.
 _HOT_JOURNAL: Final = "attempt to write a readonly database"
+# The same of a DuckDB file: DuckDB 1.5 replays some logs only if it may write (issue 24103).
+_UNREPLAYED_LOG: Final = "Failure while replaying WAL file"
 # A storage version, and the id of a type (33 is TIMESTAMPTZ_NS), that this DuckDB does not have.
 _WRITTEN_BY_NEWER = ("database file with version number", 'for enum "LogicalTypeId"')
 
@@ -112,6 +114,8 @@ class Database:
                     reconnected = True
                 elif self.kind == "sqlite" and _HOT_JOURNAL in message and not recovered:
                     recovered = recover_sqlite(self.location.path)
+                elif self.kind == "duckdb" and _UNREPLAYED_LOG in message and not recovered:
+                    recovered = recover_duckdb(self.location.path)
                 elif locked and time.monotonic() < deadline:
                     time.sleep(pause)
                     pause = min(pause * 1.5, 0.25)
@@ -260,6 +264,15 @@ def recover_sqlite(path: str) -> bool:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         finally:
             connection.close()
+    return True
+
+
+def recover_duckdb(path: str) -> bool:
+    """Replay the log that a killed writer has left; return True, also if it could not be done."""
+    import duckdb
+
+    with suppress(duckdb.Error), for_database():
+        duckdb.connect(path).close()
     return True
 
 

@@ -75,6 +75,11 @@ class TableWriter(RowStatements):
         """The number of rows of a statement up to which they are inlined; 0 for never."""
         return self.transaction.inlining_limit(self.definition)
 
+    @property
+    def inlined_deletes_limit(self) -> int:
+        """The number of deletes of a file up to which they go to the catalog database."""
+        return self.transaction.inlined_deletes_limit(self.definition)
+
     def add(self, changes: DataChanges) -> None:
         """Add rows and files, or deletes, that tasks have written."""
         self.transaction.check_open()

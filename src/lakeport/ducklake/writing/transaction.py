@@ -182,6 +182,15 @@ class Transaction(DdlMethods):
             return 0
         return self.options.inlining_limit(table.schema.id, table.id)
 
+    def inlined_deletes_limit(self, table: TableDefinition) -> int:
+        """Return the number of deletes of a file up to which they are inlined; 0 for never.
+
+        They are numbers, so the columns of the table do not matter.
+        """
+        if self.lake.catalog.database.kind == "mysql":
+            return 0
+        return self.options.inlining_limit(table.schema.id, table.id)
+
     def commit(self) -> WriteResult:
         """Make all changes visible as one snapshot, or raise an error and change nothing."""
         self.check_open()

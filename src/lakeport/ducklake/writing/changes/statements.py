@@ -43,9 +43,9 @@ from lakeport.types import (
     Column,
     arrow_schema,
     duckdb_identifier,
+    expression_type,
     fold_name,
     has_zoned_nanoseconds,
-    sql_type,
 )
 
 __all__ = [
@@ -239,7 +239,7 @@ def check_exact(columns: Sequence[Column]) -> None:
 
 def typed(sql: str, column: Column) -> str:
     """Return an expression as a value of a column."""
-    return f"CAST({sql} AS {sql_type(column)})"
+    return f"CAST({sql} AS {expression_type(column)})"
 
 
 def pruning_filter(where: str | None, columns: Sequence[Column]) -> Filter:

@@ -130,13 +130,15 @@ class TableRows:
         *,
         has_row_ids: bool = False,
         in_order: bool = False,
+        inline: bool = True,
     ) -> int:
         """Add rows in the columns of the table; return their number.
 
         With `has_row_ids` a column of row ids follows, of rows that were updated. `in_order`
-        leaves the rows in their order, whatever the sort order of the table is.
+        leaves the rows in their order, whatever the sort order of the table is. Without `inline`
+        also few rows go to a file.
         """
-        limit = self.writer.inlining_limit
+        limit = self.writer.inlining_limit if inline else 0
         target = file_target(self.writer, in_order=in_order)
         first: list[pa.RecordBatch] = []
         count = 0
@@ -203,7 +205,7 @@ class TableRows:
         if task.inlined_deletes or len(file.deletes) > 1 or file.record_count is None:
             return False
         deleted = sum(delete.delete_count or 0 for delete in file.deletes)
-        return file.record_count - deleted > self.writer.inlining_limit
+        return file.record_count - deleted > self.writer.inlined_deletes_limit
 
     def write_inlined(self) -> None:
         """Write rows for the catalog database to files, because the columns are about to change."""
@@ -236,7 +238,7 @@ class TableRows:
         """Write the delete files that are missing; return everything that has changed."""
         delete_files, ended, inlined, read = [], [], [], []
         snapshot = self.writer.transaction.base + 1
-        limit = self.writer.inlining_limit
+        limit = self.writer.inlined_deletes_limit
         for entry in self._deleted.values():
             file = entry.file
             read.append(

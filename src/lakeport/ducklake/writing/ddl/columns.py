@@ -11,7 +11,7 @@ from lakeport.ducklake.writing.ddl.defaults import NO_DEFAULT, Default, default_
 from lakeport.ducklake.writing.ddl.definitions import UNCOMMITTED, TableDefinition
 from lakeport.ducklake.writing.ddl.expressions import rename_column_in
 from lakeport.ducklake.writing.ddl.names import check_name
-from lakeport.ducklake.writing.ddl.promotions import can_promote
+from lakeport.ducklake.writing.ddl.promotions import can_promote, keeps_partitions
 from lakeport.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from lakeport.types import NESTED, Column, fold_name
 
@@ -170,10 +170,14 @@ def rename_column(
 def retype_column(table: TableDefinition, path: Path, column: Column) -> TableDefinition:
     """Change a type by the allowed promotions; the fields of a struct are matched by name."""
     row = find_column(table, path)
-    if any(key.column_id == row.column_id for key in table.partition_keys):
-        raise InvalidArgumentError(
-            f"the table is partitioned by {row.column_name!r}: change the partitioning first"
-        )
+    for key in table.partition_keys:
+        if key.column_id == row.column_id and not keeps_partitions(
+            key.transform, row.column_type, column.type
+        ):
+            raise InvalidArgumentError(
+                f"the table is partitioned by {row.column_name!r}, whose values are in other "
+                f"partitions as {column.type}: change the partitioning first"
+            )
     return _retyped(table, row, column, ".".join(path))
 
 

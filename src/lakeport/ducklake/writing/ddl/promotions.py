@@ -7,7 +7,7 @@ from typing import Final
 
 from lakeport.types import find_type
 
-__all__ = ["can_promote"]
+__all__ = ["can_promote", "keeps_partitions"]
 
 _SIGNED: Final = ("int8", "int16", "int32", "int64", "int128")
 _UNSIGNED: Final = ("uint8", "uint16", "uint32", "uint64", "uint128")
@@ -41,6 +41,26 @@ def can_promote(old: str, new: str) -> bool:
             int(decimal.group(1)) - int(decimal.group(2)), int(decimal.group(2)), new
         )
     return new in _TIMES.get(old, ())
+
+
+def keeps_partitions(transform: str, old: str, new: str) -> bool:
+    """Return whether the recorded partition values of a column are those of its new type, too.
+
+    Buckets are computed from the bytes of a type, and a few texts are no value of the new type or
+    another one: `true` of an integer, the shortest text of a float.
+    """
+    if old == new:
+        return True
+    integers = (*_SIGNED[:4], *_UNSIGNED[:4])
+    if old in integers and new in integers:
+        return True
+    if transform.startswith("bucket"):
+        return False
+    if transform != "identity":
+        return new in _TIMES.get(old, ())
+    if _DECIMAL.fullmatch(old):
+        return _DECIMAL.fullmatch(new) is not None
+    return new in _TIMES.get(old, ()) and new != "timestamptz"
 
 
 def _can_widen_integer(old: str, new: str) -> bool:

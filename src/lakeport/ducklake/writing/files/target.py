@@ -95,6 +95,8 @@ class FileTarget:
     sort_order: tuple[SortField, ...] = ()
     encrypted: bool = False
     options: FileOptions = FileOptions()
+    exact: bool = False
+    """Refuse integers of 128 bits that a file would round; by default they become floats."""
 
     @property
     def is_partitioned(self) -> bool:

@@ -100,7 +100,7 @@ class FileWriter:
         threads: int | None = None,
     ) -> None:
         self._target = target
-        self._layout = FileLayout(target.columns, internal)
+        self._layout = FileLayout(target.columns, internal, exact=target.exact)
         self._names = names
         self._threads = threads or min(os.cpu_count() or 1, _MAX_THREADS)
         self._pool: Executor | None = None

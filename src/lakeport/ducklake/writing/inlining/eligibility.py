@@ -16,6 +16,7 @@ from lakeport.ducklake.metadata.location import DatabaseKind
 from lakeport.ducklake.reading.data_files import INTERNAL_ROW_ID
 from lakeport.ducklake.reading.delete_files import INTERNAL_SNAPSHOT
 from lakeport.ducklake.writing.inlining.tables import system_columns
+from lakeport.ducklake.writing.inlining.values import text_form
 from lakeport.types import NESTED, Column, fold_name, has_zoned_nanoseconds, sql_type
 
 __all__ = ["accepts_rows", "obstacle"]
@@ -59,7 +60,8 @@ def accepts_rows(kind: DatabaseKind, rows: pa.Table, columns: Sequence[Column]) 
     for index, column in enumerate(columns):
         if column.type in NESTED:
             name, text = f"c{index}", f"CAST(c{index} AS VARCHAR)"
-            tests.append(f"CAST({text} AS {sql_type(column)}) IS NOT DISTINCT FROM {name}")
+            stored = text_form(name, column)
+            tests.append(f"CAST({stored} AS {sql_type(column)}) IS NOT DISTINCT FROM {name}")
             tests.append(f"NOT coalesce(contains({text}, chr(0)), false)")
             if column.type == "struct":
                 tests.append(f"NOT coalesce(contains({text}, '\\'), false)")

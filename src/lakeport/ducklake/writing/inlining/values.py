@@ -15,9 +15,9 @@ import pyarrow as pa
 from lakeport.arrow import thread_connection
 from lakeport.ducklake.metadata.location import DatabaseKind
 from lakeport.ducklake.writing.inlining.tables import physical_type
-from lakeport.types import Column
+from lakeport.types import Column, duckdb_string
 
-__all__ = ["EncodedRows", "encode_rows"]
+__all__ = ["EncodedRows", "encode_rows", "text_form"]
 
 _PLAIN = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "blob"})
 
@@ -76,4 +76,28 @@ def _parameter(kind: DatabaseKind, name: str, column: Column) -> str:
                 f"datepart('hour', {name}) * 3600000000 + datepart('minute', {name}) * 60000000 + "
                 f"datepart('microsecond', {name}), ' microseconds') END"
             )
-    return f"CAST({name} AS VARCHAR)"
+    return text_form(name, column)
+
+
+def text_form(name: str, column: Column) -> str:
+    """Return SQL for the text of a value; the text inside of a struct is always quoted.
+
+    DuckLake 1.5.5 also writes casts inside of structs, which it cannot read back.
+    """
+    if column.type != "struct":
+        return f"CAST({name} AS VARCHAR)"
+    parts = []
+    for index, child in enumerate(column.children):
+        parts.append(duckdb_string(f"{', ' if index else '{'}{duckdb_string(child.name)}: "))
+        parts.append(_field_text(f"struct_extract({name}, {duckdb_string(child.name)})", child))
+    return f"CASE WHEN {name} IS NOT NULL THEN concat({', '.join(parts)}, '}}') END"
+
+
+def _field_text(value: str, column: Column) -> str:
+    """Return SQL for the text of a field, which is NULL as a word if it is missing."""
+    if column.type == "struct":
+        return f"coalesce({text_form(value, column)}, 'NULL')"
+    if column.type == "varchar":
+        return f"coalesce(chr(39) || {value} || chr(39), 'NULL')"
+    # DuckDB quotes a text only inside of a nested value, where it is needed.
+    return f"CAST({{'v': {value}}} AS VARCHAR)[7:-2]"

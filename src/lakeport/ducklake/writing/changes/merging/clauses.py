@@ -15,7 +15,7 @@ from lakeport.ducklake.writing.changes.expressions import SqlExpression, parse_e
 from lakeport.ducklake.writing.changes.sources import PLACE, POSITION
 from lakeport.ducklake.writing.changes.statements import assignments_of, typed
 from lakeport.errors import InvalidArgumentError, InvalidInputError
-from lakeport.types import Column, duckdb_identifier, duckdb_string, fold_name, sql_type
+from lakeport.types import Column, duckdb_identifier, duckdb_string, fold_name
 
 __all__ = [
     "CLAUSE",
@@ -271,7 +271,7 @@ def _choice(clauses: Sequence[_Parsed]) -> str:
 def default_sql(column: Column) -> str:
     """Return the default of a column as SQL."""
     if column.default is None:
-        return f"CAST(NULL AS {sql_type(column)})"
+        return typed("NULL", column)
     if column.default_is_expression:
         return typed(parse_expression(column.default, "the default of a column").sql, column)
     return typed(duckdb_string(column.default), column)

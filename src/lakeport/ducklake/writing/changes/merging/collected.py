@@ -93,7 +93,8 @@ class _Merging:
         if deletes:
             self.rows.delete(deletes, places)
         if inserted is not None:
-            self.rows.add(inserted, in_order=True)
+            # As in DuckLake 1.5.5, which inlines what a merge updates and not what it inserts.
+            self.rows.add(inserted, in_order=True, inline=False)
 
     def _filter(self) -> Filter:
         """Return a filter for the rows of the table that may match."""

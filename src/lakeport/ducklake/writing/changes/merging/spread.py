@@ -233,7 +233,8 @@ class _Spread:
             few = [unpack_rows(result[kind]) for result in results if kind in result]
             if few:
                 together = pa.concat_tables(few).to_reader()
-                self.rows.add(together, has_row_ids=has_row_ids, in_order=True)
+                # Inserted rows of a merge are not inlined, as in DuckLake 1.5.5.
+                self.rows.add(together, has_row_ids=has_row_ids, in_order=True, inline=has_row_ids)
         touched = [unpack_rows(result["touched"]) for result in results if "touched" in result]
         addresses = group_addresses(pa.concat_tables(touched), places) if touched else {}
         if addresses:

@@ -80,7 +80,9 @@ class Leaf:
 class FileLayout:
     """The fields of the files of a table, and how its Arrow columns become these fields."""
 
-    def __init__(self, columns: Sequence[Column], internal: Sequence[str] = ()) -> None:
+    def __init__(
+        self, columns: Sequence[Column], internal: Sequence[str] = (), *, exact: bool = False
+    ) -> None:
         self.columns = tuple(columns)
         self.internal = tuple(internal)
         self.schema = pa.schema(
@@ -92,7 +94,7 @@ class FileLayout:
         self.leaves = tuple(
             leaf for index, column in enumerate(columns) for leaf in _leaves(column, (index,))
         )
-        self._converters = [_converter(column, column.name) for column in columns]
+        self._converters = [_converter(column, column.name, exact=exact) for column in columns]
 
     def paths_without(self, omitted: frozenset[int]) -> list[str]:
         """Return the paths of the leaves in a file, except those of the omitted leaves."""
@@ -192,14 +194,14 @@ def _each_chunk(column: pa.ChunkedArray, convert: Converter, type: pa.DataType) 
     return pa.chunked_array([convert(chunk) for chunk in column.chunks], type)
 
 
-def _converter(column: Column, path: str) -> Converter | None:
+def _converter(column: Column, path: str, *, exact: bool) -> Converter | None:
     """Return how a column becomes the type of its field; None if only names and ids differ."""
     target = parquet_field(column).type
     match column.type:
         case "struct" | "list" | "map":
-            return _nested(column, target, path)
+            return _nested(column, target, path, exact=exact)
         case "int128" | "uint128":
-            return lambda array: _as_float(array, column, path)
+            return lambda array: _as_float(array, column, path, exact=exact)
         case "timestamp_s":
             return lambda array: _as_micros(array, path)
         case "time_ns":
@@ -210,8 +212,8 @@ def _converter(column: Column, path: str) -> Converter | None:
             return None
 
 
-def _nested(column: Column, target: pa.DataType, path: str) -> Converter | None:
-    inside = [_converter(child, f"{path}.{child.name}") for child in column.children]
+def _nested(column: Column, target: pa.DataType, path: str, *, exact: bool) -> Converter | None:
+    inside = [_converter(child, f"{path}.{child.name}", exact=exact) for child in column.children]
     if not any(inside):
         return None
     made = [convert or (lambda array: array) for convert in inside]
@@ -249,20 +251,23 @@ def _whole_micros(array: pa.Array, path: str) -> pa.Array:
     return array
 
 
-def _as_float(array: pa.Array, column: Column, path: str) -> pa.Array:
-    """Return integers of 128 bits as DuckLake stores them, if every one is a float."""
-    low = "x" if column.type == "int128" else "x::UHUGEINT"
+def _as_float(array: pa.Array, column: Column, path: str, *, exact: bool) -> pa.Array:
+    """Return integers of 128 bits as the nearest floats, as DuckLake stores them in files.
+
+    DuckLake 1.5.5 also writes a float that is out of their range, and then cannot read the file.
+    """
+    number = f"CAST(x AS {_sql(column)})"
+    back = f"TRY_CAST({number}::DOUBLE AS {_sql(column)})"
+    is_lost = f"{back} IS DISTINCT FROM {number}" if exact else f"{back} IS NULL AND x IS NOT NULL"
     table = (
         thread_connection()
         .from_arrow(pa.table({"x": array}))
-        .project(
-            f"x::DOUBLE AS v, {low} IS DISTINCT FROM TRY_CAST(x::DOUBLE AS {_sql(column)}) AS c"
-        )
+        .project(f"{number}::DOUBLE AS v, {is_lost} AS is_lost")
         .to_arrow_table()
     )
-    changed = np.asarray(combine(table.column(1)))
-    if changed.any():
-        value = array.take(pa.array([int(np.argmax(changed))]))
+    lost = np.asarray(combine(table.column(1)))
+    if lost.any():
+        value = array.take(pa.array([int(np.argmax(lost))]))
         text = thread_connection().from_arrow(pa.table({"x": value})).fetchall()[0][0]
         raise InvalidInputError(
             f"column {path!r}: DuckLake stores {column.type} as a float in files, which cannot "
