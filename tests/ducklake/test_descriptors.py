@@ -12,7 +12,7 @@ from tests.fixtures_lakes import LakeMaker
 SCRIPT = """
 import os, resource, sys
 from lakeport.ducklake import Lake
-from lakeport.ducklake.storage.descriptors import keep_reserve
+from lakeport._files import keep_reserve
 from lakeport.errors import UnavailableError
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))

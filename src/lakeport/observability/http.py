@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from lakeport.ducklake.storage import reserve
+from lakeport._files import reserve
 from lakeport.errors import DefinitionError, UnavailableError
 from lakeport.observability.metrics import Metrics
 

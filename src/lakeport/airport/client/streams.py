@@ -15,13 +15,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import flight, fs
 
+from lakeport._files import check_regular
 from lakeport._wording import counted
 from lakeport.airport.client.connection import Connection, Headers
 from lakeport.airport.client.replies import REPLY_LIMITS, Reply, decoding_reply, read_map
 from lakeport.airport.protocol.codec import read_one_row
 from lakeport.airport.protocol.errors import translating_errors
 from lakeport.arrow import convert
-from lakeport.ducklake.storage import check_regular
 from lakeport.errors import (
     InternalError,
     InvalidArgumentError,

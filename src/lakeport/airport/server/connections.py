@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
-from lakeport.ducklake.storage import reserve, usage
+from lakeport._files import reserve, usage
 
 __all__ = ["MAX_CONNECTIONS", "Connections", "is_loopback"]
 

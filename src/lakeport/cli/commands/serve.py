@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lakeport._files import keep_reserve
 from lakeport.airport.server import (
     Observer,
     Server,
@@ -46,7 +47,6 @@ from lakeport.ducklake.maintenance import (
     MaintenanceSchedule,
 )
 from lakeport.ducklake.metadata import parse_location
-from lakeport.ducklake.storage import keep_reserve
 from lakeport.errors import DefinitionError
 from lakeport.lakehouse import LakeCatalog, ScheduledMaintenance, check_policies
 from lakeport.observability import (

@@ -21,9 +21,8 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from lakeport._files import check_regular, for_database
 from lakeport.ducklake.metadata.location import DatabaseKind, Location
-from lakeport.ducklake.storage.descriptors import for_database
-from lakeport.ducklake.storage.paths import check_regular
 from lakeport.errors import (
     InvalidArgumentError,
     InvalidInputError,

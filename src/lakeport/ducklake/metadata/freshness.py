@@ -23,10 +23,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
+from lakeport._files import for_database
 from lakeport.ducklake.metadata.location import Location
 from lakeport.ducklake.metadata.queries import CatalogReader
 from lakeport.ducklake.metadata.rows import SnapshotRow
-from lakeport.ducklake.storage.descriptors import for_database
 
 __all__ = ["DuckDBFileSignal", "NewestSnapshot", "SQLiteSignal", "Signal"]
 

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from lakeport._files import check_regular
 from lakeport.ducklake.storage.paths import (
     as_directory,
-    check_regular,
     glob_pattern,
     is_inside,
     is_local,
@@ -130,7 +130,7 @@ class Storage:
         """Open a file for random access."""
         filesystem, name = self.filesystem(path)
         if is_local(path):
-            check_regular(path)
+            check_regular(local_path(path))
         try:
             return filesystem.open_input_file(name)
         except FileNotFoundError:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from urllib.parse import unquote
 
 from lakeport.errors import CorruptLakeError
 
 __all__ = [
     "as_directory",
-    "check_regular",
     "hive_value",
     "hive_values",
     "is_inside",
@@ -76,30 +74,6 @@ def is_inside(root: str, path: str) -> bool:
     # Other stores than S3 take options, such as another endpoint, from the path itself.
     has_options = not path.startswith("s3") and not {"?", "#"}.isdisjoint(path)
     return path.startswith(root) and {".", ".."}.isdisjoint(steps) and not has_options
-
-
-_KINDS = {
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFDIR: "a directory",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
-
-def check_regular(path: str, *, subject: str = "the lake's file") -> None:
-    """Raise CorruptLakeError for a local path that is not a regular file.
-
-    Opening a named pipe can block without a time limit. `subject` names the path in the error.
-    """
-    try:
-        mode = os.stat(local_path(path)).st_mode  # noqa: PTH116 (a path with a null byte, too)
-    except (OSError, ValueError):
-        # The caller opens the file next and raises the error of that.
-        return
-    if not stat.S_ISREG(mode):
-        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
-        raise CorruptLakeError(f"{subject} {path!r} is not a regular file but {kind}")
 
 
 def hive_value(path: str, name: str, *, is_text: bool) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import duckdb
 from duckdb_engine import ConnectionWrapper
 
-from lakeport.ducklake.storage.descriptors import for_database
+from lakeport._files import for_database
 
 __all__ = ["open_duckdb_file"]
 

@@ -22,8 +22,8 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from lakeport._files import for_database
 from lakeport.ducklake.metadata.database import Database, open_mysql, open_postgresql
-from lakeport.ducklake.storage.descriptors import for_database
 from lakeport.ducklake.writing.database.dialects import dialect_of
 from lakeport.ducklake.writing.database.writer import CatalogWriter
 from lakeport.errors import UnavailableError

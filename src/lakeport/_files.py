@@ -1,20 +1,22 @@
-"""A reserve of file descriptors for work that must not fail when a process has used up its limit.
+"""Files of the operating system: a reserve of descriptors, and a check before a file is opened.
 
-The kernel counts descriptors against the soft limit of a process. `keep_reserve` sets the soft
-limit below the hard limit; `reserve` raises it while a block runs.
+Some work must not fail when a process has used up its descriptors. The kernel counts them against
+the soft limit of a process. `keep_reserve` sets the soft limit below the hard limit; `reserve`
+raises it while a block runs.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from lakeport.errors import UnavailableError
+from lakeport.errors import CorruptLakeError, UnavailableError
 
-__all__ = ["for_database", "keep_reserve", "reserve", "usage"]
+__all__ = ["check_regular", "for_database", "keep_reserve", "reserve", "usage"]
 
 _RESERVED: Final = 64
 _FOLDER: Final = "/proc/self/fd"
@@ -94,3 +96,27 @@ def _enter(change: int) -> None:
         if bool(before) != bool(_users):
             _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard if _users else _usual, hard))
+
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_regular(path: str, *, subject: str = "the lake's file") -> None:
+    """Raise CorruptLakeError for a local path that is not a regular file.
+
+    Opening a named pipe can block without a time limit. `subject` names the path in the error.
+    """
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 (a path with a null byte, too)
+    except (OSError, ValueError):
+        # The caller opens the file next and raises the error of that.
+        return
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise CorruptLakeError(f"{subject} {path!r} is not a regular file but {kind}")
