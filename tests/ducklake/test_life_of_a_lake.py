@@ -20,7 +20,7 @@ from lakeport import Lake
 from lakeport.lakehouse import LakeCatalog
 
 DAY = dt.date(2026, 1, 1)
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {
         "id": number,
         "day": DAY + dt.timedelta(days=number % 90),
