@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.cli.access.server_access import AccessRules, ServerAccess
 from lakeport.cli.access.audit import open_trail
+from lakeport.cli.access.server_access import AccessRules, ServerAccess
 from lakeport.cli.config import LakeSettings, load_settings
 from lakeport.ducklake import Lake
 from lakeport.errors import DefinitionError, UnavailableError

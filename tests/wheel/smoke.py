@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,15 +30,8 @@ def main(extras: set[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         uri = f"ducklake:sqlite:{folder}/lake.sqlite"
         _write_and_serve(uri, folder)
-        for extra in sorted(extras):
-            {
-                "console": _console,
-                "demo": _demo,
-                "pandas": lambda _: _frame(uri, "to_pandas"),
-                "polars": lambda _: _frame(uri, "to_polars"),
-                "spark": _spark,
-                "traces": _traces,
-            }.get(extra, lambda _: None)(uri)
+        for extra in sorted(extras & CHECKS.keys()):
+            CHECKS[extra](uri)
     print(f"lakeport {version('lakeport')} works with {sorted(extras) or 'no extras'}")
 
 
@@ -88,6 +82,15 @@ def _demo(_: str) -> None:
     done = subprocess.run([LAKEPORT, "demo", "--once"], check=True, capture_output=True, text=True)
     assert "Lakeport serves" in done.stdout, done.stdout
 
+
+CHECKS: dict[str, Callable[[str], None]] = {
+    "console": _console,
+    "demo": _demo,
+    "pandas": lambda uri: _frame(uri, "to_pandas"),
+    "polars": lambda uri: _frame(uri, "to_polars"),
+    "spark": _spark,
+    "traces": _traces,
+}
 
 if __name__ == "__main__":
     main(set(sys.argv[1:]))
