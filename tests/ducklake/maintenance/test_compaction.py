@@ -230,6 +230,15 @@ def test_a_rewrite_with_inlined_deletes_keeps_them_for_older_snapshots(
     assert lake.query("SELECT count(*), min(id) FROM t") == [(50, 9)]
 
 
+def test_a_rewrite_leaves_the_bounds_by_which_the_reference_filters_older_snapshots(
+    lake: RealLake,
+) -> None:
+    lake.execute(*LIVES["plain appends"], "DELETE FROM t WHERE id >= 10")
+    maintain(lake, lambda ours: ours.table("t").rewrite_files(threshold=0.3))
+    assert lake.query("SELECT count(*) FROM t") == [(10,)]
+    assert lake.query("SELECT count(*) FROM t AT (VERSION => 4) WHERE id > 30") == [(29,)]
+
+
 def test_files_without_live_rows_end(make_lake: LakeMaker) -> None:
     lake = make_lake()
     statements = (
