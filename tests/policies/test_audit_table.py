@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakeport.cli.access.audit import audit_trail
 from lakeport.cli.access.server_access import AccessRules, ServerAccess
-from lakeport.cli.commands.serve import _trail
 from lakeport.cli.config import LakeSettings, load_settings
 from lakeport.ducklake import Lake
 from lakeport.errors import DefinitionError, UnavailableError
@@ -143,8 +143,8 @@ def test_the_configuration_names_a_lake_of_the_server(uri: str, tmp_path: Path) 
     settings = load_settings(file).audit
 
     with pytest.raises(DefinitionError, match="'ops', which is no lake here"):
-        _trail(settings, {})
-    trail = _trail(settings, {"ops": LakeSettings(uri=uri, name="ops")})
+        audit_trail(settings, {})
+    trail = audit_trail(settings, {"ops": LakeSettings(uri=uri, name="ops")})
     assert trail is not None
     trail.record("policy_reload", policies=1)
     trail.close()

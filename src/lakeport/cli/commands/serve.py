@@ -21,8 +21,8 @@ from lakeport.airport.server import (
 )
 from lakeport.auth import TlsConfig
 from lakeport.catalog import Catalog
+from lakeport.cli.access.audit import audit_trail
 from lakeport.cli.access.server_access import AccessRules, ServerAccess
-from lakeport.cli.access.settings import AuditSettings
 from lakeport.cli.arguments import (
     by_name,
     is_lake,
@@ -50,7 +50,6 @@ from lakeport.ducklake.storage import keep_reserve
 from lakeport.errors import DefinitionError
 from lakeport.lakehouse import LakeCatalog, check_policies
 from lakeport.observability import (
-    AuditTable,
     AuditTrail,
     CallLog,
     CompositeObserver,
@@ -244,7 +243,7 @@ def _run(
         return named, rules
 
     lakes, rules = read(settings)
-    trail = _trail(settings.audit, lakes)
+    trail = audit_trail(settings.audit, lakes)
     access = ServerAccess(rules, required_trail=trail if settings.audit.required else None)
     if not lakes:
         raise DefinitionError("no lake given: pass a LAKE, or a file with --config")
@@ -398,37 +397,6 @@ def _described(result: MaintenanceResult) -> dict[str, Any]:
     """Return the fields of a result that have a value, for the log."""
     fields = asdict(result) | {"expired": len(result.expired), "paths": len(result.paths)}
     return {name: value for name, value in fields.items() if value}
-
-
-def _trail(settings: AuditSettings, lakes: Mapping[str, LakeSettings]) -> AuditTrail | None:
-    if settings.file is None and settings.table is None:
-        return None
-    return AuditTrail(settings.file, table=_audit_table(settings, lakes))
-
-
-def _audit_table(settings: AuditSettings, lakes: Mapping[str, LakeSettings]) -> AuditTable | None:
-    """Return the table of the audit trail, with a connection to its lake of its own."""
-    if settings.table is None:
-        return None
-    name, _, table = settings.table.partition(".")
-    lake = lakes.get(name)
-    uri = "" if lake is None else resolve_uri(lake.uri)
-    if lake is None or not is_lake(uri):
-        raise DefinitionError(f"the table of the audit trail is in {name!r}, which is no lake here")
-    opened = Lake.open(
-        uri,
-        data_path=lake.data_path,
-        metadata_schema=lake.metadata_schema,
-        storage=storage_of(lake),
-        database_timeout=lake.database_timeout,
-        engine="local",
-        confine=lake.confine,
-    )
-    try:
-        return AuditTable(opened, table, seconds=settings.table_seconds)
-    except BaseException:
-        opened.close()
-        raise
 
 
 def _check_policies(rules: AccessRules, catalogs: Mapping[str, Catalog]) -> None:
