@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.cli.access.audit import open_trail
+from lakeport.cli.access.audit import audit_trail
 from lakeport.cli.access.server_access import AccessRules, ServerAccess
 from lakeport.cli.config import LakeSettings, load_settings
 from lakeport.ducklake import Lake
@@ -143,8 +143,8 @@ def test_the_configuration_names_a_lake_of_the_server(uri: str, tmp_path: Path) 
     settings = load_settings(file).audit
 
     with pytest.raises(DefinitionError, match="'ops', which is no lake here"):
-        open_trail(settings, {})
-    trail = open_trail(settings, {"ops": LakeSettings(uri=uri, name="ops")})
+        audit_trail(settings, {})
+    trail = audit_trail(settings, {"ops": LakeSettings(uri=uri, name="ops")})
     assert trail is not None
     trail.record("policy_reload", policies=1)
     trail.close()

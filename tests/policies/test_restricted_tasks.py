@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from lakeport.ducklake import LocalEngine
+from lakeport.ducklake import AutoEngine, LocalEngine
 from lakeport.ducklake.reading.tasks import FileTask, ScanTask
 from lakeport.ducklake.views import ViewTask
 from lakeport.errors import InvalidInputError
@@ -143,6 +143,18 @@ def test_a_mask_that_fails_in_a_task_shows_no_value(lake: Any) -> None:
         with pytest.raises(InvalidInputError, match="a row filter or a mask has failed") as caught:
             rows_of(callers)
         assert "SECRET" not in str(caught.value)
+
+
+def test_a_small_part_of_a_large_table_is_computed_here(lake: Any) -> None:
+    engine = Elsewhere()
+    auto = AutoEngine(spark=engine, small_scan_bytes=100_000)
+    with serving(lake, policy("*.public.people", mask=MASK), engine=auto) as callers:
+        assert len(rows_of(callers)) > 5000
+        in_tasks = len(engine.tasks)
+        assert len(rows_of(callers, filter="id = 2096")) == 1
+
+    assert in_tasks > 0
+    assert len(engine.tasks) == in_tasks
 
 
 def test_spark_computes_row_filters_and_masks(lake: Any, spark: Any) -> None:

@@ -7,6 +7,7 @@ rounding, infinities and text forms. They also parse SQL and evaluate filters.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -61,7 +62,10 @@ class _Lease:
         self.process = os.getpid()
 
     def __del__(self) -> None:
-        if self.process == os.getpid() and len(_free) < _MAX_FREE:
+        # When the interpreter ends, the names of this module are gone.
+        if sys.is_finalizing() or self.process != os.getpid():
+            return
+        if len(_free) < _MAX_FREE:
             _free.append(self.connections)
 
 

@@ -1,4 +1,4 @@
-"""The audit trail that the settings describe: a file, a table of a lake, or both."""
+"""The audit trail of a server, from `[audit]` of its configuration."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 from lakeport.cli.access.settings import AuditSettings
 from lakeport.cli.arguments import is_lake, resolve_uri, storage_of
-from lakeport.cli.lake_settings import LakeSettings
+from lakeport.cli.config import LakeSettings
 from lakeport.ducklake import Lake
 from lakeport.errors import DefinitionError
 from lakeport.observability import AuditTable, AuditTrail
 
-__all__ = ["open_trail"]
+__all__ = ["audit_trail"]
 
 
-def open_trail(settings: AuditSettings, lakes: Mapping[str, LakeSettings]) -> AuditTrail | None:
-    """Return the trail; None if the settings name neither a file nor a table."""
+def audit_trail(settings: AuditSettings, lakes: Mapping[str, LakeSettings]) -> AuditTrail | None:
+    """Return the trail of the settings; None if they name neither a file nor a table."""
     if settings.file is None and settings.table is None:
         return None
     return AuditTrail(settings.file, table=_audit_table(settings, lakes))

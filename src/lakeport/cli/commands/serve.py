@@ -22,7 +22,7 @@ from lakeport.airport.server import (
 )
 from lakeport.auth import TlsConfig
 from lakeport.catalog import Catalog
-from lakeport.cli.access.audit import open_trail
+from lakeport.cli.access.audit import audit_trail
 from lakeport.cli.access.server_access import AccessRules, ServerAccess
 from lakeport.cli.arguments import (
     by_name,
@@ -243,7 +243,7 @@ def _run(
         return named, rules
 
     lakes, rules = read(settings)
-    trail = open_trail(settings.audit, lakes)
+    trail = audit_trail(settings.audit, lakes)
     access = ServerAccess(rules, required_trail=trail if settings.audit.required else None)
     if not lakes:
         raise DefinitionError("no lake given: pass a LAKE, or a file with --config")

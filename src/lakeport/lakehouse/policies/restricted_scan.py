@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakeport.ducklake import AutoEngine, Engine, LakeTable, Scan, ScanTask, View
+from lakeport.ducklake import AutoEngine, LakeTable, Scan, ScanTask, View
 from lakeport.ducklake.metadata import TableSummary
 from lakeport.ducklake.views import PlannedTable, ViewTask
 from lakeport.errors import LakeportError
@@ -59,8 +59,7 @@ class RestrictedScan:
             if plain is not None:
                 plan = self.table.scan(self.schema.names, plain).plan
                 return Scan(plan, self.access.engine).to_batches()
-            engine = self._large_scans()
-            return self._computed_here() if engine is None else self._computed_by(engine)
+            return self._computed_here() if self._is_small() else self._computed_in_tasks()
 
     def _plain_filter(self) -> Filter | None:
         """Return the filter of a scan that needs no DuckDB; None if there is none."""
@@ -80,19 +79,16 @@ class RestrictedScan:
             return None
         return Filter((*parsed.conjuncts, *self.filter.conjuncts))
 
-    def _large_scans(self) -> Engine | None:
-        """Return the engine that reads in other processes; None if this table is read here."""
-        engine = self.access.engine
-        if engine.name == "local":
-            return None
-        table = self.table
+    def _is_small(self) -> bool:
+        """Return whether a scan of the whole table would be read in this process."""
+        engine, table = self.access.engine, self.table
         if not isinstance(engine, AutoEngine):
-            return engine
-        is_small = self.access.facts.get_or_load(
+            return engine.name == "local"
+        found: bool = self.access.facts.get_or_load(
             ("small", table.id, table.snapshot.id),
             lambda: engine.choose(table.scan().plan.tasks) is engine.local,
         )
-        return None if is_small else engine.spark
+        return found
 
     def _computed_here(self) -> pa.RecordBatchReader:
         return self.access.view_database.stream(
@@ -103,13 +99,16 @@ class RestrictedScan:
             failure=self.failure,
         )
 
-    def _computed_by(self, engine: Engine) -> pa.RecordBatchReader:
+    def _computed_in_tasks(self) -> pa.RecordBatchReader:
         """Compute row filter and masks in the tasks; each task has a share of the files."""
         visible = self.visible.narrowed({*self.schema.names, *self.filter.columns})
         raw = raw_table(self.summary, visible.raw_columns)
         view = view_over(self.summary, visible.select(raw_path(raw)))
         columns, pushed = self._request(raw, view)
         plan = self.table.scan([column.name for column in columns], pushed).plan
+        engine = Scan(plan, self.access.engine).runs_on
+        if engine.name == "local":
+            return self._computed_here()
         shares = split_tasks(plan.tasks, engine.parallelism * _TASKS_PER_CORE)
         tasks = [self._task(raw, view, columns, share) for share in shares]
         return engine.stream(tasks, self.schema)
