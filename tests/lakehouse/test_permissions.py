@@ -128,7 +128,7 @@ def test_no_function_about_the_lake_reads_what_is_denied(lake: Any, serve: Serve
         # In the words of the caller: the table's own spelling would show that there is one.
         assert table in str(denied.value)
         call(served, function.name, "shown", *positional[1:])
-    assert count == 7 * len(spellings)
+    assert count == 8 * len(spellings)
 
 
 def test_a_missing_table_is_denied_as_an_existing_one_is(lake: Any, serve: Serve) -> None:
