@@ -82,12 +82,14 @@ def access_functions(
         if table_name is None:
             raise InvalidInputError("the name of the table is NULL")
         schema, name = parse_table_name(names, table_name)
-        if not Permissions.of_request(access, names).reads_name(schema, name):
-            raise PermissionDeniedError(f"you may not read {table_name}")
         contents = access.contents(snapshot)
         objects: list[TableSummary | View] = [*contents.tables, *contents.views]
         key = (fold_name(schema), fold_name(name))
         found = [one for one in objects if (fold_name(one.schema), fold_name(one.name)) == key]
+        own = Permissions.of_request(access, names)
+        # A missing table is refused as an existing one is.
+        if not (own.reads(found[0]) if found else own.reads_name(schema, name)):
+            raise PermissionDeniedError(f"you may not read {table_name}")
         if not found:
             raise NotFoundError(f"there is no table {names.published(schema)}.{name}")
         return _readers(access, names, found[0])
