@@ -71,6 +71,8 @@ def arguments_of(function: TableFunction, table: str) -> dict[str, Any]:
     for parameter in function.signature.parameters:
         if parameter.name == "table_name":
             values[parameter.name] = table
+        elif parameter.name == "identity":
+            values[parameter.name] = "ada"
         elif parameter.name in ("start", "end"):
             by_time = str(parameter.type).startswith("timestamp")
             moments = {"start": datetime(2000, 1, 1, tzinfo=UTC), "end": datetime.now(UTC)}
@@ -119,6 +121,8 @@ def test_no_function_about_the_lake_reads_what_is_denied(lake: Any, serve: Serve
         values = arguments_of(function, table)
         positional = [values[p.name] for p in function.signature.parameters if p.name in values]
         if "table_name" not in values:
+            if table != spellings[0]:
+                continue
             rows = repr(call(served, function.name, *positional))
             assert [secret for secret in SECRETS if secret in rows] == [], function.name
             continue
@@ -128,7 +132,7 @@ def test_no_function_about_the_lake_reads_what_is_denied(lake: Any, serve: Serve
         # In the words of the caller: the table's own spelling would show that there is one.
         assert table in str(denied.value)
         call(served, function.name, "shown", *positional[1:])
-    assert count == 7 * len(spellings)
+    assert count == 8 * len(spellings)
 
 
 def test_a_missing_table_is_denied_as_an_existing_one_is(lake: Any, serve: Serve) -> None:

@@ -73,8 +73,9 @@ def access_functions(
 
     def access_of(identity: str | None, groups: list[str] | None) -> pa.Table:
         _require_admin()
-        permissions = Permissions.of_caller(access, names, _caller(identity, groups))
-        return _access(access.contents(snapshot), permissions)
+        own = Permissions.of_request(access, names)
+        other = Permissions.of_caller(access, names, _caller(identity, groups))
+        return _access(access.contents(snapshot), other, own)
 
     def readers(table_name: str | None) -> pa.Table:
         _require_admin()
@@ -85,6 +86,10 @@ def access_functions(
         objects: list[TableSummary | View] = [*contents.tables, *contents.views]
         key = (fold_name(schema), fold_name(name))
         found = [one for one in objects if (fold_name(one.schema), fold_name(one.name)) == key]
+        own = Permissions.of_request(access, names)
+        # A missing table is refused as an existing one is.
+        if not (own.reads(found[0]) if found else own.reads_name(schema, name)):
+            raise PermissionDeniedError(f"you may not read {table_name}")
         if not found:
             raise NotFoundError(f"there is no table {names.published(schema)}.{name}")
         return _readers(access, names, found[0])
@@ -111,7 +116,7 @@ def access_functions(
 def my_access(contents: LakeContents, permissions: Permissions) -> pa.Table:
     """Return a row for each table and view that the caller may list."""
     # The filters themselves are shown to administrators only.
-    return _access(contents, permissions).select(MY_ACCESS_SCHEMA.names)
+    return _access(contents, permissions, permissions).select(MY_ACCESS_SCHEMA.names)
 
 
 def _require_admin() -> None:
@@ -145,9 +150,12 @@ def _readers(access: LakeResources, names: PublishedNames, found: TableSummary |
     )
 
 
-def _access(contents: LakeContents, permissions: Permissions) -> pa.Table:
+def _access(contents: LakeContents, permissions: Permissions, own: Permissions) -> pa.Table:
+    """Return what a caller may do with the objects that it and the asking one may list."""
     objects: list[TableSummary | View] = [*contents.tables, *contents.views]
-    rows = [_row(found, permissions) for found in objects if permissions.sees(found)]
+    rows = [
+        _row(found, permissions) for found in objects if permissions.sees(found) and own.sees(found)
+    ]
     return pa.Table.from_pylist(rows, schema=ACCESS_SCHEMA)
 
 

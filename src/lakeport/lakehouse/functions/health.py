@@ -133,9 +133,11 @@ def _doctor(
         work = partial(access.lake.check, deep=deep, sample=sample, progress=report)
         diagnosis = thread.submit(copy_context().run, work).result()
     shows_values = _sees_everything(access, names)
+    permissions = Permissions.of_request(access, names)
     rows = [
         {**finding.as_json(), **({} if shows_values else {"examples": []})}
         for finding in diagnosis.findings
+        if _sees(permissions, finding.where.removeprefix("table "))
     ]
     return pa.Table.from_pylist(rows, schema=_FINDINGS)
 
@@ -146,19 +148,30 @@ def _advise(access: LakeResources, names: PublishedNames) -> pa.Table:
     rows: list[dict[str, Any]] = []
     if advice.actions:
         rows.append({"actions": list(advice.actions)})
+    permissions = Permissions.of_request(access, names)
     for table in advice.tables:
+        if not _sees(permissions, table.table):
+            continue
         shown = {**asdict(table), "table_name": _published(names, table.table)}
         rows.append({key: value for key, value in shown.items() if key in _ADVICE.names})
     return pa.Table.from_pylist(rows, schema=_ADVICE)
 
 
 def _sees_everything(access: LakeResources, names: PublishedNames) -> bool:
-    """Return whether the caller sees every value, which examples of findings may have."""
+    """Return whether the caller sees every value and name, which examples of findings may have."""
     permissions = Permissions.of_request(access, names)
-    if not permissions.have_policies:
+    if permissions.are_all_given:
         return True
     tables = access.contents(access.newest_snapshot()).tables
-    return all(permissions.restriction(table) is None for table in tables)
+    return all(
+        permissions.reads(table) and permissions.restriction(table) is None for table in tables
+    )
+
+
+def _sees(permissions: Permissions, table: str) -> bool:
+    """Return whether the caller may list a table, by its name in the lake; True for the catalog."""
+    schema, _, name = table.partition(".")
+    return not name or permissions.sees_name(schema, name)
 
 
 def _thresholds(policy: MaintenancePolicy) -> dict[str, Any]:
