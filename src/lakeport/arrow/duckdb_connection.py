@@ -63,9 +63,8 @@ class _Lease:
 
     def __del__(self) -> None:
         # When the interpreter ends, the names of this module are gone.
-        if sys.is_finalizing() or self.process != os.getpid():
-            return
-        if len(_free) < _MAX_FREE:
+        if not sys.is_finalizing() and self.process == os.getpid():
+            # Never closed here: the thread has ended, and DuckDB could not release Python's lock.
             _free.append(self.connections)
 
 
@@ -91,6 +90,9 @@ def _connections() -> _Connections:
     if lease is None:
         try:
             lease = _Lease(_free.pop())
+            # Those that were not used for the longest time are closed.
+            while len(_free) > _MAX_FREE:
+                _free.popleft()
         except IndexError:
             lease = _Lease(_Connections())
         _local.lease = lease
