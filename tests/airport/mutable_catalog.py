@@ -258,6 +258,6 @@ class MutableCatalog:
             if options.ignore_not_found:
                 return
             raise NotFoundError(f"there is no schema {name!r}")
-        if schema.tables() and not options.cascade:
+        if schema.tables() and options.cascade is False:
             raise SchemaNotEmptyError(f"schema {name!r} still has tables")
         del self._schemas[name]

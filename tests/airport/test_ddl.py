@@ -257,10 +257,10 @@ def test_a_schema_is_dropped_with_everything_in_it(
         == []
     )
 
-    # DuckDB does not say whether CASCADE was written.
+    # DuckDB does not send whether CASCADE was written.
     assert catalog.calls == [
-        ("drop_schema", "s", DropSchemaOptions(cascade=True)),
-        ("drop_schema", "s", DropSchemaOptions(ignore_not_found=True, cascade=True)),
+        ("drop_schema", "s", DropSchemaOptions(cascade=None)),
+        ("drop_schema", "s", DropSchemaOptions(ignore_not_found=True, cascade=None)),
     ]
     with pytest.raises(KeyError, match="there is no schema 's'"):
         flight_client.action("drop_schema", msgpack.packb(request))

@@ -28,6 +28,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.process
 def test_a_forked_process_has_connections_of_its_own() -> None:
     ended = subprocess.run([sys.executable, "-c", _FORKING], timeout=TIMEOUT_SECONDS, check=False)
 

@@ -203,7 +203,8 @@ def _wrong_statistics(
         source = thread_connection().from_arrow(
             pa.RecordBatchReader.from_batches(task.schema, task.read())
         )
-        (verdicts,) = source.aggregate(conditions).fetchall()
+        # Conditions without an aggregate would have a row for each row: the count makes it one.
+        ((*verdicts, _),) = source.aggregate(f"{conditions}, count(*)").fetchall()
     except (LakeportError, OSError, pa.ArrowException, duckdb.Error) as error:
         yield Flaw(table_id, f"{file.path}: {first_line(error)}")
         return
