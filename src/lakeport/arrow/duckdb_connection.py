@@ -6,6 +6,7 @@ rounding, infinities and text forms. They also parse SQL and evaluate filters.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -77,6 +78,13 @@ def _reset_after_fork() -> None:
     They are not released: DuckDB 2.0 would wait for threads that only the parent process has.
     """
     _of_parent.extend((*_local.__dict__.values(), *_free))
+    _local.__dict__.clear()
+    _free.clear()
+
+
+@atexit.register
+def _close() -> None:
+    """Close what no thread uses: DuckDB 2.0 reports connections that outlive the interpreter."""
     _local.__dict__.clear()
     _free.clear()
 
