@@ -121,7 +121,7 @@ def thread_connection() -> Any:
     return own.connection
 
 
-def arrow_query(connection: Any, sql: str, parameters: object = None) -> Any:
+def arrow_query(connection: Any, sql: str) -> Any:
     """Return the result of a query, to be read as Arrow without a copy of its rows.
 
     That is `execute` in DuckDB 1.5, and `sql` in DuckDB 2.0, which warns about the other.
@@ -129,8 +129,8 @@ def arrow_query(connection: Any, sql: str, parameters: object = None) -> Any:
     import duckdb
 
     if duckdb.__version__.startswith("1."):
-        return connection.execute(sql, parameters)
-    return connection.sql(sql, params=parameters)
+        return connection.execute(sql)
+    return connection.sql(sql)
 
 
 def take_cursor() -> Any:
