@@ -105,19 +105,6 @@ class StagedFrame:
         own = (batch.select(schema.names) for batch in batches)
         return pa.RecordBatchReader.from_batches(schema, own)
 
-    def merge(
-        self,
-        find: FindCandidates,
-        reads: Sequence[ChangeGroup],
-        join: JoinTask,
-        write: WriteTask | None,
-        sent: Sequence[ChangeGroup],
-        *,
-        title: str,
-    ) -> list[TaskReport]:
-        """Join the rows with those of a table, and write what they become."""
-        return self.stage.merge(find, reads, join, write, sent, title=title)
-
 
 @contextmanager
 def stage_frame(

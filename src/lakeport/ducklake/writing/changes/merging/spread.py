@@ -104,7 +104,7 @@ class _Spread:
             wide = same_places(self.rows, places, names, filter)
         routes, sent = self._routes(wide)
         join, write = self._tasks(places, wide, routes)
-        reports = self.staged.merge(
+        reports = self.staged.stage.merge(
             self._find(places),
             [ChangeGroup(part) for part in group_reads(reads, self.staged.engine.parallelism)],
             join,
