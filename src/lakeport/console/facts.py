@@ -5,7 +5,7 @@ Every function takes a client of the server and blocks. Pages call them in threa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lakeport.airport.client import Client
 from lakeport.errors import LakeportError, NotFoundError, PermissionDeniedError
+from lakeport.filters import col
 from lakeport.types import duckdb_identifier, from_arrow_type
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "file_facts",
     "growth",
     "lake_facts",
+    "layout",
+    "partitions",
     "restore_table",
     "row_counts",
     "sample",
@@ -42,6 +45,8 @@ FUNCTIONS: Final = "lakeport"
 """The schema of tables and functions about a lake."""
 
 _MAX_CELL: Final = 200
+_MAX_COUNTED_FILES: Final = 200
+_MAX_COUNTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,10 @@ class SnapshotFacts:
     message: str
     changes: tuple[tuple[str, tuple[str, ...]], ...]
     """What it changed: a kind such as `tables_created`, and names or ids of objects."""
+    rows_added: int = 0
+    rows_removed: int = 0
+    files_added: int = 0
+    files_removed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +91,7 @@ class LakeFacts:
     bytes: int = 0
     snapshots: int = 0
     newest: SnapshotFacts | None = None
+    """Without what it changed."""
     problems: tuple[str, ...] = field(default=())
     """Tables and views that cannot be read, each with the reason."""
 
@@ -96,6 +106,8 @@ class ColumnFacts:
     default: str
     comment: str
     has_null: bool | None = None
+    null_share: float | None = None
+    """Of the rows in files, deleted ones included."""
     min: str = ""
     max: str = ""
 
@@ -114,7 +126,7 @@ def lake_facts(client: Client, name: str, comment: str) -> LakeFacts:
     if not is_lake(client):
         return LakeFacts(name=name, comment=comment, is_lake=False, tables=len(client.tables()))
     listed = tables(client)
-    history = snapshots(client)
+    ids = snapshot_ids(client)
     problems = client.table(f"{FUNCTIONS}.unlisted").scan().to_arrow().to_pylist()
     return LakeFacts(
         name=name,
@@ -124,8 +136,8 @@ def lake_facts(client: Client, name: str, comment: str) -> LakeFacts:
         views=sum(table.kind == "VIEW" for table in listed),
         files=sum(table.files or 0 for table in listed),
         bytes=sum(table.bytes or 0 for table in listed),
-        snapshots=len(history),
-        newest=history[-1] if history else None,
+        snapshots=len(ids),
+        newest=_commit(client, ids[-1]) if ids else None,
         problems=tuple(
             f"{row['schema_name']}.{row['table_name']}: {row['reason']}" for row in problems
         ),
@@ -172,19 +184,35 @@ def snapshots(client: Client) -> list[SnapshotFacts]:
     listed = client.table(f"{FUNCTIONS}.tables").scan().to_arrow().to_pylist()
     # Some changes name tables by their ids.
     names = {str(row["table_id"]): f"{row['schema_name']}.{row['table_name']}" for row in listed}
-    return [
-        SnapshotFacts(
-            id=row["snapshot_id"],
-            time=row["snapshot_time"],
-            author=row["author"] or "",
-            message=row["commit_message"] or "",
-            changes=tuple(
-                (kind, tuple(names.get(each, each) for each in changed))
-                for kind, changed in row["changes"]
-            ),
-        )
-        for row in rows
-    ]
+    grown = {row["snapshot_id"]: row for row in _growth(client).to_pylist()}
+    return [_snapshot(row, names, grown.get(row["snapshot_id"], {})) for row in rows]
+
+
+def _commit(client: Client, id: int) -> SnapshotFacts | None:
+    """Return who made a snapshot, and when; None if it has been expired meanwhile."""
+    columns = ["snapshot_id", "snapshot_time", "author", "commit_message"]
+    found = client.table(f"{FUNCTIONS}.snapshots").scan(columns, col("snapshot_id") == id)
+    rows = found.to_arrow().to_pylist()
+    return _snapshot(rows[0], {}, {}) if rows else None
+
+
+def _snapshot(
+    row: Mapping[str, Any], names: Mapping[str, str], grown: Mapping[str, int]
+) -> SnapshotFacts:
+    return SnapshotFacts(
+        id=row["snapshot_id"],
+        time=row["snapshot_time"],
+        author=row["author"] or "",
+        message=row["commit_message"] or "",
+        changes=tuple(
+            (kind, tuple(names.get(each, each) for each in changed))
+            for kind, changed in row.get("changes") or ()
+        ),
+        rows_added=grown.get("rows_added", 0),
+        rows_removed=grown.get("rows_removed", 0),
+        files_added=grown.get("files_added", 0),
+        files_removed=grown.get("files_removed", 0),
+    )
 
 
 def snapshot_ids(client: Client) -> list[int]:
@@ -194,27 +222,30 @@ def snapshot_ids(client: Client) -> list[int]:
     return ids
 
 
-def growth(client: Client) -> list[tuple[int, int, int]]:
-    """Return snapshot, rows and bytes of the live files that it or an earlier one added."""
-    columns = ["begin_snapshot", "record_count", "data_file_size_bytes"]
-    files = client.table(f"{FUNCTIONS}.files").scan(columns).to_arrow()
-    grouped = (
-        files.group_by("begin_snapshot")
-        .aggregate([("record_count", "sum"), ("data_file_size_bytes", "sum")])
-        .sort_by("begin_snapshot")
-    )
-    rows = pc.cumulative_sum(grouped["record_count_sum"])
-    size = pc.cumulative_sum(grouped["data_file_size_bytes_sum"])
-    ids = grouped["begin_snapshot"].to_pylist()
+def growth(client: Client, table: str | None = None) -> list[tuple[int, int, int]]:
+    """Return the rows and the bytes in files after each snapshot, of the lake or of a table."""
+    changes = _growth(client, table)
+    rows = pc.cumulative_sum(pc.subtract(changes["rows_added"], changes["rows_removed"]))
+    size = pc.cumulative_sum(pc.subtract(changes["bytes_added"], changes["bytes_removed"]))
+    ids = changes["snapshot_id"].to_pylist()
     return list(zip(ids, rows.to_pylist(), size.to_pylist(), strict=True))
+
+
+def _growth(client: Client, table: str | None = None) -> pa.Table:
+    named = {} if table is None else {"table_name": table}
+    return client.call_table(f"{FUNCTIONS}.growth", **named).to_arrow()
 
 
 def column_facts(client: Client, schema: str, name: str) -> list[ColumnFacts]:
     """Return the columns of a table with their statistics, as far as the server has them."""
     table = client.table(name, schema=schema)
+    recorded = _column_info(client, schema, name)
     found = []
     for column in table.columns:
-        has_null, low, high = None, "", ""
+        has_null = None
+        known = recorded.get(column.name, {})
+        low, high = (known.get(bound) or "" for bound in ("min_value", "max_value"))
+        # Those of the server are values, and exact where the recorded ones are only bounds.
         if table.has_statistics:
             try:
                 statistics = table.statistics(column.name)
@@ -230,11 +261,49 @@ def column_facts(client: Client, schema: str, name: str) -> list[ColumnFacts]:
                 default=column.default or "",
                 comment=column.comment,
                 has_null=has_null,
+                null_share=_null_share(known),
                 min=low,
                 max=high,
             )
         )
     return found
+
+
+def _column_info(client: Client, schema: str, name: str) -> dict[str, dict[str, Any]]:
+    """Return what is recorded of each column; nothing for views and restricted tables."""
+    if not is_lake(client):
+        return {}
+    try:
+        called = client.call_table(f"{FUNCTIONS}.column_info", _path(schema, name))
+        rows = called.to_arrow().to_pylist()
+    except (NotFoundError, PermissionDeniedError):
+        return {}
+    return {row["column_name"]: row for row in rows}
+
+
+def _null_share(known: dict[str, Any]) -> float | None:
+    if not known.get("row_count") or known["null_count"] is None:
+        return None
+    return float(known["null_count"] / known["row_count"])
+
+
+def layout(client: Client, schema: str, name: str) -> list[tuple[str, str, str]]:
+    """Return how a table is partitioned and sorted, and its options: property, name, value."""
+    try:
+        called = client.call_table(f"{FUNCTIONS}.table_layout", _path(schema, name))
+        return [tuple(row.values()) for row in called.to_arrow().to_pylist()]
+    except (NotFoundError, PermissionDeniedError):
+        return []
+
+
+def partitions(client: Client, schema: str, name: str) -> list[tuple[str, int]]:
+    """Return the partitions of a table with the numbers of their files; none if it has none."""
+    try:
+        called = client.call_table(f"{FUNCTIONS}.partitions", _path(schema, name))
+        rows = called.to_arrow().to_pylist()
+    except (NotFoundError, PermissionDeniedError):
+        return []
+    return [(row["partition"], row["file_count"]) for row in rows if row["partition"]]
 
 
 def file_facts(client: Client, schema: str, name: str) -> list[FileFacts]:
@@ -261,13 +330,21 @@ def sample(
     return client.table(name, schema=schema).scan(version=version, limit=rows).to_arrow()
 
 
-def row_counts(
-    client: Client, schema: str, name: str, versions: Sequence[int]
-) -> list[tuple[int, int]]:
-    """Return the number of rows of a table at each snapshot where it exists."""
+def row_counts(client: Client, schema: str, name: str) -> list[tuple[int, int]]:
+    """Return the number of rows of a table after the snapshots that changed it.
+
+    They are counted if the table has few files. The sums of the catalog are there for every
+    snapshot, and put deleted rows with the last snapshot that deleted some of the same file.
+    """
+    path = _path(schema, name)
+    known = [(snapshot, rows) for snapshot, rows, _ in growth(client, path)]
+    files = client.call_table(f"{FUNCTIONS}.list_files", path).select("data_file")
+    if files.limit(_MAX_COUNTED_FILES + 1).to_arrow().num_rows > _MAX_COUNTED_FILES:
+        return known
+    step = -(-len(known) // _MAX_COUNTS) or 1
     table = client.table(name, schema=schema)
     counts = []
-    for version in versions:
+    for version, _ in known[::-1][::step][::-1]:
         try:
             counts.append((version, table.scan(version=version).count()))
         except LakeportError:

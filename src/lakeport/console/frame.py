@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from nicegui import app, ui
 
 from lakeport.airport.client import Client
+from lakeport.console.look import apply_look
 from lakeport.console.visitors import Visitors
 from lakeport.errors import LakeportError, UnauthenticatedError
 
@@ -21,6 +22,7 @@ _log = logging.getLogger("lakeport.console")
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_DARK: Final = {"yes": True, "no": False}
 _NARROW: Final = "w-full max-w-screen-xl mx-auto p-4 gap-4"
 
 
@@ -31,6 +33,7 @@ class Page:
         self.visitors = visitors
         self.browser = browser
         self.lake = lake
+        self.dark: ui.dark_mode | None = None
 
     @property
     def client(self) -> Client:
@@ -45,6 +48,10 @@ class Page:
         """Show the content of the page, or the reason why there is none."""
         # The browser shows the frame while the content is read.
         await ui.context.client.connected(timeout=30)
+        if self.dark is not None:
+            stored = await ui.run_javascript("localStorage.getItem('lakeport-dark')", timeout=30)
+            if stored in _DARK:
+                self.dark.set_value(_DARK[stored])
         waiting = ui.spinner(size="lg").props('aria-label="loading"')
         try:
             if self.lake:
@@ -67,7 +74,8 @@ def frame(visitors: Visitors, title: str, *, lake: str = "") -> Iterator[Page]:
     """Show header and title of a page; yield the page for its content."""
     browser = str(app.storage.browser["id"])
     page = Page(visitors, browser, lake)
-    dark = ui.dark_mode(value=None)
+    apply_look()
+    page.dark = ui.dark_mode(value=None)
     with ui.header().classes("items-center gap-2 bg-slate-800"):
         ui.link("Lakeport", "/").classes("text-white text-lg font-bold no-underline")
         if lake:
@@ -77,7 +85,7 @@ def frame(visitors: Visitors, title: str, *, lake: str = "") -> Iterator[Page]:
                     path = f"{lake_path(lake)}/{name.lower()}"
                     ui.link(name, path).classes("text-white no-underline")
         ui.space()
-        ui.button(icon="contrast", on_click=lambda: dark.set_value(not dark.value)).props(
+        ui.button(icon="contrast", on_click=lambda: _switch_dark(page)).props(
             'flat round color=white aria-label="dark or light"'
         )
         if visitors.server.needs_token:
@@ -89,6 +97,14 @@ def frame(visitors: Visitors, title: str, *, lake: str = "") -> Iterator[Page]:
             "role=heading aria-level=1"
         )
         yield page
+
+
+async def _switch_dark(page: Page) -> None:
+    """Switch between dark and light; the browser keeps it for later pages."""
+    is_dark = await ui.run_javascript("Quasar.Dark.isActive")
+    if page.dark is not None:
+        page.dark.set_value(not is_dark)
+    ui.run_javascript(f"localStorage.setItem('lakeport-dark', '{'no' if is_dark else 'yes'}')")
 
 
 def _sign_out(page: Page) -> None:

@@ -8,25 +8,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from lakeport._wording import counted, size_text
 from lakeport.airport.client import Client
 from lakeport.console.facts import FUNCTIONS
 
 __all__ = [
+    "EXAMINED_FILES",
     "Outcome",
+    "Verdict",
     "advice",
     "can_maintain",
     "cancel_call",
+    "file_count",
     "findings",
     "health_in_a_line",
+    "health_key",
     "maintain",
+    "newest_snapshot",
     "past_runs",
     "running_maintenance",
     "schedule",
+    "verdict",
 ]
+
+EXAMINED_FILES: Final = 2000
+"""The doctor looks at lakes with at most so many files without being asked: it takes a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +47,17 @@ class Outcome:
     table: str
     done: str
     skipped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the doctor has found, in a line."""
+
+    snapshot: int
+    time: datetime
+    worst: str
+    """The worst severity, empty without a finding."""
+    line: str
 
 
 def can_maintain(client: Client) -> bool:
@@ -53,6 +73,11 @@ def findings(client: Client, *, deep: bool = False, sample: int = 20) -> list[di
     return rows
 
 
+def health_key(lake: str) -> tuple[str, str]:
+    """Return the key by which the last verdict about a lake is remembered."""
+    return "health", lake
+
+
 def health_in_a_line(found: Sequence[dict[str, Any]]) -> tuple[str, str]:
     """Return the worst severity of findings, empty without one, and how many there are."""
     counts = Counter(row["severity"] for row in found)
@@ -61,6 +86,24 @@ def health_in_a_line(found: Sequence[dict[str, Any]]) -> tuple[str, str]:
         return worst, "healthy"
     shown = [counted(counts[each], each) for each in ("error", "warning") if counts[each]]
     return worst, f"the doctor found {' and '.join(shown)}"
+
+
+def newest_snapshot(client: Client) -> int:
+    """Return the newest snapshot; -1 if there is none."""
+    rows = client.table(f"{FUNCTIONS}.snapshots").scan(["snapshot_id"]).to_arrow()
+    return -1 if not rows.num_rows else int(rows["snapshot_id"][-1].as_py())
+
+
+def verdict(found: Sequence[dict[str, Any]], snapshot: int) -> Verdict:
+    """Return the findings of now in a line."""
+    worst, line = health_in_a_line(found)
+    return Verdict(snapshot=snapshot, time=datetime.now(UTC), worst=worst, line=line)
+
+
+def file_count(client: Client) -> int:
+    """Return how many files the tables have of which the caller sees everything."""
+    rows = client.call_table(f"{FUNCTIONS}.table_info").select("file_count").to_arrow()
+    return sum(count or 0 for count in rows["file_count"].to_pylist())
 
 
 def advice(client: Client) -> list[dict[str, Any]]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from lakeport._cache import LruCache
 from lakeport.airport.client import Client, connect
@@ -18,8 +18,6 @@ from lakeport.console.work import Work
 from lakeport.errors import UnauthenticatedError
 
 __all__ = ["ServerAddress", "Visitors"]
-
-T = TypeVar("T")
 
 _MAX_VISITORS: Final = 1000
 _MAX_CLIENTS: Final = 64
@@ -85,9 +83,13 @@ class Visitors:
                 self._clients.popitem(last=False)
         return client
 
-    def remembered(self, browser: str, key: Hashable, load: Callable[[], T]) -> T:
-        """Return what was loaded for this token before, or load it."""
-        return self._facts.get_or_load((self._token(browser), key), load)
+    def remember(self, browser: str, key: Hashable, fact: Any) -> None:
+        """Keep a fact for all browsers with the same token; the oldest facts are forgotten."""
+        self._facts.put((self._token(browser), key), fact)
+
+    def remembered(self, browser: str, key: Hashable) -> Any:
+        """Return what was kept for the token of a browser; None if there is nothing."""
+        return self._facts.get((self._token(browser), key))
 
     def close(self) -> None:
         """Forget all tokens, and close all clients."""

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 from nicegui import ui
 
 from lakeport.console.facts import shown
+from lakeport.console.look import CHART_TEXT
 
-__all__ = ["DataTable", "arrow_table", "bar_chart", "fact", "line_chart"]
+__all__ = [
+    "DataTable",
+    "arrow_table",
+    "bar_chart",
+    "fact",
+    "heading",
+    "line_chart",
+    "searched_select",
+]
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -18,20 +28,62 @@ Row = dict[str, Any]
 _ROWS_PER_PAGE: Final = 25
 _MAX_ROWS_PER_PAGE: Final = 100
 _MAX_POINTS: Final = 400
+_MAX_CHOICES: Final = 50
+_AXIS: Final = {
+    "axisLabel": {"color": CHART_TEXT},
+    "nameTextStyle": {"color": CHART_TEXT},
+    "splitLine": {"lineStyle": {"color": "rgba(128, 128, 128, 0.3)"}},
+}
 
 
 def fact(name: str, value: object) -> None:
     """Show one fact with its name."""
     with ui.card().classes("p-3 gap-0"):
         ui.label(shown(value)).classes("text-xl font-semibold")
-        ui.label(name).classes("text-sm text-gray-500 dark:text-gray-400")
+        ui.label(name).classes("text-sm text-gray-600 dark:text-gray-400")
+
+
+def heading(text: str) -> None:
+    """Show the heading of a part of a page."""
+    ui.label(text).classes("text-xl").props("role=heading aria-level=2")
+
+
+def searched_select(label: str, names: Sequence[str]) -> ui.select:
+    """Return a choice of one of many names; its value is the name's position.
+
+    A browser gets a few names, and others that have the text which is typed.
+    """
+    select = ui.select(_choices(names, "", 0), label=label, value=0, with_input=True)
+
+    def find(text: object) -> None:
+        is_chosen = select.value is not None and text == names[select.value]
+        # A field that is clicked sends the chosen name.
+        typed = "" if is_chosen else str(text or "").strip().lower()
+        found = _choices(names, typed, select.value)
+        # The list of options closes when it gets others.
+        if found != select.options:
+            select.set_options(found)
+
+    select.on("input-value", lambda event: find(event.args))
+    select.props("input-debounce=200").classes("w-64")
+    if len(names) > _MAX_CHOICES:
+        select.props["hint"] = f"type to search {len(names):,} of them"
+    return select
+
+
+def _choices(names: Sequence[str], text: str, chosen: int | None) -> dict[int, str]:
+    """Return some names that have the text, and the chosen one, which must stay an option."""
+    found = [index for index, name in enumerate(names) if text in name.lower()][:_MAX_CHOICES]
+    if chosen is not None and chosen not in found:
+        found.append(chosen)
+    return {index: names[index] for index in found}
 
 
 class DataTable(Generic[T]):
     """Items as rows of text, with a search field, in pages.
 
     Args:
-        columns: The names of the columns.
+        columns: The names of the columns; a pair is the field of a row, and its heading.
         items: What the rows show.
         show: Returns the row of an item: a value for each column, and others for slots.
         key: The column whose values are unique; the first by default.
@@ -40,7 +92,7 @@ class DataTable(Generic[T]):
 
     def __init__(
         self,
-        columns: Sequence[str],
+        columns: Sequence[str | tuple[str, str]],
         items: Sequence[T],
         show: Callable[[T], Row],
         *,
@@ -52,15 +104,17 @@ class DataTable(Generic[T]):
         self._order = dict(order or {})
         self._state: dict[str, Any] = {"page": 1, "rowsPerPage": _ROWS_PER_PAGE}
         self._search = ""
+        pairs = [(each, each) if isinstance(each, str) else each for each in columns]
+        self._names = [name for name, _ in pairs]
         search = ui.input("Search", on_change=lambda event: self._find(event.value))
         search.props("dense clearable debounce=300").classes("w-64")
         self.table = ui.table(
             columns=[
-                {"name": name, "label": name, "field": name, "sortable": True, "align": "left"}
-                for name in columns
+                {"name": name, "label": label, "field": name, "sortable": True, "align": "left"}
+                for name, label in pairs
             ],
             rows=[],
-            row_key=key or columns[0],
+            row_key=key or pairs[0][0],
             pagination=self._state,
         ).classes("w-full")
         self.table.props(f":rows-per-page-options='[10, {_ROWS_PER_PAGE}, {_MAX_ROWS_PER_PAGE}]'")
@@ -94,7 +148,8 @@ class DataTable(Generic[T]):
         return sorted(items, key=_sortable(value), reverse=bool(self._state.get("descending")))
 
     def _has(self, item: T, text: str) -> bool:
-        return any(text in str(value).lower() for value in self._show(item).values())
+        row = self._show(item)
+        return any(text in str(row.get(name)).lower() for name in self._names)
 
     def _find(self, text: str | None) -> None:
         self._search, self._state["page"] = (text or "").strip().lower(), 1
@@ -120,7 +175,7 @@ def _sortable(value: Callable[[T], Any]) -> Callable[[T], Any]:
         found = value(item)
         if found is None or found == "":
             return 0, 0
-        return (1, found) if isinstance(found, int | float) else (2, str(found))
+        return (1, found) if isinstance(found, int | float | Decimal) else (2, str(found))
 
     return key
 
@@ -129,22 +184,25 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def arrow_table(rows: pa.Table) -> ui.table:
-    """Show the rows of an Arrow table as text; two columns may have one name."""
+def arrow_table(rows: pa.Table, *, classes: Sequence[str] = ()) -> DataTable[int]:
+    """Show the rows of an Arrow table as text; two columns may have one name.
+
+    `classes` are those of the rows, for tables whose rows have colours.
+    """
     names = [str(index) for index in range(rows.num_columns)]
-    values = [[shown(value) for value in _values(column)] for column in rows.columns]
-    return ui.table(
-        columns=[
-            {"name": name, "label": label, "field": name, "align": "left"}
-            for name, label in zip(names, rows.column_names, strict=True)
-        ],
-        rows=[
-            {"_row": index, **dict(zip(names, row, strict=True))}
-            for index, row in enumerate(zip(*values, strict=True))
-        ],
-        row_key="_row",
-        pagination=_ROWS_PER_PAGE,
-    ).classes("w-full")
+    values = [_values(column) for column in rows.columns]
+
+    def show(row: int) -> Row:
+        cells = {name: shown(column[row]) for name, column in zip(names, values, strict=True)}
+        return {"_row": row, "_class": classes[row] if classes else "", **cells}
+
+    return DataTable(
+        list(zip(names, rows.column_names, strict=True)),
+        range(rows.num_rows),
+        show,
+        key="_row",
+        order={name: column.__getitem__ for name, column in zip(names, values, strict=True)},
+    )
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
@@ -173,12 +231,12 @@ def _chart(title: str, points: Sequence[tuple[object, float]], *, unit: str, kin
     ui.echart(
         {
             "animation": False,
-            "title": {"text": title, "textStyle": {"fontSize": 14}},
+            "title": {"text": title, "textStyle": {"fontSize": 14, "color": CHART_TEXT}},
             # Names of a lake are not HTML.
             "tooltip": {"trigger": "axis", "renderMode": "richText"},
             "grid": {"left": 70, "right": 20, "bottom": 40},
-            "xAxis": {"type": "category", "data": [str(x) for x, _ in points]},
-            "yAxis": {"type": "value", "name": unit},
+            "xAxis": {"type": "category", "data": [str(x) for x, _ in points], **_AXIS},
+            "yAxis": {"type": "value", "name": unit, **_AXIS},
             "series": [{"type": kind, "data": [y for _, y in points], "areaStyle": {}}],
         }
     ).classes("w-full h-64").props("role=img").props["aria-label"] = description

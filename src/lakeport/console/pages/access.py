@@ -10,7 +10,7 @@ from nicegui import ui
 from lakeport.airport.client import Client
 from lakeport.console.facts import FUNCTIONS, is_lake, tables
 from lakeport.console.frame import Page, show_error
-from lakeport.console.widgets import DataTable
+from lakeport.console.widgets import DataTable, heading, searched_select
 from lakeport.errors import LakeportError
 from lakeport.types import duckdb_identifier
 
@@ -48,7 +48,7 @@ def _show_identity(page: Page) -> None:
             except LakeportError as error:
                 show_error(str(error))
 
-    _heading("What another identity may do")
+    heading("What another identity may do")
     with ui.row().classes("items-end"):
         who = ui.input("Identity").on("keydown.enter", show)
         in_groups = ui.input("Other groups, with commas").classes("w-64")
@@ -72,20 +72,11 @@ def _show_readers(page: Page, choices: Sequence[tuple[str, str]]) -> None:
             except LakeportError as error:
                 show_error(str(error))
 
-    _heading("Who can read a table")
+    heading("Who can read a table")
     with ui.row().classes("items-end"):
-        table = ui.select(
-            {index: f"{schema}.{name}" for index, (schema, name) in enumerate(choices)},
-            label="Table to read",
-            value=0,
-            with_input=True,
-        ).classes("w-64")
+        table = searched_select("Table to read", [f"{schema}.{name}" for schema, name in choices])
         ui.button("Show its readers", on_click=show).props("outline")
     result = ui.column().classes("w-full")
-
-
-def _heading(text: str) -> None:
-    ui.label(text).classes("text-xl").props("role=heading aria-level=2")
 
 
 def _show(rows: Sequence[dict[str, Any]], may: str, *, first: str = "table") -> None:
@@ -101,7 +92,7 @@ def _show(rows: Sequence[dict[str, Any]], may: str, *, first: str = "table") -> 
             "columns": ", ".join(row["columns"] or ()),
             "masked": ", ".join(row["masked_columns"] or ()),
         },
-    ).table.props("wrap-cells")
+    )
 
 
 def _own(client: Client) -> list[dict[str, Any]]:

@@ -50,15 +50,14 @@ async def show_activity(page: Page) -> None:
     table = DataTable(
         _COLUMNS, calls, _row, key="id", order={"size": _bytes, "seconds": lambda c: c["seconds"]}
     )
-    table.table.props("wrap-cells")
     table.table.add_slot(
         "body-cell-id",
-        """<q-td :props="props">{{ props.value }}
+        """<q-td :props="props" class="nowrap">{{ props.value }}
              <q-btn v-if="props.row.state == 'RUNNING'" flat dense label="cancel" color="negative"
                     @click="$parent.$emit('cancel', props.row.id)" /></q-td>""",
     )
     empty = ui.label("No query has run yet.")
-    lost = ui.label("").classes("text-red-600 dark:text-red-400").props("role=status")
+    lost = ui.label("").classes("text-red-700 dark:text-red-400").props("role=status")
 
     def filtered() -> None:
         chosen = [call for call in calls if _KINDS[kind.value](call)]

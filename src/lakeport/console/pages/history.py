@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
 from nicegui import ui
 
+from lakeport._wording import counted
 from lakeport.console.facts import (
     SnapshotFacts,
     changed_rows,
@@ -16,14 +18,19 @@ from lakeport.console.facts import (
     tables,
 )
 from lakeport.console.frame import Page, show_error
-from lakeport.console.widgets import DataTable, arrow_table
+from lakeport.console.widgets import DataTable, arrow_table, heading, searched_select
 from lakeport.errors import LakeportError, NotFoundError
 from lakeport.types import duckdb_identifier
 
 __all__ = ["show_history"]
 
-_MAX_CHANGES: Final = 500
+_MAX_CHANGES: Final = 5000
 _MAX_CHOICES: Final = 200
+_COLUMNS: Final = ["snapshot", "time (UTC)", "author", "message", "rows", "files", "changes"]
+_ORDER: Final[dict[str, Callable[[SnapshotFacts], int]]] = {
+    "rows": lambda snapshot: snapshot.rows_added - snapshot.rows_removed,
+    "files": lambda snapshot: snapshot.files_added - snapshot.files_removed,
+}
 _COLOURS: Final = {
     "insert": "bg-green-100 dark:bg-green-900",
     "delete": "bg-red-100 dark:bg-red-900",
@@ -38,9 +45,7 @@ async def show_history(page: Page) -> None:
     if not history:
         ui.label("The lake has no snapshot.")
         return
-    DataTable(
-        ["snapshot", "time (UTC)", "author", "message", "changes"], history[::-1], _row
-    ).table.props("wrap-cells")
+    DataTable(_COLUMNS, history[::-1], _row, order=_ORDER)
     listed = await page.read(tables, page.client)
     choices = [(t.schema, t.name) for t in listed if t.kind == "BASE TABLE"]
     if choices and len(history) > 1:
@@ -56,8 +61,17 @@ def _row(snapshot: SnapshotFacts) -> dict[str, Any]:
         "time (UTC)": snapshot.time.strftime("%Y-%m-%d %H:%M:%S"),
         "author": snapshot.author,
         "message": snapshot.message,
+        "rows": _change(snapshot.rows_added, snapshot.rows_removed),
+        "files": _change(snapshot.files_added, snapshot.files_removed),
         "changes": changes,
     }
+
+
+def _change(added: int, removed: int) -> str:
+    """Return numbers of added and removed things: `+12 -3`."""
+    return " ".join(
+        f"{sign}{number:,}" for sign, number in (("+", added), ("-", removed)) if number
+    )
 
 
 def _show_comparison(
@@ -66,14 +80,9 @@ def _show_comparison(
     ids = [snapshot.id for snapshot in reversed(history)]
     # Others are typed: a browser does not get ten thousand of them.
     newest = ids[:_MAX_CHOICES]
-    ui.label("Compare two snapshots").classes("text-xl").props("role=heading aria-level=2")
+    heading("Compare two snapshots")
     with ui.row().classes("items-end"):
-        table = ui.select(
-            {index: f"{schema}.{name}" for index, (schema, name) in enumerate(choices)},
-            label="Table",
-            value=0,
-            with_input=True,
-        ).classes("w-64")
+        table = searched_select("Table", [f"{schema}.{name}" for schema, name in choices])
         before, after = (
             ui.select(
                 newest, label=label, value=value, with_input=True, new_value_mode="add-unique"
@@ -120,7 +129,9 @@ async def _compare(page: Page, schema: str, name: str, first: int, last: int) ->
         changed_rows, page.client, schema, name, first, last, limit=_MAX_CHANGES + 1
     )
     more = " (the first ones)" if rows.num_rows > _MAX_CHANGES else ""
-    ui.label(f"{min(rows.num_rows, _MAX_CHANGES)} changes of rows{more}")
+    ui.label(f"{counted(min(rows.num_rows, _MAX_CHANGES), 'change')} of rows{more}").props(
+        "role=status"
+    )
     if rows.num_rows:
         _show_changes(rows.slice(0, _MAX_CHANGES))
 
@@ -149,11 +160,8 @@ def _show_restore(page: Page, schema: str, name: str, version: int) -> None:
 
 def _show_changes(rows: pa.Table) -> None:
     """Show changes; inserted, deleted and updated rows have colours of their own."""
-    table = arrow_table(rows)
     kinds = rows["change_type"].to_pylist() if "change_type" in rows.column_names else []
-    for row, kind in zip(table.rows, kinds, strict=False):
-        row["_class"] = _COLOURS.get(kind, "")
-    table.add_slot(
+    arrow_table(rows, classes=[_COLOURS.get(kind, "") for kind in kinds]).table.add_slot(
         "body",
         """<q-tr :props="props" :class="props.row._class">
              <q-td v-for="c in props.cols" :key="c.name" :props="props">{{ c.value }}</q-td>

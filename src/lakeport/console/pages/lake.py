@@ -7,7 +7,13 @@ from nicegui import ui
 from lakeport._wording import size_text
 from lakeport.console.facts import LakeFacts, growth, is_lake, lake_facts, tables
 from lakeport.console.frame import Page, lake_path, link_to, show_error
-from lakeport.console.operations import findings, health_in_a_line
+from lakeport.console.operations import (
+    EXAMINED_FILES,
+    Verdict,
+    findings,
+    health_key,
+    verdict,
+)
 from lakeport.console.pages.maintenance import SEVERITY_COLOURS
 from lakeport.console.widgets import DataTable, fact, line_chart
 from lakeport.errors import LakeportError
@@ -40,43 +46,57 @@ def _show_card(lake: LakeFacts) -> None:
     if lake.comment:
         ui.label(lake.comment)
     with ui.row():
-        fact("tables", lake.tables)
+        fact("tables", f"{lake.tables:,}")
         if lake.is_lake:
-            fact("views", lake.views)
-            fact("files", lake.files)
+            fact("views", f"{lake.views:,}")
+            fact("files", f"{lake.files:,}")
             fact("in files", size_text(lake.bytes))
-            fact("snapshots", lake.snapshots)
+            fact("snapshots", f"{lake.snapshots:,}")
     if lake.newest is not None:
         by = f" by {lake.newest.author}" if lake.newest.author else ""
         when = lake.newest.time.strftime("%Y-%m-%d %H:%M:%S")
         ui.label(f"last change: snapshot {lake.newest.id} at {when} UTC{by}")
     for problem in lake.problems[:10]:
-        ui.label(problem).classes("text-amber-700 break-words")
+        ui.label(problem).classes("text-amber-700 dark:text-amber-400 break-words")
 
 
 def _show_health(page: Page, lake: LakeFacts) -> None:
-    """Show the doctor's verdict when it is there, to those who may maintain the lake."""
-    link = ui.link("", f"{lake_path(lake.name)}/maintenance")
-    client = page.visitors.client(page.browser, lake.name)
-    newest = None if lake.newest is None else lake.newest.id
+    """Show the doctor's verdict when it is there, to those who may maintain the lake.
 
-    def examine() -> tuple[str, str]:
-        # Without reading data files, and once for a snapshot.
-        return page.visitors.remembered(
-            page.browser,
-            (lake.name, newest),
-            lambda: health_in_a_line(findings(client, sample=0)),
-        )
+    It is made once for a snapshot. For a lake of many files, a button on the page of
+    maintenance makes it; here is the last one.
+    """
+    link = ui.link("", f"{lake_path(lake.name)}/maintenance")
+    link.set_visibility(False)
+    client = page.visitors.client(page.browser, lake.name)
+    newest = -1 if lake.newest is None else lake.newest.id
+
+    def examine() -> Verdict | None:
+        known: Verdict | None = page.visitors.remembered(page.browser, health_key(lake.name))
+        is_cheap = lake.files <= EXAMINED_FILES
+        if is_cheap and (known is None or known.snapshot != newest):
+            known = verdict(findings(client, sample=0), newest)
+            page.visitors.remember(page.browser, health_key(lake.name), known)
+        return known
 
     async def fill() -> None:
         try:
-            worst, line = await page.read(examine)
+            known = await page.read(examine)
         except LakeportError:
             return  # the caller may not maintain the lake
-        link.set_text(f"health: {line}")
-        link.classes(SEVERITY_COLOURS.get(worst, ""))
+        link.set_text(f"health: {_health(known, newest)}")
+        link.set_visibility(True)
+        link.classes(SEVERITY_COLOURS.get("" if known is None else known.worst, ""))
 
     ui.timer(0.1, fill, once=True)
+
+
+def _health(known: Verdict | None, newest: int) -> str:
+    if known is None:
+        return "not examined yet"
+    if known.snapshot == newest:
+        return known.line
+    return f"{known.line} at snapshot {known.snapshot}"
 
 
 async def show_lake(page: Page) -> None:
@@ -110,7 +130,10 @@ async def show_lake(page: Page) -> None:
         points = await page.read(growth, page.client)
         if points:
             line_chart(
-                "Live data by the snapshot that added it",
+                "Data in files by snapshot",
                 [(snapshot, size / 2**20) for snapshot, _, size in points],
                 unit="MiB",
+            )
+            line_chart(
+                "Rows by snapshot", [(snapshot, rows) for snapshot, rows, _ in points], unit="rows"
             )

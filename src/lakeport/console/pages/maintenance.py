@@ -11,18 +11,23 @@ from lakeport._wording import counted, size_text
 from lakeport.console.facts import is_lake
 from lakeport.console.frame import Page, show_error
 from lakeport.console.operations import (
+    EXAMINED_FILES,
     Outcome,
+    Verdict,
     advice,
     can_maintain,
     cancel_call,
+    file_count,
     findings,
-    health_in_a_line,
+    health_key,
     maintain,
+    newest_snapshot,
     past_runs,
     running_maintenance,
     schedule,
+    verdict,
 )
-from lakeport.console.widgets import DataTable
+from lakeport.console.widgets import DataTable, heading
 from lakeport.errors import LakeportError, PermissionDeniedError
 
 __all__ = ["SEVERITY_COLOURS", "show_maintenance"]
@@ -31,6 +36,7 @@ SEVERITY_COLOURS: Final = {
     "error": "text-red-700 dark:text-red-400",
     "warning": "text-amber-700 dark:text-amber-400",
 }
+_SEVERITIES: Final = ("error", "warning", "note")
 _POLL_SECONDS: Final = 0.5
 _MAX_TEXT: Final = "break-words max-w-full"
 
@@ -40,15 +46,18 @@ async def show_maintenance(page: Page) -> None:
     if not await page.read(is_lake, page.client):
         ui.label("This catalog is no lake: there is nothing to maintain.")
         return
+    heading("Advice")
+    waiting = ui.label("Looking at the files of all tables …").props("role=status")
     try:
         gains = await page.read(advice, page.client)
     except PermissionDeniedError as error:
         ui.label(f"This page is for those who maintain the lake: {error}.").props("role=status")
         await _show_past_runs(page)
         return
-    _heading("Advice")
+    finally:
+        waiting.delete()
     _show_advice(gains)
-    _heading("Maintenance")
+    heading("Maintenance")
     if await page.read(can_maintain, page.client):
         _show_run(page)
     else:
@@ -56,12 +65,8 @@ async def show_maintenance(page: Page) -> None:
         ui.label("lakeport maintain LAKE --dry-run").classes("font-mono")
     _show_schedule(await page.read(schedule, page.client))
     await _show_past_runs(page)
-    _heading("Doctor")
+    heading("Doctor")
     await _show_doctor(page)
-
-
-def _heading(text: str) -> None:
-    ui.label(text).classes("text-xl").props("role=heading aria-level=2")
 
 
 def _show_advice(gains: Sequence[dict[str, Any]]) -> None:
@@ -81,7 +86,7 @@ def _show_advice(gains: Sequence[dict[str, Any]]) -> None:
             "inlined rows": row["inlined_rows"],
         },
         order={"size": lambda row: row["bytes"], "deleted": lambda row: row["deleted_share"]},
-    ).table.props("wrap-cells")
+    )
 
 
 def _show_run(page: Page) -> None:
@@ -151,7 +156,7 @@ def _show_outcomes(done: Sequence[Outcome], *, is_plan: bool) -> None:
 def _outcome_table(done: Sequence[Outcome]) -> None:
     has_time = any(outcome.time is not None for outcome in done)
     numbered = list(enumerate(done))
-    table = DataTable(
+    DataTable(
         [*(["time (UTC)"] if has_time else []), "operation", "table", "result", "left as it is"],
         numbered,
         lambda entry: {
@@ -164,11 +169,10 @@ def _outcome_table(done: Sequence[Outcome]) -> None:
         },
         key="_number",
     )
-    table.table.props("wrap-cells")
 
 
 def _show_schedule(rows: Sequence[dict[str, Any]]) -> None:
-    _heading("Schedule")
+    heading("Schedule")
     if not rows:
         ui.label(
             "This server does not maintain the lake by itself. A section [maintenance] of its "
@@ -197,7 +201,7 @@ def _thresholds(row: dict[str, Any]) -> str:
 
 
 async def _show_past_runs(page: Page) -> None:
-    _heading("Past runs")
+    heading("Past runs")
     runs = await page.read(past_runs, page.client)
     if not runs:
         ui.label("The lake has no log of maintenance yet.")
@@ -206,35 +210,72 @@ async def _show_past_runs(page: Page) -> None:
 
 
 async def _show_doctor(page: Page) -> None:
-    """Examine the lake; on request, all of its data files."""
+    """Examine a small lake; a large one, or all data files, on request."""
 
     async def examine(*, deep: bool) -> None:
         result.clear()
         with result:
             waiting = ui.spinner(size="lg").props('aria-label="examining"')
             try:
-                _show_findings(await page.read(findings, page.client, deep=deep))
+                newest = await page.read(newest_snapshot, page.client)
+                found = await page.read(findings, page.client, deep=deep)
+                known = verdict(found, newest)
+                page.visitors.remember(page.browser, health_key(page.lake), known)
+                _show_findings(found, known)
             except LakeportError as error:
                 show_error(str(error))
             finally:
                 waiting.delete()
 
-    ui.button("Examine all data files", on_click=lambda: examine(deep=True)).props("outline")
+    with ui.row():
+        ui.button("Examine the lake", on_click=lambda: examine(deep=False)).props("outline")
+        ui.button("Examine all data files", on_click=lambda: examine(deep=True)).props("outline")
     result = ui.column().classes("w-full")
-    await examine(deep=False)
+    files = await page.read(file_count, page.client)
+    if files <= EXAMINED_FILES:
+        await examine(deep=False)
+        return
+    known: Verdict | None = page.visitors.remembered(page.browser, health_key(page.lake))
+    with result:
+        if known is not None:
+            when = known.time.strftime("%Y-%m-%d %H:%M:%S")
+            _show_verdict(known, f" at {when} UTC, snapshot {known.snapshot}")
+        ui.label(f"The lake has {files:,} files: examining it takes a while.").props("role=status")
 
 
-def _show_findings(found: Sequence[dict[str, Any]]) -> None:
-    worst, line = health_in_a_line(found)
-    ui.label(line).classes(f"text-lg {SEVERITY_COLOURS.get(worst, '')}").props("role=status")
-    for row in found[:100]:
-        with ui.card().classes("w-full gap-1"):
-            ui.label(f"{row['severity']}: {row['where']}: {row['what']}").classes(
-                f"font-semibold {_MAX_TEXT} {SEVERITY_COLOURS.get(row['severity'], '')}"
-            )
-            ui.label(f"Effect: {row['effect']}.").classes(_MAX_TEXT)
-            ui.label(f"Remedy: {row['remedy']}.").classes(_MAX_TEXT)
-            if row["repairable"]:
-                ui.label("lakeport doctor LAKE --repair mends it.").classes(_MAX_TEXT)
-            for example in row["examples"] or ():
-                ui.label(example).classes(f"font-mono text-sm {_MAX_TEXT}")
+def _show_verdict(known: Verdict, when: str = "") -> None:
+    ui.label(f"{known.line}{when}").classes(
+        f"text-lg {SEVERITY_COLOURS.get(known.worst, '')}"
+    ).props("role=status")
+
+
+def _show_findings(found: Sequence[dict[str, Any]], known: Verdict) -> None:
+    _show_verdict(known)
+    if not found:
+        return
+    table = DataTable(
+        ["severity", "where", "what", "effect", "remedy", "examples"],
+        list(enumerate(found)),
+        _finding,
+        key="_number",
+        order={"severity": lambda entry: _SEVERITIES.index(entry[1]["severity"])},
+    ).table
+    table.add_slot(
+        "body-cell-severity",
+        """<q-td :props="props" :class="props.row._class">{{ props.value }}</q-td>""",
+    )
+
+
+def _finding(entry: tuple[int, dict[str, Any]]) -> dict[str, Any]:
+    number, row = entry
+    mended = " (lakeport doctor LAKE --repair mends it)" if row["repairable"] else ""
+    return {
+        "_number": number,
+        "_class": SEVERITY_COLOURS.get(row["severity"], ""),
+        "severity": row["severity"],
+        "where": row["where"],
+        "what": row["what"],
+        "effect": row["effect"],
+        "remedy": f"{row['remedy']}{mended}",
+        "examples": ", ".join(row["examples"] or ()),
+    }

@@ -16,7 +16,7 @@ from lakeport.console.facts import is_lake, snapshot_ids
 from lakeport.console.frame import Page, show_error
 from lakeport.console.queries import Query, QueryResult
 from lakeport.console.widgets import arrow_table, bar_chart
-from lakeport.errors import LakeportError
+from lakeport.errors import InvalidInputError, LakeportError
 
 __all__ = ["export", "show_query"]
 
@@ -28,25 +28,32 @@ _MEDIA_TYPES: Final = {
     "arrow": "application/vnd.apache.arrow.file",
 }
 _MAX_CHOICES: Final = 200
-_NEWEST: Final = -1
+_NOW: Final = "now"
 
 
 async def show_query(page: Page, sql: str) -> None:
     """Show the editor. A query reads tables of the lake as the caller may."""
     ui.label("DuckDB's SQL over the tables of this lake. Queries read; they cannot write.")
-    editor = ui.codemirror(sql or "SELECT 42 AS answer", language="SQL", line_wrapping=True)
+    editor = ui.codemirror(
+        sql or "SELECT 42 AS answer", language="SQL", line_wrapping=True, theme="vscodeLight"
+    )
     editor.classes("w-full h-40 border").props('aria-label="query"')
-    versions = {_NEWEST: "now"}
+    versions = [_NOW]
     if await page.read(is_lake, page.client):
+        # A browser does not get ten thousand of them.
         newest = (await page.read(snapshot_ids, page.client))[: -_MAX_CHOICES - 1 : -1]
-        versions |= {id: f"snapshot {id}" for id in newest}
+        versions += [str(id) for id in newest]
     running: list[Query] = []
 
     async def execute() -> None:
-        version = None if at.value == _NEWEST else int(at.value)
-        query = Query(page.client, editor.value, version=version)
-        running[:] = [query]
         result.clear()
+        try:
+            query = Query(page.client, editor.value, version=_version(at.value))
+        except LakeportError as error:
+            with result:
+                show_error(str(error))
+            return
+        running[:] = [query]
         run_button.disable()
         started = time.monotonic()
         with result:
@@ -67,8 +74,20 @@ async def show_query(page: Page, sql: str) -> None:
     with ui.row().classes("items-end"):
         run_button = ui.button("Run", icon="play_arrow", on_click=execute)
         ui.button("Cancel", on_click=cancel).props("flat")
-        at = ui.select(versions, label="As of", value=_NEWEST, with_input=True).classes("w-48")
+        at = ui.select(
+            versions, label="As of snapshot", value=_NOW, new_value_mode="add-unique"
+        ).classes("w-48")
     result = ui.column().classes("w-full")
+
+
+def _version(chosen: object) -> int | None:
+    """Return a chosen or typed snapshot; None for the newest."""
+    text = str(chosen or _NOW).strip()
+    if text == _NOW:
+        return None
+    if not text.isdecimal():
+        raise InvalidInputError(f"{text[:40]!r} is no snapshot: choose one, or type its number")
+    return int(text)
 
 
 def _run(page: Page, query: Query, *, max_rows: int | None = None) -> QueryResult:

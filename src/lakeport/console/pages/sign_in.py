@@ -5,6 +5,7 @@ from __future__ import annotations
 from nicegui import ui
 
 from lakeport.console.frame import Page
+from lakeport.console.look import apply_look
 from lakeport.errors import LakeportError
 
 __all__ = ["show_sign_in"]
@@ -25,10 +26,14 @@ def show_sign_in(page: Page) -> None:
             return
         ui.navigate.to("/")
 
-    with ui.card().classes("mx-auto mt-24 w-96"):
+    apply_look()
+    ui.dark_mode(value=None)
+    with ui.card().classes("mx-auto mt-24 w-96 max-w-full"):
         ui.label("Lakeport").classes("text-2xl font-bold").props("role=heading aria-level=1")
         ui.label("Sign in with the token that you also use in DuckDB.")
         token = ui.input("Token", password=True).classes("w-full").on("keydown.enter", enter)
         token.props('autocomplete=off autofocus aria-label="token"')
-        reason = ui.label("").classes("text-red-600 break-words").props("role=alert")
+        reason = (
+            ui.label("").classes("text-red-700 dark:text-red-400 break-words").props("role=alert")
+        )
         ui.button("Sign in", on_click=enter).classes("w-full")

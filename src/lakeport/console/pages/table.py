@@ -7,25 +7,39 @@ from typing import Final
 
 from nicegui import ui
 
-from lakeport._wording import size_text
+from lakeport._wording import counted, size_text
 from lakeport.console.facts import (
+    ColumnFacts,
     FileFacts,
     column_facts,
     file_facts,
     is_lake,
+    layout,
+    partitions,
     row_counts,
     sample,
-    snapshot_ids,
 )
 from lakeport.console.frame import Page, show_error
-from lakeport.console.widgets import DataTable, arrow_table, bar_chart, fact, line_chart
+from lakeport.console.widgets import (
+    DataTable,
+    arrow_table,
+    bar_chart,
+    fact,
+    heading,
+    line_chart,
+)
 from lakeport.errors import LakeportError
 from lakeport.types import duckdb_identifier
 
 __all__ = ["show_table"]
 
-_MAX_POINTS: Final = 20
+_MAX_PARTITIONS: Final = 100
 _NULLS: Final = {None: "", True: "has NULL", False: "no NULL"}
+_LAYOUT: Final = {
+    "partitioned by": "Partitioned by",
+    "sorted by": "Sorted by",
+    "option": "Options",
+}
 
 
 async def show_table(page: Page, schema: str, name: str) -> None:
@@ -41,7 +55,7 @@ async def show_table(page: Page, schema: str, name: str) -> None:
         )
     shown: set[str] = set()
     with ui.tabs().classes("w-full") as tabs:
-        names = ["Columns", "Rows", "Files", "History"]
+        names = ["Columns", "Rows", "Files", "Layout", "History"]
         for each in names if await page.read(is_lake, page.client) else names[:2]:
             ui.tab(each)
     panels = {}
@@ -49,7 +63,13 @@ async def show_table(page: Page, schema: str, name: str) -> None:
         for each in names:
             with ui.tab_panel(each):
                 panels[each] = ui.column().classes("w-full")
-    contents = {"Columns": _columns, "Rows": _rows, "Files": _files, "History": _history}
+    contents = {
+        "Columns": _columns,
+        "Rows": _rows,
+        "Files": _files,
+        "Layout": _layout,
+        "History": _history,
+    }
 
     async def open_tab(tab: str) -> None:
         if tab in shown:
@@ -73,13 +93,22 @@ async def _columns(page: Page, schema: str, name: str) -> None:
         lambda column: {
             "column": column.name,
             "type": column.type,
-            "null": _NULLS[column.has_null] if column.nullable else "NOT NULL",
+            "null": _nulls(column),
             "default": column.default,
             "min": column.min,
             "max": column.max,
             "comment": column.comment,
         },
     )
+
+
+def _nulls(column: ColumnFacts) -> str:
+    """Return whether a column has NULL, and how much of it is."""
+    if not column.nullable:
+        return "NOT NULL"
+    if column.null_share is None:
+        return _NULLS[column.has_null]
+    return f"{column.null_share:.1%} NULL" if column.null_share else "no NULL"
 
 
 async def _rows(page: Page, schema: str, name: str) -> None:
@@ -91,13 +120,21 @@ async def _rows(page: Page, schema: str, name: str) -> None:
 async def _files(page: Page, schema: str, name: str) -> None:
     files = await page.read(file_facts, page.client, schema, name)
     with ui.row():
-        fact("files", len(files))
+        fact("files", f"{len(files):,}")
         fact("size", size_text(sum(file.bytes for file in files)))
-        fact("with deletes", sum(file.delete_bytes is not None for file in files))
+        fact("with deletes", f"{sum(file.delete_bytes is not None for file in files):,}")
     if not files:
         ui.label("There are no files: the rows, if there are any, are in the catalog database.")
         return
+    with_deletes = [file for file in files if file.delete_bytes is not None]
     bar_chart("Files by size", _size_classes(files), unit="files")
+    if with_deletes:
+        bar_chart("Files with deletes, by size", _size_classes(with_deletes), unit="files")
+    parts = await page.read(partitions, page.client, schema, name)
+    if parts:
+        first = f", the first {_MAX_PARTITIONS:,}" if len(parts) > _MAX_PARTITIONS else ""
+        title = f"Files of {counted(len(parts), 'partition')}{first}"
+        bar_chart(title, parts[:_MAX_PARTITIONS], unit="files")
     DataTable(
         ["file", "size", "deletes"],
         files,
@@ -120,9 +157,20 @@ def _size_classes(files: Sequence[FileFacts]) -> list[tuple[object, float]]:
     return [(f"< {size_text(4 ** (power + 1))}", counts.get(power, 0)) for power in powers]
 
 
+async def _layout(page: Page, schema: str, name: str) -> None:
+    found = await page.read(layout, page.client, schema, name)
+    for kind, title in _LAYOUT.items():
+        heading(title)
+        listed = [(key, value) for each, key, value in found if each == kind]
+        if not listed:
+            ui.label("none that you may see")
+        for key, value in listed:
+            ui.label(f"{key}: {value}").classes("font-mono break-all")
+
+
 async def _history(page: Page, schema: str, name: str) -> None:
-    ids = await page.read(snapshot_ids, page.client)
-    step = max(1, len(ids) // _MAX_POINTS)
-    versions = ids[::-1][::step][::-1]
-    counts = await page.read(row_counts, page.client, schema, name, versions)
+    counts = await page.read(row_counts, page.client, schema, name)
+    if not counts:
+        ui.label("No snapshot has changed the rows of this table.")
+        return
     line_chart("Rows by snapshot", counts, unit="rows")

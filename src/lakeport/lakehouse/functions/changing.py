@@ -181,10 +181,9 @@ class _Changes:
     def _commit(self, message: str | None) -> pa.Table:
         identifier = current_request().transaction_id
         info = CommitInfo(message=message)
-        result = None if identifier is None else self._writes.commit(identifier, info)
-        if identifier is None or result is None:
+        result = None if identifier is None else self._writes.commit_and_end(identifier, info)
+        if result is None:
             raise InvalidInputError("there is nothing to commit: this session has no staged writes")
-        self._writes.end(identifier)
         rows = [[result.snapshot], [result.rows_inserted]]
         rows += [[result.rows_updated], [result.rows_deleted]]
         return pa.table([pa.array(column, pa.int64()) for column in rows], schema=_COMMITTED)

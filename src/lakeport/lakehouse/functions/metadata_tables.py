@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -139,9 +139,15 @@ FILES_SCHEMA: Final = pa.schema(
 )
 
 
-def snapshots(lake: Lake, permissions: Permissions) -> pa.Table:
-    """Return all snapshots, oldest first, with the changes to objects that the caller may list."""
+def snapshots(
+    lake: Lake, permissions: Permissions, columns: Collection[str] | None = None
+) -> pa.Table:
+    """Return all snapshots, oldest first, with the changes to objects that the caller may list.
+
+    The changes are empty if they are not among the columns to read.
+    """
     shown = visible_changes(lake, permissions)
+    with_changes = columns is None or "changes" in columns
     return _table(
         SNAPSHOTS_SCHEMA,
         (
@@ -149,7 +155,7 @@ def snapshots(lake: Lake, permissions: Permissions) -> pa.Table:
                 snapshot.id,
                 snapshot.time,
                 snapshot.schema_version,
-                changes_by_kind(snapshot.changes, shown),
+                changes_by_kind(snapshot.changes, shown) if with_changes else [],
                 *_said(snapshot, shown, permissions),
             )
             for snapshot in lake.snapshots()

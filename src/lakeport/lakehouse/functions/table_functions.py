@@ -42,6 +42,7 @@ from lakeport.lakehouse.functions.metadata_tables import (
     tables,
     unlisted,
 )
+from lakeport.lakehouse.functions.table_details import detail_functions
 from lakeport.lakehouse.names import PublishedNames, find_table, parse_table_name
 from lakeport.lakehouse.permissions import Permissions
 from lakeport.lakehouse.policies.restricted_feed import RestrictedFeed
@@ -73,6 +74,7 @@ def functions_schema(
     own = _Functions(access, names, snapshot, refused)
     functions = [
         *own.functions(),
+        *detail_functions(access, snapshot, own.permissions, own.whole_table),
         *changing_functions(access, names),
         *maintenance_functions(access, names),
         *health_functions(access, names),
@@ -118,43 +120,43 @@ class _Functions:
         yield ScanTable(
             "snapshots",
             SNAPSHOTS_SCHEMA,
-            lambda _: self._snapshots(),
+            lambda options: snapshots(access.lake, self.permissions(), options.columns),
             comment="All snapshots of the lake",
         )
         yield ScanTable(
             "schemas",
             SCHEMAS_SCHEMA,
-            lambda _: schemas(contents, self._permissions()),
+            lambda _: schemas(contents, self.permissions()),
             comment="The schemas, with their names in the lake",
         )
         yield ScanTable(
             "tables",
             TABLES_SCHEMA,
-            lambda _: tables(contents, self._permissions()),
+            lambda _: tables(contents, self.permissions()),
             comment="The tables and views",
         )
         yield ScanTable(
             "unlisted",
             UNLISTED_SCHEMA,
-            lambda _: unlisted(contents, self._permissions(), self._refused),
+            lambda _: unlisted(contents, self.permissions(), self._refused),
             comment="The tables and views that cannot be read, and why",
         )
         yield ScanTable(
             "columns",
             COLUMNS_SCHEMA,
-            lambda _: columns(contents, self._permissions()),
+            lambda _: columns(contents, self.permissions()),
             comment="The columns of all tables",
         )
         yield ScanTable(
             "my_access",
             MY_ACCESS_SCHEMA,
-            lambda _: my_access(contents, self._permissions()),
+            lambda _: my_access(contents, self.permissions()),
             comment="What you may do with the tables and views, and what you see of them",
         )
         yield ScanTable(
             "files",
             FILES_SCHEMA,
-            lambda _: files(access, contents, self._permissions(), snapshot=self._snapshot),
+            lambda _: files(access, contents, self.permissions(), snapshot=self._snapshot),
             comment="The files of all tables",
         )
         yield ScanTable(
@@ -173,7 +175,7 @@ class _Functions:
             lambda: table_info(
                 self._access,
                 self._access.contents(self._snapshot),
-                self._permissions(),
+                self.permissions(),
                 snapshot=self._snapshot,
             ),
             (),
@@ -200,20 +202,26 @@ class _Functions:
             yield self._feed("table_deletions", "Rows deleted from a table", type, _deletions)
 
     def _snapshots(self) -> pa.Table:
-        return snapshots(self._access.lake, self._permissions())
+        return snapshots(self._access.lake, self.permissions())
 
-    def _permissions(self) -> Permissions:
+    def permissions(self) -> Permissions:
         """Return the permissions of the current request, not of the one that listed the schema."""
         return Permissions.of_request(self._access, self._names)
 
-    def _list_files(self, table_name: str | None, snapshot_version: int | None) -> pa.Table:
+    def whole_table(
+        self, table_name: str | None, action: str, snapshot_version: int | None = None
+    ) -> LakeTable:
+        """Return a table of which the caller sees everything."""
         table = self._table(table_name, snapshot_version)
-        if self._permissions().restriction(table.planner.state) is not None:
+        if self.permissions().restriction(table.planner.state) is not None:
             raise PermissionDeniedError(
-                f"you may not list the files of {(table_name or '')[:80]}: policies restrict what "
-                "you see of it"
+                f"you may not {action} {(table_name or '')[:80]}: policies restrict what you see "
+                "of it"
             )
-        return files_of_table(table)
+        return table
+
+    def _list_files(self, table_name: str | None, snapshot_version: int | None) -> pa.Table:
+        return files_of_table(self.whole_table(table_name, "list the files of", snapshot_version))
 
     def _feed(
         self,
@@ -236,12 +244,12 @@ class _Functions:
 
         def schema(table_name: str | None, start: Bound, end: Bound) -> pa.Schema:
             table, feed = find(table_name, start, end)
-            seen = RestrictedFeed.of(self._access, self._permissions(), table, feed)
+            seen = RestrictedFeed.of(self._access, self.permissions(), table, feed)
             return _snapshot_first(feed.schema if seen is None else seen.schema)
 
         def rows(table_name: str | None, start: Bound, end: Bound) -> pa.RecordBatchReader:
             table, feed = find(table_name, start, end)
-            seen = RestrictedFeed.of(self._access, self._permissions(), table, feed)
+            seen = RestrictedFeed.of(self._access, self.permissions(), table, feed)
             if seen is not None:
                 return seen.to_batches()
             with retried_when_lost():
@@ -259,9 +267,9 @@ class _Functions:
         # The name as the caller wrote it: the table's own spelling would reveal that it exists.
         denied = f"you may not read {name[:80]}"
         if table is not None:
-            self._permissions().require_reading([table], denied=denied)
+            self.permissions().require_reading([table], denied=denied)
             return self._access.table(table.schema, table.name, snapshot.id)
-        if not self._permissions().reads_name(schema, table_name):
+        if not self.permissions().reads_name(schema, table_name):
             raise PermissionDeniedError(denied)
         raise self._access.missing_table(schema, table_name, snapshot.id, shown=repr(name[:80]))
 
