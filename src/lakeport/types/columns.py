@@ -32,6 +32,9 @@ __all__ = [
 
 def arrow_type(column: Column) -> pa.DataType:
     """Return the Arrow type that holds every value of the column."""
+    scalar = None if column.as_bytes else SCALARS.get(column.type)
+    if scalar is not None:
+        return scalar.arrow
     if column.type == "struct":
         return pa.struct([arrow_field(child, nested=True) for child in column.children])
     if column.type == "list":

@@ -80,6 +80,7 @@ def test_a_lake_is_created_filled_and_never_overwritten(make_lake: LakeMaker, ki
         Lake.create(real.uri, data_path=real.data_path)
 
 
+@pytest.mark.database_server
 def test_a_lake_on_mysql_has_the_rows_of_one_on_sqlite_without_inlining(
     new_lake: Callable[..., Lake],
 ) -> None:
@@ -373,6 +374,7 @@ def test_snapshots_that_expired_during_a_transaction_are_a_conflict(
         transaction.commit()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb", "postgresql", "mysql"])
 def test_many_writers_lose_nothing_and_leave_no_gaps(
     new_lake: Callable[..., Lake], kind: str
@@ -537,7 +539,10 @@ def test_a_column_of_nulls_gets_the_bounds_of_its_first_values(
         ("boolean", "false", "1"),
         ("date", "0044-03-15 (BC)", "2024-01-01"),
         ("timestamp", "2024-01-01 00:00:00", "2024-01-01 00:00:00.5"),
+        ("timestamp", "9999-12-31 00:00:00", "10000-01-01 00:00:00"),
         ("timestamptz", "2024-01-01 00:00:00+00", "infinity"),
+        ("timestamptz", "2024-01-01 00:00:00+00", "2024-01-01 00:00:00.25+00"),
+        ("time", "09:59:59.999999", "10:00:00"),
         ("varchar", "B", "a"),
     ],
 )  # fmt: skip

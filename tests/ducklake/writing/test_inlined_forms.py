@@ -204,6 +204,7 @@ def test_values_and_their_table_have_the_form_of_the_reference(
         assert [row[pair] for row in found] == [row[pair] for row in expected], type
 
 
+@pytest.mark.database_server
 def test_the_reference_cannot_inline_nanoseconds_of_a_day_on_postgresql(
     make_lake: LakeMaker,
 ) -> None:

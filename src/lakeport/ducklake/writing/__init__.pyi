@@ -13,6 +13,7 @@ from .conflicts import StaleFilesError
 from .creation import create_catalog
 from .database import WriteDatabase
 from .ddl import MacroImplementation, MacroParameter, TableDefinition, TypeLike, ViewDefinition
+from .options import Options
 from .results import WriteResult
 from .table_writer import TableWriter
 from .tasks.appends import Progress, WriteProgress
@@ -43,6 +44,7 @@ __all__ = [
     "MacroParameter",
     "MappedColumn",
     "Merge",
+    "Options",
     "Progress",
     "ReadFile",
     "RetryPolicy",

@@ -174,7 +174,10 @@ class TableEntry:
     rows: TableRows | None = None
     """The changes of rows, from which `data` was computed; None if there are none."""
     table: LakeTable | None = None
-    """The table at the base snapshot; None for a table that the transaction creates."""
+    """The table at the base snapshot, or at an earlier one at which it had the same definition.
+
+    None for a table that the transaction creates.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,16 +132,14 @@ class _Commit:
             snapshot = state.latest.snapshot_id + 1
             self._check_deletes(snapshot)
             plan = plan_commit(self._changes, state)
-            for statement in plan.statements:
-                writer.run(statement)
+            writer.run_all(plan.statements)
             note_event("catalog rows written", statements=len(plan.statements))
             self._is_committing = True
             writer.commit()
             return Committed(snapshot, self.attempts, plan.ids)
 
     def _commit_metadata(self, writer: CatalogWriter, latest: SnapshotRow) -> Committed:
-        for statement in metadata_statements(self._changes, CommitIds(latest)):
-            writer.run(statement)
+        writer.run_all(metadata_statements(self._changes, CommitIds(latest)))
         writer.commit()
         return Committed(latest.snapshot_id, self.attempts, None)
 

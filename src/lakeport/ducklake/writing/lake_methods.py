@@ -7,8 +7,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
 
-import pyarrow as pa
-
 from lakeport.ducklake.metadata.database import Database
 from lakeport.ducklake.metadata.location import parse_location
 from lakeport.errors import InvalidArgumentError
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from lakeport.ducklake.lake import Lake
     from lakeport.ducklake.table import LakeTable
     from lakeport.ducklake.writing.database import WriteDatabase
+    from lakeport.ducklake.writing.database.known_tables import KnownTables
     from lakeport.ducklake.writing.ddl.definitions import MacroImplementation
     from lakeport.ducklake.writing.ddl.types import ColumnsLike
     from lakeport.ducklake.writing.results import WriteResult
@@ -151,24 +150,19 @@ class LakeWriting:
     ) -> LakeTable:
         """Create a table with the columns of rows, and append them, in one snapshot.
 
-        The rows are an Arrow table or reader, a data frame, anything else with an Arrow stream, or
-        a DataFrame of Spark, which Spark writes.
+        The rows are an Arrow table or reader, a data frame, a list of dicts, anything else with an
+        Arrow stream, or a DataFrame of Spark, which Spark writes.
         """
-        from lakeport.ducklake.writing.distributed import is_frame, schema_of_rows
-
-        if not is_frame(rows) and not isinstance(rows, pa.RecordBatchReader):
-            rows = pa.RecordBatchReader.from_stream(rows)
         with self.transaction(progress=progress) as transaction:
-            table = transaction.create_table(
+            transaction.create_table_as(
                 name,
-                schema_of_rows(rows, _lake(self).engine),
+                rows,
                 schema,
                 partition_by=partition_by,
                 sort_by=sort_by,
                 comment=comment,
                 or_replace=or_replace,
             )
-            table.append(rows)
         return _lake(self).table(name, schema)
 
     def drop_table(
@@ -313,6 +307,13 @@ class LakeWriting:
         from lakeport.ducklake.writing.database import WriteDatabase
 
         return WriteDatabase(_lake(self).catalog.database)
+
+    @cached_property
+    def known_tables(self) -> KnownTables:
+        """The definitions of tables that were read; for other parts of this package."""
+        from lakeport.ducklake.writing.database.known_tables import KnownTables
+
+        return KnownTables()
 
     def close_writing(self) -> None:
         """Close the connections that write."""

@@ -63,6 +63,14 @@ class TableWriter(RowStatements):
     @property
     def table(self) -> LakeTable | None:
         """The table at the base snapshot, to be read; None if the transaction creates it."""
+        entry, transaction = self._entry, self.transaction
+        if entry.table is not None and entry.table.snapshot.id != transaction.base:
+            entry.table = transaction.lake.table_by_id(self.id, transaction.base)
+        return entry.table
+
+    @property
+    def layout(self) -> LakeTable | None:
+        """The table at the base, or at an earlier snapshot with the same columns and path."""
         return self._entry.table
 
     @property

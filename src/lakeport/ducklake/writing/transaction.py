@@ -10,11 +10,13 @@ with lake.transaction(message="nightly load", author="etl") as transaction:
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from lakeport.ducklake.metadata.rows import MetadataRow, SchemaRow, TableRow
+from lakeport.arrow import RowSource, reader_of
+from lakeport.ducklake.metadata.rows import MetadataRow
 from lakeport.ducklake.writing.change_set import (
     ChangeSet,
     CommitInfo,
@@ -27,10 +29,12 @@ from lakeport.ducklake.writing.change_set import (
 )
 from lakeport.ducklake.writing.changes.target import directory_of
 from lakeport.ducklake.writing.commit import RetryPolicy, commit
+from lakeport.ducklake.writing.database.known_tables import KnownTable, read_base
 from lakeport.ducklake.writing.database.versions import check_writable
-from lakeport.ducklake.writing.ddl.definitions import TableDefinition, table_definition
+from lakeport.ducklake.writing.ddl.definitions import UNCOMMITTED, TableDefinition
 from lakeport.ducklake.writing.ddl.names import reserved_names
 from lakeport.ducklake.writing.ddl.transaction_methods import DdlMethods
+from lakeport.ducklake.writing.distributed import is_frame, schema_of_rows
 from lakeport.ducklake.writing.inlining import obstacle
 from lakeport.ducklake.writing.options import Options
 from lakeport.ducklake.writing.results import WriteResult
@@ -105,19 +109,59 @@ class Transaction(DdlMethods):
         own = self._own_table(name, schema)
         if own is not None:
             return TableWriter(self, own)
-        # The first lookup also chooses the snapshot.
-        lookup = self.lake.lookup(name, schema, version=self._base)
-        self._base = lookup.table.snapshot.id
-        row, schema_row = lookup.rows[TableRow][0], lookup.rows[SchemaRow][0]
-        if self._options is None:
-            self._options = Options(lookup.rows[MetadataRow])
-        if row.table_id in self.tables:
+        found = self._find_table(name, schema)
+        definition = found.definition
+        if definition.id in self.tables:
             raise NotFoundError(
                 f"there is no table {schema}.{name}: the transaction has dropped or renamed it"
             )
-        definition = table_definition(lookup.rows, row, schema_row, self.base)
-        self.tables[row.table_id] = TableEntry(definition, definition, table=lookup.table)
-        return TableWriter(self, row.table_id)
+        self.tables[definition.id] = TableEntry(definition, definition, table=found.table)
+        return TableWriter(self, definition.id)
+
+    def _find_table(self, name: str, schema: str) -> KnownTable:
+        """Return a table at the base; the first one that is found also chooses the base."""
+        known = self.lake.known_tables.get(schema, name) if self._options is None else None
+        base = None if known is None else read_base(self.lake, known)
+        # A given base can be used if it is the newest snapshot: the definition is that of then.
+        if known is not None and base is not None and self._base in (None, base.snapshot):
+            self._base, self._options = base.snapshot, base.options
+            return known
+        lookup = self.lake.lookup(name, schema, version=self._base)
+        self._base = lookup.table.snapshot.id
+        if self._options is None:
+            self._options = Options(lookup.rows[MetadataRow])
+        found = KnownTable.from_lookup(lookup)
+        self.lake.known_tables.put(schema, name, found)
+        return found
+
+    def create_table_as(
+        self,
+        name: str,
+        rows: RowSource,
+        schema: str = "main",
+        *,
+        partition_by: Sequence[str] = (),
+        sort_by: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+    ) -> TableWriter:
+        """Create a table with the columns of rows, and append them.
+
+        The rows are of any kind that `TableWriter.append` takes.
+        """
+        if not is_frame(rows):
+            rows = reader_of(rows)
+        table = self.create_table(
+            name,
+            schema_of_rows(rows, self.lake.engine),
+            schema,
+            partition_by=partition_by,
+            sort_by=sort_by,
+            comment=comment,
+            or_replace=or_replace,
+        )
+        table.append(rows)
+        return table
 
     def writer(self, table_id: int) -> TableWriter:
         """Return a table of the transaction by its id; for other parts of this package."""
@@ -136,7 +180,7 @@ class Transaction(DdlMethods):
         return None
 
     def check_columns(self, table: TableDefinition) -> None:
-        """Raise InvalidArgumentError for names of columns that the format reserves."""
+        """Raise InvalidArgumentError for names that the format reserves, and types it lacks."""
         has_prefix = not self.lake.version.startswith("1.0")
         inlines = self.options.inlining_limit(table.schema.id, table.id) > 0
         reserved = reserved_names(has_prefix=has_prefix, inlines=inlines)
@@ -146,6 +190,12 @@ class Transaction(DdlMethods):
             if row.parent_column is None and is_reserved:
                 raise InvalidArgumentError(
                     f"a column cannot be called {row.column_name!r}, which the format reserves"
+                )
+            is_new = row.begin_snapshot == UNCOMMITTED
+            if is_new and row.column_type == "timestamptz_ns" and not has_prefix:
+                raise InvalidArgumentError(
+                    f"column {row.column_name!r}: TIMESTAMPTZ_NS needs a lake of format 1.1, and "
+                    "this one has 1.0"
                 )
 
     def allocate(self) -> int:

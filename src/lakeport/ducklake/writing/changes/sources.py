@@ -91,13 +91,18 @@ class AddressTask:
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         schema = self.schema
-        for batch in self.task.read():
+        for batch in self._batches():
             kept = self._kept(batch)
             if kept.num_rows:
                 *columns, row_ids, positions = kept.columns
                 place = pa.array(np.full(kept.num_rows, self.place, np.int64))
                 ids = row_ids if self.has_row_ids else _known_ids(row_ids)
                 yield pa.RecordBatch.from_arrays([place, positions, ids, *columns], schema=schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        if isinstance(self.task, FileTask):
+            return self.task.read(positions=self.positions)
+        return self.task.read()
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self.positions is None and self.excluded is None:

@@ -116,7 +116,7 @@ class TableRows:
     @property
     def base_columns(self) -> tuple[Column, ...]:
         """The columns of the table at the base snapshot; none if the transaction creates it."""
-        table = self.writer.table
+        table = self.writer.layout
         return () if table is None else table.planner.state.columns
 
     def undeleted(self, key: PlaceKey, positions: Positions) -> Positions:
@@ -411,7 +411,7 @@ class TableRows:
         alters gets a new inlined table, and one without any gets its first.
         """
         writer = self.writer
-        base = writer.table
+        base = writer.layout
         if base is None or not base.planner.state.inlined_tables or base.columns != writer.columns:
             return True
         newest = base.planner.state.inlined_tables[-1].columns

@@ -88,8 +88,8 @@ def sort_order(definition: TableDefinition) -> tuple[SortField, ...]:
 
 def directory_of(writer: TableWriter) -> str:
     """Return the directory of the table's files, which may not exist yet."""
-    if writer.table is not None:
-        return writer.table.path
+    if writer.layout is not None:
+        return writer.layout.path
     definition, lake = writer.definition, writer.transaction.lake
     schema = definition.schema
     folder = as_directory(

@@ -32,6 +32,12 @@ __all__ = ["WriteDatabase"]
 
 _FILE_LOCKS: dict[str, threading.Lock] = {}
 _FILE_LOCKS_LOCK: Final = threading.Lock()
+# The time is that of a row which exists after the lock was taken.
+_LOCK: Final = """
+    WITH held AS MATERIALIZED (SELECT pg_advisory_xact_lock(%s)) SELECT clock_timestamp() FROM held
+"""
+_IDLE_SECONDS: Final = 1.0
+"""How long a connection must be unused before it is tested whether the server still has it."""
 
 
 class WriteDatabase:
@@ -52,10 +58,7 @@ class WriteDatabase:
         ):
             transaction = connection.begin()
             try:
-                if self.database.kind == "postgresql":
-                    key = _lock_number(self.database)
-                    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (key,))
-                now = self._now(connection)
+                now = self._locked(connection)
                 yield CatalogWriter(connection, transaction, self.database, self.dialect, now)
             finally:
                 if transaction.is_active:
@@ -112,10 +115,10 @@ class WriteDatabase:
                 connection.exec_driver_sql("SELECT RELEASE_LOCK(%s)", (name,))
                 connection.commit()
 
-    def _now(self, connection: sa.Connection) -> datetime:
-        """Return the time of the database server, after the lock was taken."""
+    def _locked(self, connection: sa.Connection) -> datetime:
+        """Take PostgreSQL's lock of the lake; return the time of the database server after that."""
         if self.database.kind == "postgresql":
-            now = connection.exec_driver_sql("SELECT clock_timestamp()").scalar()
+            now = connection.exec_driver_sql(_LOCK, (_lock_number(self.database),)).scalar()
         elif self.database.kind == "mysql":
             now = connection.exec_driver_sql("SELECT UTC_TIMESTAMP(6)").scalar()
         else:
@@ -149,7 +152,7 @@ def _engine(database: Database) -> sa.Engine:
         return engine
     is_postgresql = database.kind == "postgresql"
     open_server = open_postgresql if is_postgresql else open_mysql
-    return sa.create_engine(
+    engine = sa.create_engine(
         "postgresql+psycopg://" if is_postgresql else "mysql+pymysql://",
         creator=lambda: open_server(location, database.timeout),
         # After the lock, each statement must see what the writer before has committed.
@@ -159,8 +162,27 @@ def _engine(database: Database) -> sa.Engine:
         max_overflow=28,
         pool_timeout=database.timeout,
         pool_recycle=600,
-        pool_pre_ping=True,
     )
+    _test_idle_connections(engine)
+    return engine
+
+
+def _test_idle_connections(engine: sa.Engine) -> None:
+    """Test connections that were unused for some time, as `pool_pre_ping` tests every one."""
+
+    def checked_in(_connection: Any, record: Any) -> None:
+        record.info["unused_since"] = time.monotonic()
+
+    def checked_out(connection: Any, record: Any, _proxy: Any) -> None:
+        if time.monotonic() - record.info.get("unused_since", time.monotonic()) < _IDLE_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except Exception as error:
+            raise sa.exc.DisconnectionError from error
+
+    sa.event.listen(engine, "checkin", checked_in)
+    sa.event.listen(engine, "checkout", checked_out)
 
 
 def _open_duckdb(path: str) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from itertools import groupby
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
@@ -42,6 +44,8 @@ R = TypeVar("R", bound=CatalogRow)
 
 # SQLite accepts 32766 parameters in a statement, PostgreSQL 65535.
 MAX_PARAMETERS: Final = 16_000
+# They read the columns of a table before they change it.
+_ASKING: Final = (EndInlinedRows, DeleteInlinedRows, DeleteDeadInlinedRows)
 
 
 class CatalogWriter:
@@ -104,6 +108,25 @@ class CatalogWriter:
         # Without parameters, a driver reads `%%` in a name as it is.
         sql = f"SELECT count({what}) FROM {self._named(table)} WHERE 1 = {self.dialect.placeholder}"
         return int(self.execute(sql, [1]).scalar() or 0)
+
+    def run_all(self, statements: Sequence[Statement]) -> None:
+        """Run the statements of a commit."""
+        for has_answers, group in groupby(statements, lambda each: isinstance(each, _ASKING)):
+            with nullcontext() if has_answers else self._without_waiting():
+                for statement in group:
+                    self.run(statement)
+
+    def _without_waiting(self) -> AbstractContextManager[Any]:
+        """Send the statements of a block to PostgreSQL together; other databases run each."""
+        if self.database.kind != "postgresql":
+            return nullcontext()
+        import psycopg
+
+        if not psycopg.capabilities.has_pipeline():
+            return nullcontext()
+        raw: Any = self.connection.connection.dbapi_connection
+        pipeline: AbstractContextManager[Any] = raw.pipeline()
+        return pipeline
 
     def run(self, statement: Statement) -> None:
         """Run one statement of a commit."""

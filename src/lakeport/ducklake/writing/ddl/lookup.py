@@ -67,14 +67,14 @@ def _query(catalog: CatalogReader, *, with_name: bool) -> UnionQuery:
     t, at = catalog.tables, SNAPSHOT_PARAMETER
     query = UnionQuery()
     schema = t[SchemaRow]
-    wanted = sa.and_(same_name(schema.c.schema_name, "schema"), t.visible(schema, at))
+    wanted = sa.and_(same_name(t, schema.c.schema_name, "schema"), t.visible(schema, at))
     query.add(SchemaRow, schema, wanted)
     ids = sa.select(schema.c.schema_id).where(wanted)
     for row in (TableRow, ViewRow, MacroRow):
         source = t[row]
         conditions = [source.c.schema_id.in_(ids), t.visible(source, at)]
         if with_name:
-            conditions.append(same_name(source.c[f"{row.branch}_name"], "name"))
+            conditions.append(same_name(t, source.c[f"{row.branch}_name"], "name"))
         query.add(row, source, *conditions)
     view, tag, macro, impl = t[ViewRow], t[TagRow], t[MacroRow], t[MacroImplRow]
     views = sa.select(view.c.view_id).where(view.c.schema_id.in_(ids), t.visible(view, at))

@@ -34,7 +34,7 @@ def _partition_key(text: str, columns: tuple[Column, ...], version: str) -> Part
     if match is None:
         raise InvalidArgumentError(
             f"{text!r} is not a partition key: write a column, year(c), month(c), day(c), hour(c) "
-            "or bucket(N, c)"
+            "or bucket(N, c), with a name in double quotes where SQL needs them"
         )
     transform, count, quoted, bare, plain_quoted, plain = match.groups()
     name = (quoted or plain_quoted or "").replace('""', '"') or bare or plain

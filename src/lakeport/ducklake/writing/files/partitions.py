@@ -23,7 +23,17 @@ from lakeport.types import NESTED, Column, arrow_type, find_type, sql_type
 
 __all__ = ["Partitioner", "bucket_numbers", "murmur3_of"]
 
-_PARTS: Final = frozenset({"year", "month", "day", "hour"})
+# The transforms of days and instants `v`, in UTC. Those of an epoch count from 1970 (format 1.1).
+_PARTS: Final = {
+    "year": "year(v)",
+    "month": "month(v)",
+    "day": "day(v)",
+    "hour": "hour(v)",
+    "epoch_year": "year(v) - 1970",
+    "epoch_month": "(year(v) - 1970) * 12 + month(v) - 1",
+    "epoch_day": "date_diff('day', DATE '1970-01-01', CAST(v AS DATE))",
+    "epoch_hour": "date_diff('hour', TIMESTAMP '1970-01-01', v)",
+}
 _TEMPORAL: Final = frozenset({"date", "timestamp", "timestamptz"})
 _U32 = npt.NDArray[np.uint32]
 Values = tuple[str | None, ...]
@@ -125,12 +135,13 @@ def _typed(array: pa.Array, type: pa.DataType) -> pa.Array:
 
 
 def _parts(array: pa.Array, key: _Key) -> pa.Array:
-    """Return the year, month, day or hour, in UTC."""
+    """Return the year, month, day or hour, or how many of them have passed since 1970, in UTC."""
     source = "TIMESTAMP" if key.column.type.startswith("timestamptz") else sql_type(key.column)
     plain = array.cast(pa.timestamp(array.type.unit)) if _is_zoned(array.type) else array
-    expression = f"CAST({key.transform}(CAST(v AS {source})) AS BIGINT)"
-    table = thread_connection().from_arrow(pa.table({"v": plain})).project(expression)
-    return combine(table.to_arrow_table().column(0))
+    table = thread_connection().from_arrow(pa.table({"v": plain}))
+    typed = table.project(f"CAST(v AS {source}) AS v")
+    parts = typed.project(f"CAST({_PARTS[key.transform]} AS BIGINT)")
+    return combine(parts.to_arrow_table().column(0))
 
 
 def _is_zoned(type: pa.DataType) -> bool:

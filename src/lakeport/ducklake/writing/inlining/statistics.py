@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from lakeport.arrow import combine, thread_connection
+from lakeport.ducklake.writing.inlining.texts import plain_values, text_of
 from lakeport.ducklake.writing.written import WrittenColumn
 from lakeport.types import Column
 
@@ -30,9 +31,13 @@ def inlined_statistics(rows: pa.Table, columns: Sequence[Column]) -> tuple[Writt
     for column, values in zip(columns, rows.columns, strict=True):
         leaves += _leaves(column, combine(values))
     by_length: dict[int, list[tuple[Column, pa.Array]]] = defaultdict(list)
-    for column, values in leaves:
-        by_length[len(values)].append((column, values))
     found: dict[int, WrittenColumn] = {}
+    for column, values in leaves:
+        plain = plain_values(column.type, values)
+        if plain is None:
+            by_length[len(values)].append((column, values))
+        else:
+            found[column.id] = _bounds_of(column, plain)
     for group in by_length.values():
         found.update(_aggregate(group))
     return tuple(found[column.id] for column, _ in leaves)
@@ -67,6 +72,19 @@ def _entries(values: pa.MapArray) -> pa.ListArray:
     )
 
 
+def _bounds_of(column: Column, values: list[Any]) -> WrittenColumn:
+    """Return the statistics of a leaf from a few values."""
+    present = [value for value in values if value is not None]
+    least, greatest = (min(present), max(present)) if present else (None, None)
+    return _written(
+        column,
+        len(present),
+        len(values),
+        text_of(column.type, least),
+        text_of(column.type, greatest),
+    )
+
+
 def _aggregate(group: Sequence[tuple[Column, pa.Array]]) -> Iterator[tuple[int, WrittenColumn]]:
     """Yield the statistics of leaves of one length, by one query."""
     source = pa.table({f"c{index}": values for index, (_, values) in enumerate(group)})
@@ -77,17 +95,20 @@ def _aggregate(group: Sequence[tuple[Column, pa.Array]]) -> Iterator[tuple[int, 
     (row,) = thread_connection().from_arrow(source).aggregate(", ".join(parts)).fetchall()
     for index, (column, values) in enumerate(group):
         count, least, greatest = row[3 * index : 3 * index + 3]
-        yield (
-            column.id,
-            WrittenColumn(
-                column_id=column.id,
-                size_bytes=0,
-                value_count=count,
-                null_count=len(values) - count,
-                min_value=_before_nul(least),
-                max_value=_before_nul(greatest, ending="\x01"),
-            ),
-        )
+        yield column.id, _written(column, count, len(values), least, greatest)
+
+
+def _written(
+    column: Column, count: int, rows: int, least: str | None, greatest: str | None
+) -> WrittenColumn:
+    return WrittenColumn(
+        column_id=column.id,
+        size_bytes=0,
+        value_count=count,
+        null_count=rows - count,
+        min_value=_before_nul(least),
+        max_value=_before_nul(greatest, ending="\x01"),
+    )
 
 
 def _bounds(name: str, column: Column) -> tuple[str, str]:

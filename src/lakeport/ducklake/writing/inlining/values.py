@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakeport.arrow import thread_connection
 from lakeport.ducklake.metadata.location import DatabaseKind
 from lakeport.ducklake.writing.inlining.tables import physical_type
+from lakeport.ducklake.writing.inlining.texts import plain_values, text_of
 from lakeport.types import Column, duckdb_string
 
 __all__ = ["EncodedRows", "encode_rows", "text_form"]
@@ -46,6 +47,9 @@ def encode_rows(kind: DatabaseKind, rows: pa.Table, columns: Sequence[Column]) -
             for name, column in zip(names, columns, strict=True)
         ]
         return EncodedRows(source, tuple(casts), ())
+    plain = _plain_parameters(kind, rows, columns)
+    if plain is not None:
+        return EncodedRows(None, (), plain)
     forms = [
         f"{_parameter(kind, name, column)} AS {name}"
         for name, column in zip(names, columns, strict=True)
@@ -53,6 +57,25 @@ def encode_rows(kind: DatabaseKind, rows: pa.Table, columns: Sequence[Column]) -
     converted = thread_connection().from_arrow(source).project(", ".join(forms)).to_arrow_table()
     values = [column.to_pylist() for column in converted.columns]
     return EncodedRows(None, (), tuple(zip(*values, strict=True)))
+
+
+def _plain_parameters(
+    kind: DatabaseKind, rows: pa.Table, columns: Sequence[Column]
+) -> tuple[tuple[Any, ...], ...] | None:
+    """Return a few rows of plain values without a query; None if DuckDB must convert them."""
+    found: list[list[Any]] = []
+    for column, array in zip(columns, rows.columns, strict=True):
+        values = plain_values(column.type, array)
+        if values is None:
+            return None
+        is_postgresql = kind == "postgresql"
+        if column.type in _PLAIN or (is_postgresql and column.type == "float64"):
+            found.append(values)
+        elif is_postgresql and column.type == "varchar":
+            found.append([None if value is None else value.encode() for value in values])
+        else:
+            found.append([text_of(column.type, value) for value in values])
+    return tuple(zip(*found, strict=True))
 
 
 def _parameter(kind: DatabaseKind, name: str, column: Column) -> str:

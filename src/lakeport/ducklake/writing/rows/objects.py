@@ -24,6 +24,7 @@ from lakeport.ducklake.metadata.rows import (
     TableColumnStatsRow,
     TableRow,
     TagRow,
+    ViewColumnTagRow,
     ViewRow,
 )
 from lakeport.ducklake.writing.change_set import (
@@ -85,7 +86,7 @@ def object_rows(changes: ChangeSet, state: CommitState, ids: CommitIds) -> Objec
     for table in changes.tables:
         _table(rows, table, state, ids)
     for view in changes.views:
-        _view(rows, view, ids)
+        _view(rows, view, ids, has_column_tags=state.has_prefix)
     for macro in changes.macros:
         _macro(rows, macro, ids)
     return rows
@@ -320,11 +321,13 @@ def _retyped_bound(text: str | None, old: str, new: str) -> str | None:
     return text
 
 
-def _view(rows: ObjectRows, change: ViewChange, ids: CommitIds) -> None:
+def _view(rows: ObjectRows, change: ViewChange, ids: CommitIds, *, has_column_tags: bool) -> None:
     before, after = change.before, change.after
     if before is not None and (after is None or after.id != before.id):
         rows.end(ViewRow, ids.snapshot, view_id=before.id)
         rows.end(TagRow, ids.snapshot, object_id=before.id)
+        if has_column_tags:
+            rows.end(ViewColumnTagRow, ids.snapshot, view_id=before.id)
         rows.changes.append(Change("dropped_view", before.id))
         before = None
     if after is None:

@@ -7,6 +7,7 @@ narrowed; a bound that is unknown once stays unknown.
 from __future__ import annotations
 
 import json
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -21,8 +22,9 @@ from lakeport.types import Column, find_type, parse_value
 __all__ = ["bound_key", "merge_columns"]
 
 _TRUTH: Final = {"false": 0, "0": 0, "true": 1, "1": 1}
-# Texts of such dates and timestamps have the order of their values.
-_REGULAR_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d+)?(?:\+00)?)?")
+_TIME: Final = r"\d\d:\d\d:\d\d(?:\.\d+)?"
+# Texts of such dates, timestamps and times have the order of their values.
+_REGULAR_TIME: Final = re.compile(rf"\d{{4}}-\d\d-\d\d(?: {_TIME}(?:\+00)?)?|{_TIME}")
 _TEMPORAL: Final = ("timestamp", "timestamptz", "time")
 
 
@@ -96,11 +98,10 @@ def _merge(
             max_value=_storable(new.max_value),
             extra_stats=new.extra_stats,
         )
-    key = bound_key(column)
     return replace(
         flags,
-        min_value=_least(before.min_value, _storable(new.min_value), key),
-        max_value=_greatest(before.max_value, _storable(new.max_value), key),
+        min_value=_least(before.min_value, _storable(new.min_value), column),
+        max_value=_greatest(before.max_value, _storable(new.max_value), column),
         extra_stats=_merge_extra(before.extra_stats, new.extra_stats),
     )
 
@@ -114,20 +115,28 @@ def _storable(text: str | None) -> str | None:
     return None if text is None or "\0" in text else text
 
 
-def _least(left: str | None, right: str | None, key: Callable[[str], Any]) -> str | None:
-    if left is None or right is None:
-        return None
-    try:
-        return right if key(right) < key(left) else left
-    except (ValueError, TypeError, InvalidOperation, CorruptLakeError):
-        return None
+def _least(left: str | None, right: str | None, column: Column | None) -> str | None:
+    return _chosen(left, right, column, operator.lt)
 
 
-def _greatest(left: str | None, right: str | None, key: Callable[[str], Any]) -> str | None:
-    if left is None or right is None:
-        return None
+def _greatest(left: str | None, right: str | None, column: Column | None) -> str | None:
+    return _chosen(left, right, column, operator.gt)
+
+
+def _chosen(
+    left: str | None,
+    right: str | None,
+    column: Column | None,
+    is_beyond: Callable[[Any, Any], bool],
+) -> str | None:
+    """Return the wider one of two bounds; None if one is unknown or has no value."""
+    if left is None or right is None or left == right:
+        return left if left == right else None
+    key = bound_key(column)
+    if _is_temporal(column) and all(_REGULAR_TIME.fullmatch(text) for text in (left, right)):
+        key = str.encode  # DuckDB would parse them one by one
     try:
-        return right if key(right) > key(left) else left
+        return right if is_beyond(key(right), key(left)) else left
     except (ValueError, TypeError, InvalidOperation, CorruptLakeError):
         return None
 
@@ -143,9 +152,14 @@ def bound_key(column: Column | None) -> Callable[[str], Any]:
         return float
     if type.range is not None or type.id == "DECIMAL":
         return Decimal
-    if type.family in _TEMPORAL or type.id == "DATE":
+    if _is_temporal(column):
         return lambda text: _moment(text, column)
     return str.encode
+
+
+def _is_temporal(column: Column | None) -> bool:
+    type = find_type(column.type) if column is not None else None
+    return type is not None and (type.family in _TEMPORAL or type.id == "DATE")
 
 
 def _moment(text: str, column: Column) -> Any:

@@ -21,6 +21,7 @@ from lakeport.ducklake.writing.changes.sources import (
     ADDRESS,
     ROW_ID,
     Place,
+    Touched,
     contains,
     group_addresses,
 )
@@ -55,12 +56,16 @@ def find_row_ids(rows: TableRows, row_ids: Positions) -> FoundRows:
     places = rows.places([], Filter.always())
     stored = wanted[np.searchsorted(wanted, 0) :]
     found = [_own_addresses(places, wanted[: len(wanted) - len(stored)])]
-    likely = [number for number, place in enumerate(places) if _may_have(place, stored)]
-    rest = sorted(set(range(len(places))) - set(likely))
+    inlined = [number for number, place in enumerate(places) if place.file is None]
+    expected = {number: _expected(place, stored) for number, place in enumerate(places)}
+    likely = [number for number, positions in expected.items() if len(positions)]
+    rest = sorted(set(range(len(places))) - {*inlined, *likely})
     missing = stored
-    for numbers in (likely, rest):
+    touched = {places[number].key: expected[number] for number in likely}
+    # By their ranges, rows are at known positions of files that do not carry other ids.
+    for numbers, only in ((likely, touched), (inlined, None), (likely, None), (rest, None)):
         if len(missing) and numbers:
-            table = _search(rows, places, numbers, missing)
+            table = _search(rows, places, numbers, missing, only)
             found.append(table)
             missing = missing[~contains(np.sort(table.column(ROW_ID).to_numpy()), missing)]
     return FoundRows(places, pa.concat_tables(found))
@@ -101,14 +106,18 @@ def read_rows(
 
 
 def _search(
-    rows: TableRows, places: Sequence[Place], numbers: Sequence[int], wanted: Positions
+    rows: TableRows,
+    places: Sequence[Place],
+    numbers: Sequence[int],
+    wanted: Positions,
+    touched: Touched | None,
 ) -> pa.Table:
-    """Read the ids of places and return the addresses of the wanted ones."""
+    """Read the ids of places, or of touched rows, and return the addresses of the wanted ones."""
     chosen = [places[number] for number in numbers]
     owners = np.array(numbers, np.int64)
     parts: list[pa.Table] = []
     left = len(wanted)
-    with rows.read(chosen) as reader:
+    with rows.read(chosen, touched) as reader:
         for batch in reader:
             ids = batch.column(2)
             keep = contains(wanted, pc.fill_null(ids, -1).to_numpy(zero_copy_only=False))
@@ -128,15 +137,18 @@ def _search(
 _FOUND: Final = pa.schema([*ADDRESS, pa.field(ROW_ID, pa.int64())])
 
 
-def _may_have(place: Place, ids: Positions) -> bool:
-    """Return whether the catalog records that the place has one of these ids."""
+def _expected(place: Place, ids: Positions) -> Positions:
+    """Return the positions of those ids that the catalog records for the file of a place."""
     file = place.file
-    if file is None:
-        return True
-    if file.row_id_start is None or file.record_count is None or file.row_id_start < 0:
-        return False
+    if (
+        file is None
+        or file.row_id_start is None
+        or file.record_count is None
+        or file.row_id_start < 0
+    ):
+        return ids[:0]
     first, last = file.row_id_start, file.row_id_start + file.record_count
-    return bool(np.searchsorted(ids, first) < np.searchsorted(ids, last))
+    return ids[slice(*np.searchsorted(ids, [first, last]))] - first
 
 
 def _own_addresses(places: Sequence[Place], negative: Positions) -> pa.Table:

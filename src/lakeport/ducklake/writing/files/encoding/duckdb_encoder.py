@@ -190,7 +190,8 @@ def _check(target: FileTarget) -> None:
     for column in target.columns:
         if any(node.type == "variant" for child in column.children for node in child.walk()):
             raise UnsupportedError(
-                f"column {column.name!r}: a variant inside a {column.type} cannot be written"
+                f"column {column.name!r}: a variant inside a {column.type} cannot be written to a "
+                "file, also not by DuckDB: make it a column of its own"
             )
     if target.encrypted and not can_encrypt():
         raise UnsupportedError(
