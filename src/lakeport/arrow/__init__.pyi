@@ -1,4 +1,5 @@
 from .batches import (
+    array_size,
     arrays_of,
     combine,
     concat,
@@ -28,6 +29,7 @@ __all__ = [
     "RowSource",
     "RowsLike",
     "SchemaAdapter",
+    "array_size",
     "arrays_of",
     "arrow_query",
     "arrow_table",

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 __all__ = [
+    "array_size",
     "arrays_of",
     "combine",
     "concat",
@@ -93,6 +94,14 @@ def concat(arrays: Sequence[pa.Array]) -> pa.Array:
 def arrays_of(column: pa.ChunkedArray) -> pa.Array:
     """Return a chunked array as one array."""
     return concat(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def array_size(values: pa.Array) -> int:
+    """Return the bytes of an array. Arrow's own function takes ten microseconds."""
+    if not pt.is_primitive(values.type):
+        return int(values.nbytes)
+    bits = len(values) * int(values.type.bit_width)
+    return (bits + 7) // 8 + (0 if values.buffers()[0] is None else (len(values) + 7) // 8)
 
 
 def null_count(values: pa.Array | pa.ChunkedArray) -> int:

@@ -6,7 +6,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-__all__ = ["rebuild_list", "rebuild_map", "rebuild_struct", "relabel", "stored_type"]
+__all__ = [
+    "rebuild_list",
+    "rebuild_map",
+    "rebuild_struct",
+    "relabel",
+    "storage_type",
+    "stored_type",
+]
 
 
 def stored_type(type: pa.DataType) -> pa.DataType:
@@ -39,6 +46,25 @@ def stored_type(type: pa.DataType) -> pa.DataType:
 
 def _stored_field(field: pa.Field) -> pa.Field:
     return field.with_type(stored_type(field.type))
+
+
+def storage_type(type: pa.DataType) -> pa.DataType:
+    """Return the type of the same values without extensions, at every level."""
+    if isinstance(type, pa.BaseExtensionType):
+        return storage_type(type.storage_type)
+    if pt.is_struct(type):
+        return pa.struct([_storage_field(type.field(i)) for i in range(type.num_fields)])
+    if pt.is_list(type):
+        return pa.list_(_storage_field(type.value_field))
+    if pt.is_map(type):
+        return pa.map_(
+            _storage_field(type.key_field), _storage_field(type.item_field), type.keys_sorted
+        )
+    return type
+
+
+def _storage_field(field: pa.Field) -> pa.Field:
+    return field.with_type(storage_type(field.type))
 
 
 def relabel(array: pa.Array, target: pa.DataType) -> pa.Array:

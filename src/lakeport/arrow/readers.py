@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from lakeport.arrow.batches import no_rows
 from lakeport.arrow.conversion import convert
+from lakeport.arrow.nested import relabel, storage_type
 from lakeport.errors import InternalError, InvalidArgumentError, InvalidInputError, first_line
 
 __all__ = ["RowSource", "RowsLike", "arrow_table", "as_reader", "reader_of"]
@@ -175,7 +177,11 @@ def _array(values: Any, type: pa.DataType | None) -> pa.Array | pa.ChunkedArray:
     try:
         return pa.array(values, type=type)
     except pa.ArrowException:
-        # Text of a UUID, for example, is another layout of the type, which is converted later.
-        if not isinstance(type, pa.BaseExtensionType):
+        plain = None if type is None else storage_type(type)
+        if type is None or plain == type:
             raise
+        with suppress(pa.ArrowException):
+            # Arrow makes no extension types inside of structs, lists and maps.
+            return relabel(pa.array(values, plain), type)
+        # Text of a UUID, for example, is another layout of the type, which is converted later.
         return pa.array(values)

@@ -168,7 +168,8 @@ class LocalEngine:
             raise InvalidArgumentError("max_bytes must be positive")
         threads = self._threads_for(tasks)
         sources = bundled([(task.read, task.bytes_to_read) for task in tasks], schema, threads)
-        work = Prefetch(sources, threads, max_bytes, _turns_for(tasks))
+        size = sum(task.bytes_to_read for task in tasks)
+        work = Prefetch(sources, threads, max_bytes, _turns_for(tasks), bytes_to_read=size)
         return CancellingReader(schema, work.items(), work.end)
 
     def run(self, tasks: Sequence[RunTask]) -> Iterator[Any]:
@@ -178,6 +179,7 @@ class LocalEngine:
             self._threads_for(tasks),
             len(tasks),
             _turns_for(tasks),
+            bytes_to_read=sum(task.bytes_to_read for task in tasks),
         )
         return work.items()
 

@@ -12,7 +12,8 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from lakeport.ducklake.turns import LOCAL_TURNS, Turns
+from lakeport._sharing import ONE_CORE
+from lakeport.ducklake.turns import LOCAL_TURNS, ScanTurns, Turns
 
 __all__ = ["Prefetch"]
 
@@ -35,12 +36,17 @@ class Prefetch:
     """
 
     def __init__(
-        self, sources: Sequence[Source], threads: int, max_bytes: int, turns: Turns = LOCAL_TURNS
+        self,
+        sources: Sequence[Source],
+        threads: int,
+        max_bytes: int,
+        turns: Turns = LOCAL_TURNS,
+        *,
+        bytes_to_read: int = 0,
     ) -> None:
         self._sources = sources
         self._turns = turns
-        # Several threads count: a turn that is missed in the count makes no difference.
-        self._turns_had = 0
+        self._own_turns = ScanTurns(bytes_to_read)
         self._threads = threads
         self._max_bytes = max_bytes
         self._window = min(max_bytes, _FIRST_WINDOW_BYTES)
@@ -131,12 +137,13 @@ class Prefetch:
 
     def _read_next(self, items: Iterator[Any]) -> Any:
         """Return the next item of a source, or the end, when it is this scan's turn."""
-        if not self._turns.take(self._turns_had, lambda: self._ended):
+        if not self._turns.take(self._own_turns, lambda: self._ended):
             return _END
+        one_core = ONE_CORE.set(self._turns.leaves_room(self._own_turns))
         try:
-            self._turns_had += 1
             return _END if self._ended else next(items, _END)
         finally:
+            ONE_CORE.reset(one_core)
             self._turns.give_back()
 
     def _put(self, number: int, item: Any) -> bool:

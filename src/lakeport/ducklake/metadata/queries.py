@@ -138,6 +138,18 @@ class CatalogReader:
 
         return next(iter(self.run(connection, "newest", build)[SnapshotRow]), None)
 
+    def newest_and(self, connection: sa.Connection, version: int) -> QueryResult:
+        """Return the newest snapshot, the one of a version, and the options of the lake."""
+
+        def build() -> UnionQuery:
+            query, snapshot = UnionQuery(), self.tables[SnapshotRow]
+            wanted = [snapshot_id(self.tables, None), SNAPSHOT_PARAMETER]
+            query.add(SnapshotRow, snapshot, snapshot.c.snapshot_id.in_(wanted))
+            query.add(MetadataRow, self.tables[MetadataRow])
+            return query
+
+        return self.run(connection, "newest_and", build, at=version)
+
     def snapshot(self, connection: sa.Connection, version: int | None) -> QueryResult:
         """Return the snapshot of a version, or the newest one, with its commit."""
 
@@ -243,8 +255,8 @@ class CatalogReader:
                 sa.select(table.c.table_id)
                 .select_from(table.join(schemas, table.c.schema_id == schemas.c.schema_id))
                 .where(
-                    same_name(table.c.table_name, "name"),
-                    same_name(schemas.c.schema_name, "schema"),
+                    same_name(t, table.c.table_name, "name"),
+                    same_name(t, schemas.c.schema_name, "schema"),
                 )
             )
             query = UnionQuery()
@@ -262,8 +274,8 @@ class CatalogReader:
         at = snapshot_id(t, version)
 
         def build() -> UnionQuery:
-            schema_matches = same_name(t[SchemaRow].c.schema_name, "schema")
-            matches = sa.and_(same_name(t[TableRow].c.table_name, "name"), schema_matches)
+            schema_matches = same_name(t, t[SchemaRow].c.schema_name, "schema")
+            matches = sa.and_(same_name(t, t[TableRow].c.table_name, "name"), schema_matches)
             return table_query(t, at, matches, schema_matches)
 
         return self.run(

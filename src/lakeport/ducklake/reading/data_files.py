@@ -31,13 +31,12 @@ from lakeport.ducklake.reading.file_shapes import (
 )
 from lakeport.ducklake.reading.footers import row_group_filter
 from lakeport.ducklake.reading.parquet import (
-    FindRows,
     ParquetReader,
     UndecodableError,
-    are_few,
     open_parquet,
     open_with_duckdb,
 )
+from lakeport.ducklake.reading.sparse_rows import FindRows, are_few
 from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.ducklake.storage.paths import hive_value
 from lakeport.errors import CorruptLakeError
@@ -160,12 +159,20 @@ def _rows_of(
         start=request.start,
         end=request.end,
         where=where,
-        find_rows=None if request.probe is None else _probing(source, request, request.probe),
+        find_rows=_find_rows(source, request),
         starts_small=request.starts_small,
     ):
         count, arrays = converter.convert(position, batch)
         if count:
             yield count, arrays
+
+
+def _find_rows(source: ParquetReader, request: FileReadRequest) -> FindRows | None:
+    """Return how the rows of a row group are found, if not all of them are read."""
+    positions = request.positions
+    if positions is not None:
+        return lambda first, end: positions[slice(*np.searchsorted(positions, [first, end]))]
+    return None if request.probe is None else _probing(source, request, request.probe)
 
 
 # A filter that keeps many rows of all of the first row groups is not worth a look at the others.

@@ -43,6 +43,8 @@ class FileShape:
         self._leaves: dict[tuple[int, ...], list[str]] = {}
         self._layouts: dict[int, tuple[object, Any]] = {}
         self._internal: dict[str, int | None] = {}
+        self.unpickable: Final[set[tuple[int, ...]]] = set()
+        """Fields that DuckDB reads in other types than pyarrow, or not at all."""
 
     def internal(self, name: str, number: int) -> int | None:
         """Return the position of a field that DuckLake adds, by its field id or its name."""

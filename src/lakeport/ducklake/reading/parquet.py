@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import tempfile
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
@@ -16,28 +15,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakeport._sharing import ONE_CORE
 from lakeport.arrow import give_back_cursor, take_cursor
 from lakeport.ducklake.model import RecordedFile
 from lakeport.ducklake.reading.file_shapes import FileShape, shape_of
 from lakeport.ducklake.reading.footers import (
-    file_identity,
     known_footer,
     matching_row_groups,
     remember_footer,
 )
-from lakeport.ducklake.reading.recorded import check_footer, check_size
+from lakeport.ducklake.reading.opening import open_data_file, translate_errors
+from lakeport.ducklake.reading.recorded import check_footer
+from lakeport.ducklake.reading.sparse_rows import (
+    FindRows,
+    are_few,
+    has_row,
+    parquet_file_sql,
+    pick_rows,
+)
 from lakeport.ducklake.storage.encryption import decrypted_footer
 from lakeport.ducklake.storage.filesystems import Storage
 from lakeport.ducklake.storage.paths import is_local, local_path
-from lakeport.errors import CorruptLakeError, UnavailableError
-from lakeport.types import Target, _with_ids, duckdb_string, select_expression
+from lakeport.errors import CorruptLakeError
+from lakeport.types import Target, _with_ids, select_expression
 
 __all__ = [
     "DuckDBTargets",
-    "FindRows",
     "ParquetReader",
     "UndecodableError",
-    "are_few",
     "open_parquet",
     "open_with_duckdb",
 ]
@@ -45,23 +50,11 @@ __all__ = [
 DuckDBTargets = Callable[[pa.Schema], Mapping[int, Target]]
 """Returns the fields of a file that DuckDB must convert because pyarrow cannot, by position."""
 
-FindRows = Callable[[int, int], npt.NDArray[np.int64] | None]
-"""Returns the rows to read of the row group from one position to another, ascending, or None: all.
-
-Other rows may be read as well.
-"""
-
 _Run = tuple[int, int, list[int]]
 
-# A row group with fewer rows to read than this share is read in small batches, up to the last row.
-_FEW_ROWS: Final = 0.01
 _SMALL_BATCH_ROWS: Final = 8192
 
 _SMALL_BYTES: Final = 1024 * 1024
-
-# Files that are read at once: their footer and their columns are near to each other.
-_WHOLE_FILE_BYTES: Final = 128 * 1024
-_WHOLE_REMOTE_FILE_BYTES: Final = 1024 * 1024
 
 
 class UndecodableError(CorruptLakeError):
@@ -106,16 +99,8 @@ def open_parquet(
     storage: Storage, file: RecordedFile, *, duckdb_targets: DuckDBTargets = lambda _: {}
 ) -> ParquetReader:
     """Open a file with the fastest reader that reads it exactly; check it against the catalog."""
-    handle = storage.open(file.path)
+    handle, identity = open_data_file(storage, file)
     try:
-        size = handle.size()
-        check_size(file, size)
-        # The footer of an encrypted file is not kept: reading it is what checks the key.
-        is_plain = file.encryption_key is None
-        identity = file_identity(file.path, handle, size) if is_plain else None
-        if size <= (_WHOLE_FILE_BYTES if is_local(file.path) else _WHOLE_REMOTE_FILE_BYTES):
-            with handle, _translate_errors(file.path):
-                handle = pa.BufferReader(handle.read_buffer())
         source = _ArrowSource(handle, file, identity)
     except _UnopenedError:
         handle.close()
@@ -148,21 +133,6 @@ def open_with_duckdb(
 
 class _UnopenedError(CorruptLakeError):
     """A file whose footer pyarrow cannot read."""
-
-
-@contextlib.contextmanager
-def _translate_errors(path: str, *errors: type[Exception]) -> Iterator[None]:
-    """Re-raise read errors with the file's path."""
-    try:
-        yield
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, *errors) as error:
-        reason = (str(error).splitlines() or ["?"])[0]
-        message = f"the lake's file {path!r} cannot be read: {reason}"
-        # Errors with an errno, or from the AWS client, are temporary. Arrow reports a damaged file
-        # without an errno.
-        if getattr(error, "errno", None) is not None or "AWS Error" in str(error):
-            raise UnavailableError(message) from None
-        raise CorruptLakeError(message) from None
 
 
 class _ArrowSource:
@@ -218,6 +188,10 @@ class _ArrowSource:
         is_ordered = all(before < after for before, after in pairwise(fields))
         for number, ((first, last, groups), rows) in enumerate(self._found(runs, find_rows)):
             position = first
+            picked = None if rows is None else self._picked(tuple(fields), rows, first)
+            if picked is not None:
+                yield from picked
+                continue
             is_sparse = rows is not None and are_few(rows, last - first)
             is_small = is_sparse or (starts_small and number == 0)
             batches = self._file.iter_batches(
@@ -227,10 +201,10 @@ class _ArrowSource:
                 use_threads=len(columns) > 1 and self._is_worth_threads(groups),
             )
             try:
-                with _translate_errors(self._path):
+                with translate_errors(self._path):
                     for batch in batches:
                         start, position = position, position + batch.num_rows
-                        if rows is not None and not _has_row(rows, start, position):
+                        if rows is not None and not has_row(rows, start, position):
                             continue
                         is_exact = is_ordered and batch.num_columns == len(fields)
                         yield start, batch if is_exact else batch.select(names)
@@ -257,6 +231,14 @@ class _ArrowSource:
                     raise UndecodableError(str(error), resume=first, end=runs[-1][1]) from None
                 first = end  # noqa: PLW2901
 
+    def _picked(
+        self, fields: tuple[int, ...], rows: npt.NDArray[np.int64], first: int
+    ) -> list[tuple[int, pa.RecordBatch]] | None:
+        """Return a few rows that DuckDB has read; None if pyarrow should read them."""
+        if self._is_encrypted:
+            return None
+        return pick_rows(self._path, self.shape, fields, rows, first)
+
     def _is_large(self, group: int, fields: int) -> bool:
         """Return whether some fields of a row group are more than a small batch is worth."""
         share = fields / max(len(self.shape.fields), 1)
@@ -270,7 +252,7 @@ class _ArrowSource:
 
     def _is_worth_threads(self, groups: Sequence[int]) -> bool:
         """Return whether threads help: not on one core, as in Spark, nor for little data."""
-        if isinstance(self._handle, pa.BufferReader) or pa.cpu_count() == 1:
+        if isinstance(self._handle, pa.BufferReader) or pa.cpu_count() == 1 or ONE_CORE.get():
             return False
         footer = self._footer
         size = sum(footer.row_group(group).total_byte_size for group in groups)
@@ -306,17 +288,6 @@ class _ArrowSource:
 
     def close(self) -> None:
         self._handle.close()
-
-
-def are_few(rows: npt.NDArray[np.int64], count: int) -> bool:
-    """Return whether so few of the rows of a row group are read that other rows are skipped."""
-    return len(rows) < _FEW_ROWS * count
-
-
-def _has_row(rows: npt.NDArray[np.int64], start: int, end: int) -> bool:
-    """Return whether one of some ascending positions is in a range."""
-    at = np.searchsorted(rows, start)
-    return bool(at < len(rows) and rows[at] < end)
 
 
 def _fingerprint(footer: pq.FileMetaData) -> str:
@@ -357,7 +328,7 @@ class _DuckDBSource:
                 storage.check((file.path,))
             else:
                 self._download(storage)
-            with _translate_errors(file.path, duckdb.Error):
+            with translate_errors(file.path, duckdb.Error):
                 self._expressions, self.shape = self._cached_expressions(
                     schema, targets, fingerprint
                 )
@@ -414,7 +385,7 @@ class _DuckDBSource:
         row_range = f"OFFSET {start}" if end is None else f"LIMIT {end - start} OFFSET {start}"
         expressions = [self._expressions[i] for i in fields]
         position = start
-        with _translate_errors(self._uri, duckdb.Error):
+        with translate_errors(self._uri, duckdb.Error):
             # The constant is for a scan without columns, which still counts rows.
             reader = self._select([*expressions, "true"], row_range).to_arrow_reader(batch_rows)
             for batch in reader:
@@ -422,15 +393,13 @@ class _DuckDBSource:
                 position += batch.num_rows
 
     def _select(self, expressions: Sequence[str], rest: str = "") -> Any:
-        # Folders must not become columns, and wildcards in the path must match themselves.
-        options = "hive_partitioning = false"
-        path = "".join(f"[{c}]" if c in "*?[" else c for c in self._path)
+        options = []
         if self._key is not None:
             # A variable keeps the key out of the SQL text, which error messages may contain.
             self._duck.execute("SET VARIABLE footer_key = ?", [self._key])
             key = "from_base64(getvariable('footer_key'))"
-            options += f", encryption_config = {{footer_key_value: {key}}}"
-        source = f"read_parquet({duckdb_string(path)}, {options}) {rest}"
+            options.append(f"encryption_config = {{footer_key_value: {key}}}")
+        source = f"{parquet_file_sql(self._path, *options)} {rest}"
         # Without parameters: DuckDB 1.5 materializes a relation that has parameters.
         return self._duck.sql(f"SELECT {', '.join(expressions)} FROM {source}")  # noqa: S608
 

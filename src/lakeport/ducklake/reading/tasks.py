@@ -242,12 +242,15 @@ class FileTask(ScanTask):
         """Whether the bytes come from an object store, where readers wait more than they work."""
         return not is_local(self.file.path)
 
-    def read(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, *, batch_rows: int = BATCH_ROWS, positions: Positions | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the file in the table's columns, as of the plan's snapshot.
 
-        Rows without columns and without a filter are counted by the catalog: the file is not read.
+        With `positions`, ascending, only those rows: other row groups are not read. Rows without
+        columns and without a filter are counted by the catalog: the file is not read.
         """
-        if self._is_counted:
+        if self._is_counted and positions is None:
             yield from _rows_without_columns(self._counted_rows())
             return
         request = FileReadRequest(
@@ -261,6 +264,7 @@ class FileTask(ScanTask):
             first_snapshot=self.first_snapshot,
             last_snapshot=self.context.snapshot,
             deleted=self.deleted(),
+            positions=positions,
             start=self.start,
             end=self.end,
             starts_small=self.starts_small,
