@@ -100,7 +100,7 @@ def test_a_scan_is_refused_when_too_many_wait() -> None:
     scans.begin(ADA, "ada 0")
     scans.begin(ADA, "ada 1")
 
-    with pytest.raises(ResourceExhaustedError, match=r"1 waiting scans \(yours\)"):
+    with pytest.raises(ResourceExhaustedError, match=r"1 waiting scan \(yours\).*again when one"):
         admission.begin_scan(ADA, never)
     _, release = admission.begin_scan(BOB, never)
     release()
@@ -127,7 +127,7 @@ def test_calls_a_second_are_counted_for_each_caller() -> None:
 
     for _ in range(10):
         admission.check_call(ADA)
-    with pytest.raises(ResourceExhaustedError, match="5 calls a second"):
+    with pytest.raises(ResourceExhaustedError, match=r"5 calls a second.*again in 0\.2 sec"):
         admission.check_call(ADA)
     admission.check_call(BOB)
     now[0] = 0.2
@@ -172,9 +172,18 @@ def serving() -> Iterator[Callable[..., Any]]:
 @pytest.mark.parametrize(
     ("limits", "sentence"),
     [
-        ({"rows_per_scan": 5000}, "the limit of 5000 rows for a scan is reached"),
-        ({"bytes_per_scan": 20_000}, "the limit of 20000 bytes for a scan is reached"),
-        ({"scan_seconds": 1e-9}, "seconds for a scan is reached"),
+        (
+            {"rows_per_scan": 5000},
+            "the limit of 5000 rows for a scan is reached; try again with a filter",
+        ),
+        (
+            {"bytes_per_scan": 20_000},
+            "the limit of 20000 bytes for a scan is reached; try again with a filter",
+        ),
+        (
+            {"scan_seconds": 1e-9},
+            "seconds for a scan is reached; try again .* when the server is less busy",
+        ),
     ],
 )
 def test_a_scan_that_exceeds_its_budget_ends_with_the_limit(
@@ -195,13 +204,45 @@ def test_a_scan_within_its_limits_is_complete_and_frees_its_place(
         assert client.table("s.t").scan().to_arrow().num_rows == 10_000
 
 
+def test_open_connections_are_limited(serving: Callable[..., Any]) -> None:
+    open_client = serving(connections=2)
+    first, second = open_client("c"), open_client("c")
+    # The client opens its connection with the first call, and pyarrow one for each client.
+    assert first.table("s.t").scan().to_arrow().num_rows == 10_000
+    assert second.table("s.t").scan().to_arrow().num_rows == 10_000
+
+    third = open_client("c")
+    with pytest.raises(ResourceExhaustedError, match=r"2 connections \(yours\).*one is closed"):
+        third.table("s.t")
+    assert first.table("s.t").scan().to_arrow().num_rows == 10_000
+    second.close()
+    _until(lambda: _is_answered(third))
+
+
+def _is_answered(client: Any) -> bool:
+    try:
+        return bool(client.table("s.t").scan().to_arrow().num_rows)
+    except ResourceExhaustedError:
+        return False
+
+
+def test_connections_of_all_callers_are_limited_together(serving: Callable[..., Any]) -> None:
+    open_client = serving(together=CallerLimits(connections=1))
+    first = open_client("c")
+    assert first.schemas()
+
+    with pytest.raises(ResourceExhaustedError, match=r"1 connection \(of all callers\)"):
+        open_client("c").schemas()
+    assert first.schemas()
+
+
 def test_open_transactions_are_limited(serving: Callable[..., Any]) -> None:
     open_client = serving(transactions=1)
     first, second = open_client("m"), open_client("m")
 
     with (
         first.transaction(explicit=True),
-        pytest.raises(ResourceExhaustedError, match="1 open transactions"),
+        pytest.raises(ResourceExhaustedError, match=r"1 open transaction .*again when one"),
         second.transaction(explicit=True),
     ):
         pass

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import flight
 
 from lakeport import AccessRequest, Operation, ScanOptions, connect
-from lakeport.catalog import TableFunction
+from lakeport.catalog import ParameterKind, TableFunction
 from lakeport.errors import PermissionDeniedError
 from tests.airport.flight_client import RawFlightClient, one_row, path
 from tests.lakehouse.conftest import Serve, Served
@@ -119,20 +119,25 @@ def test_no_function_about_the_lake_reads_what_is_denied(lake: Any, serve: Serve
     functions = [function for function in schema.table_functions() if function.name != "kill"]
     for function, table in itertools.product(functions, spellings):
         values = arguments_of(function, table)
-        positional = [values[p.name] for p in function.signature.parameters if p.name in values]
-        if "table_name" not in values:
+        named = {
+            p.name: values.pop(p.name)
+            for p in function.signature.parameters
+            if p.name in values and p.kind is ParameterKind.NAMED
+        }
+        if "table_name" not in {*values, *named}:
             if table != spellings[0]:
                 continue
-            rows = repr(call(served, function.name, *positional))
+            rows = repr(call(served, function.name, *values.values(), **named))
             assert [secret for secret in SECRETS if secret in rows] == [], function.name
             continue
         count += 1
         with pytest.raises(PermissionDeniedError, match="you may not read") as denied:
-            call(served, function.name, *positional)
+            call(served, function.name, *values.values(), **named)
         # In the words of the caller: the table's own spelling would show that there is one.
         assert table in str(denied.value)
-        call(served, function.name, "shown", *positional[1:])
-    assert count == 8 * len(spellings)
+        (named if "table_name" in named else values)["table_name"] = "shown"
+        call(served, function.name, *values.values(), **named)
+    assert count == 12 * len(spellings)
 
 
 def test_a_missing_table_is_denied_as_an_existing_one_is(lake: Any, serve: Serve) -> None:

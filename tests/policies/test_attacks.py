@@ -165,7 +165,7 @@ def test_direct_reads_are_off_for_a_restricted_table(served: Any) -> None:
     ours = callers.wire("ada").endpoints(path("public", "people"))
     whole = callers.wire("root").endpoints(path("public", "people"))
 
-    assert not any(b"parquet" in location.uri for e in ours for location in e.locations)
+    assert not any(b"function-call" in location.uri for e in ours for location in e.locations)
     assert len(ours) == 1
     assert whole
     assert callers.client("ada").table("public.people").scan().to_arrow().num_rows == 5

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -19,138 +18,12 @@ from pyarrow import flight
 from lakeport.airport.client import Client
 from lakeport.airport.protocol.addresses import Address
 from lakeport.airport.protocol.tickets import ScanTicket
-from lakeport.auth import Policy
 from lakeport.errors import LakeportError, NotFoundError, PermissionDeniedError
 from tests.airport.flight_client import path
-from tests.policies.fixtures_policies import Callers, policy, serving
+from tests.policies.fixtures_policies import Callers
+from tests.policies.road_cases import Two
 
-FULL = """
-    CREATE TABLE orders AS SELECT i AS id, CASE WHEN i % 3 = 0 THEN 'us' ELSE 'eu' END AS region,
-    'mail' || i || '@' || CASE WHEN i % 3 = 0 THEN 'SECRETROW' ELSE 'shop' END AS email,
-    'SECRETCOL' || i AS card, i * 1.5::DECIMAL(10, 2) AS price, i % 5 = 0 AS deleted
-    FROM range(30) r(i)
-"""
-CHANGES = (
-    "UPDATE orders SET region = 'us', email = 'SECRETROW' WHERE id = 1",
-    "UPDATE orders SET region = 'eu', email = 'x@shop' WHERE id = 3",
-    "UPDATE orders SET price = 7 WHERE id = 4",
-    "DELETE FROM orders WHERE id IN (6, 7)",
-    "INSERT INTO orders VALUES (100, 'eu', 'new@shop', 'SECRETCOL', 1, false)",
-    "INSERT INTO orders VALUES (101, 'us', 'SECRETROW', 'SECRETCOL', 1, false)",
-)
-VIEWS = (
-    "CREATE VIEW everything AS SELECT * FROM orders",
-    """CREATE VIEW totals AS SELECT region, count(*) AS n, sum(price) AS total, min(email) AS e
-    FROM orders GROUP BY region""",
-    "CREATE VIEW over_view AS SELECT region, n FROM totals",
-)
-HIDE_CARD = ("card",)
-MASK = {"email": "regexp_replace(email, '.*@', '***@')"}
-
-
-@dataclass(frozen=True)
-class Case:
-    """Policies, and the SELECT of what is left of the table for the caller."""
-
-    policies: tuple[Policy, ...]
-    visible: str
-    secrets: tuple[bytes, ...] = ()
-    caller: str = "ada"
-    has_card: bool = False
-
-
-CASES = {
-    "rows of the caller's region": Case(
-        (policy(rows="region = user_attribute('region')"),),
-        "SELECT * FROM full_orders WHERE region = 'eu'",
-        (b"SECRETROW",),
-        has_card=True,
-    ),
-    "rows of another region": Case(
-        (policy(rows="region = user_attribute('region')"),),
-        "SELECT * FROM full_orders WHERE region = 'us'",
-        caller="bob",
-        has_card=True,
-    ),
-    "a hidden column": Case(
-        (policy(hide=HIDE_CARD),), "SELECT * EXCLUDE (card) FROM full_orders", (b"SECRETCOL",)
-    ),
-    "a masked column": Case(
-        (policy(mask={"card": "'****'"}),),
-        "SELECT * REPLACE ('****' AS card) FROM full_orders",
-        (b"SECRETCOL",),
-        has_card=True,
-    ),
-    "all three at once": Case(
-        (policy(rows="region = 'eu' AND NOT deleted", hide=HIDE_CARD, mask=MASK),),
-        "SELECT * EXCLUDE (card) REPLACE (regexp_replace(email, '.*@', '***@') AS email) "
-        "FROM full_orders WHERE region = 'eu' AND NOT deleted",
-        (b"SECRETROW", b"SECRETCOL"),
-    ),
-    "the union of two policies": Case(
-        (
-            policy(rows="id < 5", hide=HIDE_CARD),
-            policy(rows="region = 'eu' AND id >= 3", mask={"card": "NULL", "price": "0"}),
-        ),
-        "SELECT * REPLACE (CAST(NULL AS VARCHAR) AS card, CASE WHEN id < 5 THEN price ELSE 0 END "
-        "AS price) FROM full_orders WHERE id < 5 OR (region = 'eu' AND id >= 3)",
-        (b"SECRETCOL",),
-        has_card=True,
-    ),
-    "no rows at all": Case(
-        (policy(rows="region = user_attribute('no such attribute')", hide=HIDE_CARD),),
-        "SELECT * EXCLUDE (card) FROM full_orders WHERE false",
-        (b"SECRETROW", b"SECRETCOL"),
-    ),
-    "a whole table beside a restricted one": Case(
-        (policy(rows="id < 3", hide=HIDE_CARD), policy()),
-        "SELECT * FROM full_orders",
-        has_card=True,
-    ),
-}
-
-
-@dataclass
-class Two:
-    """The lake with policies, and the lake that has only what the caller sees."""
-
-    ours: Callers
-    plain: Callers
-    case: Case
-
-
-@pytest.fixture(scope="module")
-def make(
-    reference: duckdb.DuckDBPyConnection, lake_class: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Any]:
-    def make(*statements: str) -> Any:
-        folder = tmp_path_factory.mktemp("lake")
-        lake = lake_class(reference, f"ducklake:{folder}/meta.ducklake", f"{folder}/data/", "")
-        lake.execute(*statements)
-        return lake
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def full(make: Callable[..., Any]) -> Any:
-    lake = make(FULL, *CHANGES, *VIEWS)
-    lake.attach()
-    lake.connection.execute(
-        "CREATE OR REPLACE TABLE memory.main.full_orders AS SELECT * FROM lake.main.orders"
-    )
-    lake.detach()
-    return lake
-
-
-@pytest.fixture(scope="module", params=CASES.values(), ids=list(CASES))
-def two(request: pytest.FixtureRequest, full: Any, make: Callable[..., Any]) -> Iterator[Two]:
-    case: Case = request.param
-    visible = case.visible.replace("full_orders", "memory.main.full_orders")
-    plain = make(f"CREATE TABLE orders AS {visible}", *VIEWS)
-    with ExitStack() as stack:
-        ours = stack.enter_context(serving(full, *case.policies))
-        yield Two(ours, stack.enter_context(serving(plain)), case)
+OF_WHOLE_TABLES = ("list_files", "table_layout", "column_info", "partitions")
 
 
 def rows(client: Client, name: str, **options: Any) -> list[str]:
@@ -245,18 +118,25 @@ def _replies(callers: Callers, user: str) -> Iterator[bytes]:
     yield _bytes(client.call_table("lakeport.table_info").to_arrow())
     for feed in ("table_changes", "table_insertions", "table_deletions"):
         yield _bytes(client.call_table(f"lakeport.{feed}", "orders", 0, 8).to_arrow())
-    for call in (
-        lambda: client.call_table("lakeport.list_files", "orders").to_arrow(),
+    yield _bytes(client.call_table("lakeport.growth").to_arrow())
+    calls: tuple[Callable[[], object], ...] = (
+        *(partial(_call, client, name) for name in OF_WHOLE_TABLES),
+        lambda: client.call_table("lakeport.growth", table_name="orders").to_arrow(),
         lambda: client.table("public.orders").scan(filter="card = 'x'").to_arrow(),
         lambda: client.table("public.orders").scan(["cards"]).to_arrow(),
         lambda: client.table("public.orders").statistics("id"),
         lambda: client.table("public.order").scan().to_arrow(),
-    ):
+    )
+    for call in calls:
         try:
             yield repr(call()).encode()
         except (LakeportError, KeyError) as error:
             # The client itself names the column that the test asked for.
             yield str(error).encode().replace(b"'card'", b"").replace(b"'cards'", b"")
+
+
+def _call(client: Client, name: str) -> pa.Table:
+    return client.call_table(f"lakeport.{name}", "orders").to_arrow()
 
 
 def _bytes(table: pa.Table) -> bytes:
@@ -266,7 +146,7 @@ def _bytes(table: pa.Table) -> bytes:
 def test_sizes_and_statistics_do_not_depend_on_rows_that_are_left_out(two: Two) -> None:
     wire, client = two.ours.wire(two.case.caller), two.ours.client(two.case.caller)
     info = wire.info(path("public", "orders"))
-    is_whole = two.case.visible == "SELECT * FROM full_orders"
+    is_whole = two.case.is_whole
 
     assert (info.total_records == -1) != is_whole
     assert (info.total_bytes == -1) != is_whole
@@ -275,8 +155,12 @@ def test_sizes_and_statistics_do_not_depend_on_rows_that_are_left_out(two: Two) 
     if not is_whole:
         assert client.table("lakeport.files").scan().to_arrow().num_rows == 0
         assert client.call_table("lakeport.table_info").to_arrow().num_rows == 0
+        assert client.call_table("lakeport.growth").to_arrow().num_rows == 0
+        for name in OF_WHOLE_TABLES:
+            with pytest.raises(PermissionDeniedError, match="policies restrict"):
+                client.call_table(f"lakeport.{name}", "orders").to_arrow()
         with pytest.raises(PermissionDeniedError, match="policies restrict"):
-            client.call_table("lakeport.list_files", "orders").to_arrow()
+            client.call_table("lakeport.growth", table_name="orders").to_arrow()
 
 
 def test_row_ids_are_there_unless_rows_are_left_out(two: Two) -> None:

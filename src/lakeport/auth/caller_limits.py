@@ -26,6 +26,8 @@ class CallerLimits:
     scan_seconds: float | None = None
     calls_per_second: float | None = None
     """On average; as many may come at once as in two seconds."""
+    connections: int | None = None
+    """Open connections with at least one call. Calls of more are refused. Only on Linux."""
     transactions: int | None = None
     """Open transactions."""
 
@@ -48,7 +50,7 @@ class LimitRules:
     each: Sequence[tuple[Who, CallerLimits]] = ()
     """The first rule that includes a caller holds for it."""
     together: CallerLimits = UNLIMITED
-    """For scans, queued scans, calls and transactions of all callers; for each single scan."""
+    """What all callers may use at once; rows, bytes and seconds are those of each scan."""
 
     def of(self, caller: Identity) -> CallerLimits:
         """Return the limits of one caller."""

@@ -34,10 +34,10 @@ from .context import (
     RequestContext,
     RequestNotes,
     current_request,
+    forget_fact,
     note_snapshot,
     once_per_request,
     request_scope,
-    set_fact,
     set_request,
 )
 from .functions import (
@@ -202,6 +202,7 @@ __all__ = [
     "default_scalar",
     "field_is_rowid",
     "find_rowid_column",
+    "forget_fact",
     "geometry_column",
     "geometry_crs",
     "has_endpoints",
@@ -215,7 +216,6 @@ __all__ = [
     "project_schema",
     "request_scope",
     "rowid_field",
-    "set_fact",
     "set_request",
     "statistics_of",
     "unsupported_type_reason",

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from lakeport._sharing import CALLER
 from lakeport.auth import (
     ANONYMOUS,
     NO_OTHERS,
@@ -28,10 +29,10 @@ __all__ = [
     "RequestContext",
     "RequestNotes",
     "current_request",
+    "forget_fact",
     "note_snapshot",
     "once_per_request",
     "request_scope",
-    "set_fact",
     "set_request",
 ]
 
@@ -174,26 +175,28 @@ def once_per_request(key: Hashable, compute: Callable[[], T]) -> T:
     return value
 
 
-def set_fact(key: Hashable, value: Any) -> None:
-    """Replace a value of `once_per_request` for the rest of the current request."""
+def forget_fact(key: Hashable) -> None:
+    """Let `once_per_request` compute a value of the current request again."""
     request = _current.get()
     if request is not NO_REQUEST:
-        request.facts[key] = value
+        request.facts.pop(key, None)
 
 
 class request_scope:  # noqa: N801 (used like a function; quicker than a generator)
     """Make `current_request()` return this request inside the block."""
 
-    __slots__ = ("_request", "_token")
+    __slots__ = ("_caller", "_request", "_token")
 
     def __init__(self, request: RequestContext) -> None:
         self._request = request
 
     def __enter__(self) -> RequestContext:
         self._token = _current.set(self._request)
+        self._caller = CALLER.set(self._request.identity)
         return self._request
 
     def __exit__(self, *_: object) -> None:
+        CALLER.reset(self._caller)
         _current.reset(self._token)
 
 

@@ -105,19 +105,20 @@ def _unquoted(part: str) -> str:
 
 
 ROWID = "rowid"
+_ROWID_FIELD = rowid_field(ROWID)
 
 
 def published_schema(columns: Sequence[Column], *, with_rowid: bool) -> pa.Schema:
     """Return the columns with comments and defaults, with the row id last if requested."""
     fields = [_field(column) for column in columns]
     if with_rowid and has_rowid(columns):
-        fields.append(rowid_field(ROWID))
+        fields.append(_ROWID_FIELD)
     return pa.schema(fields)
 
 
 def has_rowid(columns: Sequence[Column]) -> bool:
     """Return whether clients can read row ids; a column named `rowid` hides them."""
-    return all(fold_name(column.name) != ROWID for column in columns)
+    return ROWID not in [fold_name(column.name) for column in columns]
 
 
 def default_sql(column: Column) -> str | None:

@@ -22,8 +22,8 @@ from lakeport.catalog import (
     TimePoint,
     TimeUnit,
     current_request,
+    forget_fact,
     once_per_request,
-    set_fact,
 )
 from lakeport.ducklake import AutoEngine, Engine, Lake, LakeTable, Scan, ScanPlan, Snapshot
 from lakeport.ducklake.maintenance import MaintenancePolicy
@@ -146,9 +146,9 @@ class LakeResources:
         For `catalog_version`, which DuckDB sends without a transaction, right after it has begun
         one. Without such a transaction, the newest snapshot.
         """
-        begun: tuple[float, Snapshot, str] | None = self._begun.get(current_request().session_id)
+        begun: tuple[float, int, str] | None = self._begun.get(current_request().session_id)
         if begun is not None and time.monotonic() - begun[0] < STATEMENT_SECONDS:
-            return begun[1]
+            return self.snapshot(begun[1])
         return self.newest_snapshot()
 
     def begin_transaction(self) -> str:
@@ -157,7 +157,7 @@ class LakeResources:
         identifier = f"{newest.id}-{uuid.uuid4().hex}"
         session = current_request().session_id
         if session is not None:
-            self._begun.put(session, (time.monotonic(), newest, identifier))
+            self._begun.put(session, (time.monotonic(), newest.id, identifier))
         return identifier
 
     def continue_at(self, id: int, identifier: str | None) -> None:
@@ -165,15 +165,15 @@ class LakeResources:
 
         DuckDB sends DDL without the transaction; then it is the last one that its session began.
         """
-        snapshot, session = self.snapshot(id), current_request().session_id
+        session = current_request().session_id
         if session is not None:
-            begun: tuple[float, Snapshot, str] | None = self._begun.get(session)
+            begun: tuple[float, int, str] | None = self._begun.get(session)
             if identifier is None and begun is not None:
                 identifier = begun[2]
-            self._begun.put(session, (time.monotonic(), snapshot, identifier or ""))
+            self._begun.put(session, (time.monotonic(), id, identifier or ""))
         if identifier is not None:
             self._own_snapshots.put(identifier, id)
-        set_fact(("newest snapshot", self), snapshot)
+        forget_fact(("newest snapshot", self))
 
     def transaction_snapshot(self, identifier: str) -> int | None:
         """Return the id of the snapshot that a transaction reads; None if it is of no lake."""
@@ -314,10 +314,9 @@ def _weight(plan: ScanPlan | bytes) -> int:
 _FIELD_BYTES = 500
 
 
-def _schema_bytes(entry: tuple[object, pa.Schema]) -> int:
-    schema = entry[1]
-    fields = 1 + len(schema) + sum(int(type.num_fields) for type in schema.types)
-    return _FIELD_BYTES * fields
+def _schema_bytes(entry: tuple[tuple[Column, ...], pa.Schema]) -> int:
+    columns = entry[0]
+    return _FIELD_BYTES * (2 + len(columns) + sum([len(column.children) for column in columns]))
 
 
 def _table_bytes(table: LakeTable) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -84,7 +85,7 @@ class LakeCatalogTable(TableWrites):
         """Return the columns, then the row id, which tables with direct reads do not have."""
         return project_schema(self._schema, columns)
 
-    @property
+    @cached_property
     def _schema(self) -> pa.Schema:
         return self._access.published_schema(self._summary.columns, with_rowid=not self._direct)
 
@@ -107,6 +108,10 @@ class LakeCatalogTable(TableWrites):
     @property
     def offers_statistics(self) -> bool:
         """Whether listings offer the statistics: not for a small table."""
+        return self._is_large
+
+    @cached_property
+    def _is_large(self) -> bool:
         return self._summary.id in self._access.large_tables(self._snapshot)
 
     def column_statistics(self, column: str, duckdb_type: str) -> ColumnStats:  # noqa: ARG002

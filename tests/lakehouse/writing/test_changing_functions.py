@@ -209,7 +209,7 @@ def test_a_failed_statement_ends_the_staged_writes(write: Write) -> None:
 
     with pytest.raises(LakeportError):
         here.client.create_table("public", "t", pa.schema([("id", pa.int32())]))
-    with pytest.raises(InvalidInputError, match=r"call lakeport\.rollback\(\)"):
+    with pytest.raises(InvalidInputError, match=r"end it with lakeport\.rollback\(\)"):
         table.insert([{"id": 101}])
     call(here.client, "rollback")
     table.insert([{"id": 102}])

@@ -124,6 +124,19 @@ def test_a_repeated_row_id_takes_the_last_value(write: Write) -> None:
     assert here.rows("public.t", "id = 1", "name").column("name").to_pylist() == ["last"]
 
 
+def test_a_row_of_several_batches_is_deleted_and_returned_once(write: Write) -> None:
+    here = write(TABLE, ROWS.format(0, 7000))
+    ids = here.rows("public.t", "id % 2 = 0").column("rowid").to_pylist()
+
+    result = here.client.table("public.t").delete([*ids, *ids[1000:], *ids[::-1]], returning=True)
+    here.reference("DELETE FROM t WHERE id % 2 = 0")
+
+    assert result.returning is not None
+    assert sorted(result.returning.column("id").to_pylist()) == list(range(0, 7000, 2))
+    assert result.affected_rows == 3500
+    here.compare("t")
+
+
 def test_row_ids_without_a_row_are_ignored(write: Write) -> None:
     here = write(*LIVE)
 

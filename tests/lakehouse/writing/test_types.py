@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
+from pyarrow import flight
 
 from tests.fixtures_lakes import connect
 from tests.lakehouse.writing.conftest import Write, Written
@@ -68,6 +71,12 @@ TYPES = {
 """SQL types, with two values of each."""
 NOT_SENT_WHOLE = ("TIMETZ",)
 """Types that DuckDB sends in a usable form only with lossless conversion."""
+NOT_IN_FILES = {
+    "HUGEINT": ("1", "170141183460469231731687303715884105727"),
+    "UHUGEINT": ("1", "340282366920938463463374607431768211455"),
+    "TIME_NS": ("'01:02:03'", "'01:02:03.000000004'"),
+}
+"""SQL types with two values, of which the catalog database holds both, and a file the first."""
 OTHERS = {
     "ENUM('a', 'b')": ("'a'", "'b'", "VARCHAR"),
     "INTEGER[3]": ("[1, 2, 3]", "[4, NULL, 6]", "INTEGER[]"),
@@ -77,12 +86,28 @@ OTHERS = {
 }
 """SQL types that the reference refuses, with two values and the type that a lake stores instead."""
 REFUSED = ("BIT", "BIGNUM", "UNION(n INTEGER, s VARCHAR)", "STRUCT(inner_bit BIT)")
+NOT_SENT = ("VARIANT", "NULL", "TYPE")
+"""Types of DuckDB that its client cannot send, or that no column has."""
 
 
 @pytest.fixture(scope="module")
 def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     with closing(connect()) as connection:
         yield connection
+
+
+def test_every_type_of_duckdb_is_tested(duck: duckdb.DuckDBPyConnection) -> None:
+    tested = {
+        duck.execute(f"SELECT typeof(NULL::{type})").fetchall()[0][0]
+        for type in (*TYPES, *NOT_IN_FILES, *OTHERS, *REFUSED)
+    }
+    # Those with parameters are named by the words before them.
+    names = {re.split(r"[(\[]", type)[0] for type in tested}
+    names |= {"LIST", "ARRAY"} if {"INTEGER[]", "INTEGER[3]"} <= tested else set()
+
+    known = {name for (name,) in duck.execute("SELECT logical_type FROM duckdb_types()").fetchall()}
+
+    assert known - names == set(NOT_SENT)
 
 
 @pytest.mark.parametrize("lossless", [True, False])
@@ -164,6 +189,40 @@ def test_types_that_a_lake_cannot_store_are_refused_by_the_name_of_the_column(
             client.create_table_as("public", "t", f"SELECT NULL::{type} AS v")
 
     assert here.catalog.lake.snapshot().id == before
+
+
+@pytest.mark.parametrize("type", NOT_IN_FILES)
+def test_values_that_files_cannot_hold_are_stored_in_the_catalog_database(
+    write: Write, duck: duckdb.DuckDBPyConnection, type: str
+) -> None:
+    here = write()
+    duck.execute("SET arrow_lossless_conversion = true")
+    values = ", ".join(f"({value})" for value in NOT_IN_FILES[type])
+
+    with DuckDBClient(here.server.location, here.catalog.name, duck) as client:
+        client.create_table("public", "t", f"v {type}")
+        client.insert("public", "t", f"VALUES {values}")
+
+    here.reference(f"CREATE TABLE t (v {type})", f"INSERT INTO t VALUES {values}")
+    _compare_as_text(here, "t", {"v": type})
+
+
+@pytest.mark.parametrize("type", NOT_IN_FILES)
+def test_values_that_files_cannot_hold_are_refused_by_the_name_of_the_column(
+    write: Write, duck: duckdb.DuckDBPyConnection, type: str
+) -> None:
+    here = write("CALL lake.set_option('data_inlining_row_limit', '0')")
+    duck.execute("SET arrow_lossless_conversion = true")
+    values = ", ".join(f"({value})" for value in NOT_IN_FILES[type])
+
+    with DuckDBClient(here.server.location, here.catalog.name, duck) as client:
+        client.create_table("public", "t", f"v {type}")
+        before = here.catalog.lake.snapshot().id
+        with pytest.raises((pa.ArrowException, flight.FlightError), match="column 'v'"):
+            client.insert("public", "t", f"VALUES {values}")
+
+    assert here.catalog.lake.snapshot().id == before
+    assert list(Path(here.ours.data_path).rglob("*.parquet")) == []
 
 
 def _changes(duck: duckdb.DuckDBPyConnection, known: dict[str, str], values: str) -> pa.Table:

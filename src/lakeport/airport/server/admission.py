@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lakeport._wording import counted
+from lakeport.airport.server.connections import Connections
 from lakeport.auth import UNLIMITED, CallerLimits, Identity, LimitRules
 from lakeport.catalog import current_request
 from lakeport.errors import CancelledError, ResourceExhaustedError
@@ -22,6 +23,9 @@ __all__ = ["Admission", "ScanBudget"]
 _POLL_SECONDS: Final = 0.2
 _BURST_SECONDS: Final = 2.0
 _MAX_BUCKETS: Final = 10_000
+
+_READ_LESS: Final = "try again with a filter or fewer columns"
+_READ_LESS_OR_LATER: Final = f"{_READ_LESS}, or when the server is less busy"
 
 
 class Admission:
@@ -56,6 +60,14 @@ class Admission:
                         f"{max(1 / rate, 0.1):.1f} seconds"
                     )
 
+    def check_connection(self, caller: Identity, peer: str, connections: Connections) -> None:
+        """Raise `ResourceExhaustedError` for the first call of one connection too many."""
+        if self._rules is None:
+            return
+        own, together = self._rules.of(caller).connections, self._rules.together.connections
+        if own is not None or together is not None:
+            connections.check(peer, caller.user, own=own, together=together)
+
     def check_transactions(self, caller: Identity, own: int, together: int) -> None:
         """Raise `ResourceExhaustedError` if no more transactions may be opened."""
         if self._rules is None:
@@ -67,8 +79,8 @@ class Admission:
         for count, limits, whose in pairs:
             if limits.transactions is not None and count >= limits.transactions:
                 raise ResourceExhaustedError(
-                    f"the limit of {limits.transactions} open transactions ({whose}) is reached; "
-                    "try again when one has ended"
+                    f"the limit of {counted(limits.transactions, 'open transaction')} ({whose}) is "
+                    "reached; try again when one has ended"
                 )
 
     def begin_scan(
@@ -114,9 +126,9 @@ class Admission:
         )
         for count, limits, whose in ((mine, own, "yours"), (every, together, "of all callers")):
             if waits and _is_full(count, limits.queued_scans):
+                limit = counted(limits.queued_scans or 0, "waiting scan")
                 raise ResourceExhaustedError(
-                    f"the limit of {limits.queued_scans} waiting scans ({whose}) is reached; try "
-                    "again when one has ended"
+                    f"the limit of {limit} ({whose}) is reached; try again when one has ended"
                 )
 
     def _start_next(self) -> None:
@@ -179,15 +191,14 @@ class ScanBudget:
 
     def check(self, rows: int, size: int) -> None:
         """Raise `ResourceExhaustedError` if a scan has sent more than it may."""
-        for used, limit, unit in (
-            (rows, self._rows, "rows"),
-            (size, self._bytes, "bytes"),
-            (self._clock() - self._started, self._seconds, "seconds"),
+        for used, limit, unit, advice in (
+            (rows, self._rows, "rows", _READ_LESS),
+            (size, self._bytes, "bytes", _READ_LESS),
+            (self._clock() - self._started, self._seconds, "seconds", _READ_LESS_OR_LATER),
         ):
             if limit is not None and used > limit:
                 raise ResourceExhaustedError(
-                    f"the limit of {limit:g} {unit} for a scan is reached; read less, by a filter "
-                    "or fewer columns"
+                    f"the limit of {limit:g} {unit} for a scan is reached; {advice}"
                 )
 
 

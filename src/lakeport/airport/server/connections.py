@@ -2,7 +2,7 @@
 
 pyarrow 26 has no option for this in its Flight server, and none to pass options to gRPC. So the
 sockets of the process are found by the port of the server. That works on Linux only; elsewhere the
-number of connections is not limited.
+number of connections is not limited. The caller of a connection is known from its first call on.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from lakeport._files import reserve, usage
+from lakeport._wording import counted
+from lakeport.errors import ResourceExhaustedError
 
 __all__ = ["MAX_CONNECTIONS", "Connections", "is_loopback"]
 
@@ -37,6 +39,10 @@ _INTERVAL: Final = 1.0
 _FULL: Final = 0.9
 _RELAXED: Final = 0.75
 
+# As many callers of connections are kept before those of closed connections are forgotten.
+_MANY_CALLERS: Final = 10_000
+_ALL: Final = "of all callers"
+
 Peer: TypeAlias = tuple[str, int]
 
 
@@ -49,6 +55,8 @@ class Connections:
         self._lock = threading.Lock()
         self._calls: Counter[Peer] = Counter()
         self._used: dict[Peer, float] = {}
+        # Connections and their callers; some may be closed.
+        self._callers: set[tuple[Peer, str]] = set()
         self._port: int | None = None
         self._closing = threading.Event()
 
@@ -61,6 +69,34 @@ class Connections:
     def close(self) -> None:
         """Stop limiting the connections."""
         self._closing.set()
+
+    def check(self, peer: str, user: str, *, own: int | None, together: int | None) -> None:
+        """Raise `ResourceExhaustedError` for the first call of one connection too many."""
+        key = _parse(peer)
+        # Without a port, such as on a Unix socket, connections cannot be distinguished.
+        if not key[1] or (key, user) in self._callers:
+            return
+        with self._lock:
+            if self._excess(key, user, own, together) or len(self._callers) > _MANY_CALLERS:
+                # It takes some time to find those that are still open.
+                open_now = self._descriptors()
+                self._callers = {pair for pair in self._callers if pair[0] in open_now}
+            excess = self._excess(key, user, own, together)
+            if excess:
+                raise ResourceExhaustedError(excess)
+            self._callers.add((key, user))
+
+    def _excess(self, key: Peer, user: str, own: int | None, together: int | None) -> str:
+        """Return which limit one more connection exceeds, as a sentence; nothing if none."""
+        mine = {peer for peer, caller in self._callers if caller == user} | {key}
+        every = {peer for peer, _ in self._callers} | {key}
+        for count, limit, whose in ((len(mine), own, "yours"), (len(every), together, _ALL)):
+            if limit is not None and count > limit:
+                return (
+                    f"the limit of {counted(limit, 'connection')} ({whose}) is reached; try again "
+                    "when one is closed"
+                )
+        return ""
 
     def begin(self, peer: str) -> Callable[[], None]:
         """Count a call of a connection; return the function to call at its end."""

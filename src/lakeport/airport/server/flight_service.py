@@ -164,6 +164,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         with errors, request_scope(request), inside(call.span):
             self._host.check_running()
             self._host.admission.check_call(call.caller)
+            self._host.admission.check_connection(call.caller, peer, self._host.connections)
             yield call
 
 

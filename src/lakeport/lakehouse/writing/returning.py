@@ -15,7 +15,7 @@ from lakeport.errors import InvalidInputError
 from lakeport.filters import Filter
 from lakeport.types import fold_name
 
-__all__ = ["RowIds", "UpdatedRows", "deleted_rows", "stored_rows"]
+__all__ = ["RowIds", "SeenRowIds", "UpdatedRows", "deleted_rows", "stored_rows"]
 
 RowIds: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -27,6 +27,30 @@ def deleted_rows(writer: TableWriter, row_ids: RowIds) -> pa.RecordBatch:
     table = reader.read_all().combine_chunks()
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+class SeenRowIds:
+    """The row ids of a statement so far, in sorted arrays of which each is larger than the next."""
+
+    def __init__(self) -> None:
+        self._runs: list[RowIds] = []
+
+    def new(self, row_ids: RowIds) -> RowIds:
+        """Add row ids; return those of them that were not among the earlier ones."""
+        added = np.unique(row_ids)
+        for run in self._runs:
+            found = np.searchsorted(run, added).clip(max=len(run) - 1)
+            added = added[run[found] != added]
+        if len(added):
+            self._runs.append(added)
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            last = self._runs.pop()
+            self._runs[-1] = np.union1d(self._runs[-1], last)
+        return added
+
+    def all(self) -> RowIds:
+        """Return all row ids."""
+        return np.concatenate(self._runs) if self._runs else np.empty(0, np.int64)
 
 
 class UpdatedRows:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from lakeport.catalog import (
@@ -26,7 +25,7 @@ from lakeport.catalog import (
 )
 from lakeport.ducklake.writing import TableWriter
 from lakeport.errors import UnsupportedError
-from lakeport.lakehouse.writing.returning import UpdatedRows, deleted_rows
+from lakeport.lakehouse.writing.returning import SeenRowIds, UpdatedRows, deleted_rows
 from lakeport.lakehouse.writing.types import type_of
 from lakeport.types import duckdb_identifier, fold_name
 
@@ -85,22 +84,21 @@ class TableWrites:
     def delete_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         """Delete the rows of these row ids; ids without a row are ignored."""
         position = _rowid(rows.schema)
-        parts: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+        seen = SeenRowIds()
         self._writes.require()
         for batch in rows:
-            ids = batch.column(position).to_numpy()
+            new = seen.new(batch.column(position).to_numpy())
             if options.returning:
-                new = ids if not parts else np.setdiff1d(ids, np.concatenate(parts))
                 # The scan of the statement may need the transaction between two batches.
                 with self._writes.statement() as transaction:
                     writer = transaction.table(*self._name_in_lake)
                     options.emit(deleted_rows(writer, new))
-            parts.append(ids)
-        if not parts:
+        row_ids = seen.all()
+        if not len(row_ids):
             return DMLResult(0)
         with self._writes.statement() as transaction:
             writer = transaction.table(*self._name_in_lake)
-            return DMLResult(writer.delete_row_ids(np.concatenate(parts)))
+            return DMLResult(writer.delete_row_ids(row_ids))
 
     def add_column(self, column_schema: pa.Schema, options: AddColumnOptions) -> None:
         """Add a column of nulls at the end."""

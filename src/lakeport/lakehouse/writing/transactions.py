@@ -29,8 +29,8 @@ READ_ONLY: Final = (
     "the lake is served read-only: serve it with --writable, or with writable=True, to change it"
 )
 _ROLLED_BACK: Final = (
-    "the transaction was rolled back, because a statement failed or it was idle for too long; call "
-    "lakeport.rollback() to begin a new one"
+    "the transaction was rolled back, because a statement failed or it was idle for too long; end "
+    "it with lakeport.rollback(), or with ROLLBACK after BEGIN, and start again"
 )
 _MAX_ENTRIES: Final = 10_000
 
@@ -77,8 +77,7 @@ class LakeWrites:
                 yield transaction
             self._committed(transaction, None)
             return
-        if self._states.get(identifier) is TransactionState.ABORTED:
-            raise InvalidInputError(_ROLLED_BACK)
+        self._check_usable(identifier)
         staged = self._staged(identifier)
         with staged.lock:
             yield staged.transaction
@@ -113,8 +112,7 @@ class LakeWrites:
 
     def commit(self, identifier: str, info: CommitInfo | None = None) -> WriteResult | None:
         """Commit the staged writes of a transaction, which then reads the new snapshot."""
-        if self._states.get(identifier) is TransactionState.ABORTED:
-            raise InvalidInputError(_ROLLED_BACK)
+        self._check_usable(identifier)
         with self._lock:
             staged = self._open.pop(identifier, None)
         if staged is None:
@@ -125,6 +123,16 @@ class LakeWrites:
         with staged.lock:
             transaction.commit()
         return self._committed(transaction, identifier)
+
+    def commit_and_end(self, identifier: str, info: CommitInfo) -> WriteResult | None:
+        """Commit the staged writes of a session, which can begin again also if that fails."""
+        self._check_usable(identifier)
+        has_writes = identifier in self._open
+        try:
+            return self.commit(identifier, info)
+        finally:
+            if has_writes:
+                self.end(identifier)
 
     def roll_back(self, identifier: str) -> None:
         """Discard the staged writes of a transaction, which can write no more."""
@@ -158,6 +166,11 @@ class LakeWrites:
             staged, self._open = list(self._open.values()), {}
         for one in staged:
             one.transaction.rollback()
+
+    def _check_usable(self, identifier: str) -> None:
+        """Raise InvalidInputError for a transaction that was rolled back."""
+        if self._states.get(identifier) is TransactionState.ABORTED:
+            raise InvalidInputError(_ROLLED_BACK)
 
     def _staged(self, identifier: str) -> _Staged:
         with self._lock:

@@ -27,16 +27,17 @@ from lakeport.airport.server.headers import Call
 from lakeport.airport.server.state import ServerState
 from lakeport.airport.server.verbs.scans import CatalogScan, resolve_scan, scan_options
 from lakeport.arrow import Alignment, no_columns, split
-from lakeport.catalog import current_request
+from lakeport.catalog import current_request, project_schema
 
 __all__ = ["open_stream"]
 
 # More nulls than this, in columns that the client did not request, are left out if it accepts it.
 _MANY_NULL_BYTES: Final = 16 * 1024 * 1024
 
-# Six million nulls of a row id are 49 MB, or 250 kB and less work for client and server.
+# Six million zeros of a row id are 48 MB, or 200 kB and less work for client and server.
 _FEW_BYTES: Final = ipc.IpcWriteOptions(compression="lz4")
-_COUNTED_BATCH_ROWS: Final = 1 << 20
+# Four megabytes of row ids: larger ones take new memory, smaller ones are more messages.
+_COUNTED_BATCH_ROWS: Final = 1 << 19
 
 # Larger batches are sliced at first: the first slice, and how many rows in slices that double.
 _SMALL_BATCH_BYTES: Final = 1024 * 1024
@@ -54,26 +55,30 @@ def open_stream(host: ServerState, call: Call, raw_ticket: bytes) -> flight.Flig
     call.notes.filter = scan_request.filter
     call.notes.columns = ",".join(ticket.columns or ())
     size, reader = scan.open(scan_request)
-    schema, columns, batch_rows = scan.schema, ticket.columns, None
+    schema, columns, batch_rows = scan.schema, ticket.columns, host.batch_rows
+    source, rows = reader.schema, iter(reader)
     options = host.write_options(call)
     if columns is not None and call.accepts_null_columns and size.rows:
         unread = [field.type for field in schema if field.name not in columns]
         if size.rows * sum(map(_null_bytes, unread)) > _MANY_NULL_BYTES:
             schema = _with_null_columns(schema, columns)
-    if ticket.rows_only and not reader.schema.names:
-        # The client converts a column of its type, and reads no value of it.
-        columns, batch_rows = (), _COUNTED_BATCH_ROWS
-        if (size.rows or 0) > _COUNTED_BATCH_ROWS:
-            options = _FEW_BYTES
-    align = Alignment(schema, reader.schema, columns, scan.subject)
+    if not source.names:
+        if ticket.rows_only:
+            # The client converts a column of its type, and reads no value of it.
+            source, batch_rows = project_schema(schema, columns), _COUNTED_BATCH_ROWS
+            if (size.rows or 0) > _COUNTED_BATCH_ROWS:
+                options = _FEW_BYTES
+        rows = _counted(reader, source, batch_rows)
+    align = Alignment(schema, source, columns, scan.subject)
     total_rows = None if scan_request.filter else size.rows
     batches = _batches(
         host,
         scan,
         reader,
+        rows,
         align,
         total_rows,
-        batch_rows=batch_rows or host.batch_rows,
+        batch_rows=batch_rows,
         budget=budget,
     )
     # pyarrow calls Python for every batch without the context of the request.
@@ -104,6 +109,7 @@ def _batches(
     host: ServerState,
     scan: CatalogScan,
     reader: pa.RecordBatchReader,
+    rows: Iterator[pa.RecordBatch],
     align: Alignment,
     total_rows: int | None,
     *,
@@ -119,7 +125,7 @@ def _batches(
     waiting = host.idle.stream(f"the scan of {scan.subject}", reader.close)
     with translate_errors(f"the scan of {scan.subject}", typed=True, stopping=host.stopping.is_set):
         try:
-            for batch in reader if reader.schema.names else _joined(reader, batch_rows):
+            for batch in rows:
                 aligned = align(batch)
                 row_size = align.size(aligned) / max(aligned.num_rows, 1)
                 for piece in _split(aligned, sent, batch_rows, host.max_message_size):
@@ -144,18 +150,41 @@ def _batches(
             reader.close()
 
 
-def _joined(counted: pa.RecordBatchReader, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches without columns as fewer ones: small files would each be a message."""
+def _counted(
+    reader: pa.RecordBatchReader, schema: pa.Schema, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches without columns as batches of `rows` rows with placeholder values.
+
+    Small files would each be a message.
+    """
     notes = current_request().notes
     count = 0
-    for batch in counted:
+    for batch in reader:
         check_not_cancelled(notes)
         count += batch.num_rows
-        if count >= rows:
-            yield no_columns(count)
-            count = 0
+        while count >= rows:
+            yield _without_values(schema, rows)
+            count -= rows
     if count:
-        yield no_columns(count)
+        yield _without_values(schema, count)
+
+
+def _without_values(schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    if not schema.names:
+        return no_columns(rows)
+    arrays = [_blank(field.type, rows) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _blank(type: pa.DataType, rows: int) -> pa.Array:
+    # Nulls have a bitmap beside their zeros.
+    return _zeros(type).slice(0, rows) if pt.is_primitive(type) else pa.nulls(rows, type)
+
+
+@lru_cache(maxsize=8)
+def _zeros(type: pa.DataType) -> pa.Array:
+    size = (_COUNTED_BATCH_ROWS * type.bit_width + 7) // 8
+    return pa.Array.from_buffers(type, _COUNTED_BATCH_ROWS, [None, pa.py_buffer(bytes(size))])
 
 
 def _split(batch: pa.RecordBatch, sent: int, rows: int, size: int) -> Iterator[pa.RecordBatch]:
