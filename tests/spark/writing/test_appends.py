@@ -5,6 +5,7 @@ DuckDB's own extension reads what Spark has written.
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,24 @@ def test_few_rows_of_many_tasks_become_one_file(spark: Any, tmp_path: Path) -> N
     assert lake.table("t").append(spark.range(0)).snapshot is None
 
 
+def test_a_frame_of_a_few_rows_is_inlined_as_by_the_reference(
+    spark: Any, make_lake: LakeMaker
+) -> None:
+    real = make_lake("sqlite")
+    real.execute("CREATE TABLE ours (id BIGINT)", "CREATE TABLE theirs (id BIGINT)")
+    for rows in (5, 10):
+        real.execute(f"INSERT INTO theirs FROM range({rows})")
+        real.detach()
+        with Lake.open(real.uri) as lake:
+            result = lake.table("ours").append(spark.range(0, rows, 1, 4))
+            assert result.rows_inserted == rows
+            assert result.files_added == len(lake.table("ours").files())
+            assert len(lake.table("ours").files()) == len(lake.table("theirs").files())
+
+    assert real.query("FROM ours ORDER BY ALL") == real.query("FROM theirs ORDER BY ALL")
+    real.detach()
+
+
 def test_columns_are_matched_by_name_and_defaults_fill_the_rest(spark: Any, tmp_path: Path) -> None:
     lake = new_lake(tmp_path)
     lake.create_table(
@@ -221,3 +240,24 @@ def test_the_files_of_an_encrypted_lake_are_encrypted(spark: Any, tmp_path: Path
     assert table.scan().to_arrow().sort_by("id").column("id").to_pylist() == list(range(5000))
     for file in table.files():
         assert Path(file.path).read_bytes()[:4] == b"PARE"
+
+
+@pytest.mark.parametrize("type", ["DATE", "TIMESTAMP_NTZ", "TIMESTAMP"])
+def test_a_partition_counted_from_1970_is_written_by_one_task(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type: str
+) -> None:
+    packed = Path(__file__).parents[2] / "ducklake" / "lakes_1_1" / "sorted.tar.xz"
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path / "sorted")  # the data path of the lake is `data/`
+    days = spark.range(0, 400, 1, 4).selectExpr(
+        f"CAST(DATE '1969-12-30' + CAST(id % 4 AS INT) AS {type}) AS moment"
+    )
+    column = {"DATE": "DATE", "TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP": "TIMESTAMPTZ"}[type]
+    with Lake.open("ducklake:meta.ducklake", spark=spark) as lake:
+        lake.create_table("ours", {"moment": column}, partition_by=["epoch_day(moment)"])
+        lake.table("ours").append(days)
+
+        folders = [path.parent.name for path in Path("data/main/ours").glob("*/*.parquet")]
+        assert sorted(folders) == sorted(f"epoch_day={day}" for day in (-2, -1, 0, 1))
+        assert lake.table("ours").scan().count() == 400

@@ -9,7 +9,7 @@ keys are computed by the tasks; here, only equal values must have equal keys.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -74,22 +74,35 @@ def _key(field: PartitionField, column: Column, source: FrameColumn) -> SparkCol
     from pyspark.sql import functions as f
 
     value = f.col(spark_identifier(source.name))
-    if field.transform in ("year", "month", "day", "hour") and pa.types.is_temporal(source.type):
+    if field.transform in _PARTS and pa.types.is_temporal(source.type):
         if pa.types.is_timestamp(source.type) and source.type.tz:
             # The parts of an instant are those of UTC, whatever the session's time zone is.
             seconds = f.unix_seconds(value)
-            day = f.date_add(f.lit("1970-01-01").cast("date"), f.floor(seconds / 86400).cast("int"))
+            if field.transform == "epoch_hour":
+                return f.floor(seconds / 3600)
             if field.transform == "hour":
                 return f.floor(f.pmod(seconds, f.lit(86400)) / 3600)
-            return getattr(f, _PARTS[field.transform])(day)
-        return getattr(f, _PARTS[field.transform])(value)
+            value = f.date_add(
+                f.lit("1970-01-01").cast("date"), f.floor(seconds / 86400).cast("int")
+            )
+        return _PARTS[field.transform](f, value)
     bucket = _BUCKET.fullmatch(field.transform)
     if bucket is not None:
         return _bucket(value, column, int(bucket.group(1)))
     return value
 
 
-_PARTS: Final = {"year": "year", "month": "month", "day": "dayofmonth", "hour": "hour"}
+# Values of a day or plain timestamp that are the same in all rows of a partition, and in no other.
+_PARTS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "year": lambda f, value: f.year(value),
+    "month": lambda f, value: f.month(value),
+    "day": lambda f, value: f.dayofmonth(value),
+    "hour": lambda f, value: f.hour(value),
+    "epoch_year": lambda f, value: f.year(value),
+    "epoch_month": lambda f, value: f.trunc(value, "month"),
+    "epoch_day": lambda f, value: f.to_date(value),
+    "epoch_hour": lambda f, value: f.date_trunc("hour", value),
+}
 
 
 def _bucket(value: Any, column: Column, buckets: int) -> SparkColumn:
