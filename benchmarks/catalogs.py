@@ -18,7 +18,7 @@ from benchmarks.reference_lakes import temporary_lake
 from lakeport.ducklake import Lake, Scan
 from lakeport.filters import col
 
-__all__ = ["columns", "crowded_catalog", "files", "snapshots", "tables"]
+__all__ = ["columns", "crowded_catalog", "files", "large_catalog", "snapshots", "tables"]
 
 Runs = Mapping[str, Callable[[], object]]
 
@@ -52,6 +52,23 @@ def crowded_catalog(*, tables: int, files: int) -> Iterator[str]:
     def add(catalog: sqlite3.Connection, count: int) -> None:
         _add_files(catalog, count)
         _add_tables(catalog, tables)
+
+    with _generated(_one_table, add, files) as uri:
+        yield uri
+
+
+@contextmanager
+def large_catalog(*, tables: int, files: int, snapshots: int) -> Iterator[str]:
+    """Return the URI of a lake whose files were added by many snapshots.
+
+    Half of the files are of the table `t`; the tables `t1`, `t2` and so on share the others.
+    """
+
+    def add(catalog: sqlite3.Connection, count: int) -> None:
+        _add_files(catalog, count)
+        _add_tables(catalog, tables - 1)
+        _add_snapshots(catalog, snapshots - 2, with_files=False)
+        _spread_files(catalog, tables - 1, snapshots - 2)
 
     with _generated(_one_table, add, files) as uri:
         yield uri
@@ -172,8 +189,8 @@ def _add_files(catalog: sqlite3.Connection, count: int) -> None:
     )
 
 
-def _add_snapshots(catalog: sqlite3.Connection, count: int) -> None:
-    """Add snapshots that each replaced the file of the one before."""
+def _add_snapshots(catalog: sqlite3.Connection, count: int, *, with_files: bool = True) -> None:
+    """Add snapshots; with files, each replaced the file of the one before."""
     catalog.execute(
         f"{_NUMBERS} INSERT INTO ducklake_snapshot SELECT 1 + i,"
         " strftime('%Y-%m-%d %H:%M:%f+00', '2030-01-01', '+' || i || ' seconds'), schema_version,"
@@ -186,6 +203,8 @@ def _add_snapshots(catalog: sqlite3.Connection, count: int) -> None:
         " WHERE snapshot_id = 1",
         (count,),
     )
+    if not with_files:
+        return
     catalog.execute(
         f"{_NUMBERS} INSERT INTO ducklake_data_file SELECT 1000 + i, table_id, 1 + i, 2 + i,"
         " file_order, 'f' || i || '.parquet', path_is_relative, file_format, record_count,"
@@ -205,4 +224,40 @@ def _add_tables(catalog: sqlite3.Connection, count: int) -> None:
     rest = ", ".join("1000 + i" if name == "table_id" else name for name in names)
     catalog.execute(
         f"{_NUMBERS} INSERT INTO ducklake_column SELECT {rest} FROM ducklake_column, n", (count,)
+    )
+
+
+def _spread_files(catalog: sqlite3.Connection, tables: int, snapshots: int) -> None:
+    """Give every second file to another table, and let the snapshots add them one after another."""
+    catalog.execute(
+        "UPDATE ducklake_data_file SET table_id = 1001 + (data_file_id / 2) % ?"
+        " WHERE data_file_id > 1000 AND data_file_id % 2 = 1",
+        (tables,),
+    )
+    catalog.execute(
+        "UPDATE ducklake_file_column_stats SET table_id = 1001 + (data_file_id / 2) % ?"
+        " WHERE data_file_id > 1000 AND data_file_id % 2 = 1",
+        (tables,),
+    )
+    catalog.execute(
+        "UPDATE ducklake_data_file SET begin_snapshot = 2 + (data_file_id - 1001) % ?,"
+        " file_size_bytes = 1000 + 7919 * data_file_id % 4000000 WHERE data_file_id > 1000",
+        (snapshots,),
+    )
+    catalog.execute(
+        "UPDATE ducklake_snapshot_changes SET author = 'loader ' || (snapshot_id % 7),"
+        " commit_message = 'load ' || snapshot_id, changes_made = made FROM (SELECT"
+        " begin_snapshot, group_concat(DISTINCT 'inserted_into_table:' || table_id) AS made"
+        " FROM ducklake_data_file GROUP BY begin_snapshot) WHERE snapshot_id = begin_snapshot"
+        " AND snapshot_id > 1"
+    )
+    catalog.execute("DELETE FROM ducklake_table_stats")
+    catalog.execute(
+        "INSERT INTO ducklake_table_stats SELECT table_id, sum(record_count), sum(record_count),"
+        " sum(file_size_bytes) FROM ducklake_data_file GROUP BY table_id"
+    )
+    catalog.execute(
+        "UPDATE ducklake_snapshot SET next_catalog_id = 2000 + ?, next_file_id = 1001 + (SELECT"
+        " max(data_file_id) FROM ducklake_data_file) WHERE snapshot_id > 1",
+        (tables,),
     )

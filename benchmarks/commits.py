@@ -25,7 +25,7 @@ from benchmarks.writing import trips
 from lakeport.ducklake import Lake, LakeTable
 from tests.fixtures_databases import PostgreSQL
 
-__all__ = ["appends", "delete", "large_catalog", "writers"]
+__all__ = ["NewLake", "appends", "databases", "delete", "large_catalog", "writers"]
 
 NewLake = Callable[[], tuple[str, str]]
 """Returns the URI and the data path of a lake that does not exist yet."""
@@ -47,7 +47,7 @@ with Lake.open(uri) as lake:
 def appends(*, count: int, rows: int) -> Iterator[Figure | Skipped]:
     """Append small tables one by one, and insert the same rows with the reference."""
     content = trips(rows)
-    for database, places in _databases():
+    for database, places in databases():
         if places is None:
             yield Skipped(f"appends on {database}", f"{database} is not installed")
             continue
@@ -71,7 +71,7 @@ def appends(*, count: int, rows: int) -> Iterator[Figure | Skipped]:
 
 def writers(*, commits: int, counts: tuple[int, ...]) -> Iterator[Figure | Skipped]:
     """Commit from several processes at once; the time of a commit, all processes together."""
-    for database, places in _databases():
+    for database, places in databases():
         if places is None:
             yield Skipped(f"writers on {database}", f"{database} is not installed")
             continue
@@ -155,7 +155,8 @@ def large_catalog(*, tables: int, files: int, repeats: int) -> Iterator[Figure]:
             )
 
 
-def _databases() -> Iterator[tuple[str, Callable[[], AbstractContextManager[NewLake]] | None]]:
+def databases() -> Iterator[tuple[str, Callable[[], AbstractContextManager[NewLake]] | None]]:
+    """Yield the databases of catalogs, with what makes lakes in them; None if not installed."""
     yield "SQLite", _sqlite
     yield "PostgreSQL", _postgresql if PostgreSQL.initdb() else None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 
 import duckdb
@@ -12,19 +13,20 @@ import duckdb
 from benchmarks.growth_fit import Curve, grow
 from benchmarks.lineitem import LINEITEM, lineitem_lake, one_file
 from benchmarks.measure import Skipped
-from benchmarks.reference_lakes import attached, kept_lake
+from benchmarks.reference_lakes import attached, kept_lake, temporary_lake
 from benchmarks.scans import drained
 from benchmarks.servers import running
 from benchmarks.sessions import shared_session
 from lakeport import Client, Lake, Server, col, connect
 from lakeport.lakehouse import LakeCatalog
 
-__all__ = ["clients", "deletes", "files", "rows", "tables"]
+__all__ = ["clients", "deletes", "files", "recorded_rows", "rows", "tables"]
 
 Runs = Mapping[str, Callable[[], object]]
 
 _ROW_BYTES = 40
 _ROWS_PER_FILE = 100
+_ROWS_OF_COPY = 1_000_000
 
 
 def rows(*, sizes: tuple[int, ...], repeats: int) -> Iterator[Curve | Skipped]:
@@ -38,6 +40,11 @@ def rows(*, sizes: tuple[int, ...], repeats: int) -> Iterator[Curve | Skipped]:
         else:
             fitting.append(size)
     yield from grow("rows", fitting, lambda size: _scans(_rows_lake(int(size))), repeats=repeats)
+
+
+def recorded_rows(*, sizes: tuple[int, ...], repeats: int) -> Iterator[Curve]:
+    """Read as many rows as no disk here holds: one file, recorded again and again."""
+    yield from grow("recorded rows", sizes, lambda size: _recorded(int(size)), repeats=repeats)
 
 
 def files(*, sizes: tuple[int, ...], repeats: int) -> Iterator[Curve]:
@@ -72,13 +79,45 @@ def tables(*, counts: tuple[int, ...], repeats: int) -> Iterator[Curve]:
 
 
 @contextmanager
+def _recorded(count: int) -> Iterator[Runs]:
+    """Read in this process, where no row leaves it."""
+    with temporary_lake(lambda duck: _make_rows(duck, _ROWS_OF_COPY)) as uri:
+        _record_again(uri.removeprefix("ducklake:sqlite:"), count // _ROWS_OF_COPY - 1)
+        with Lake.open(uri, engine="local") as lake, attached(uri) as duck:
+            table = lake.table("t")
+            yield {
+                "to_batches() in this process": lambda: drained(table.scan().to_batches()),
+                "count()": lambda: table.scan().count(),
+                "DuckDB": lambda: drained(duck.execute("FROM lake.t").to_arrow_reader(65_536)),
+            }
+
+
+def _record_again(catalog: str, copies: int) -> None:
+    """Add the only data file of a catalog to its table again, with row ids of its own."""
+    with closing(sqlite3.connect(catalog)) as database, database:
+        names = [row[1] for row in database.execute("PRAGMA table_info(ducklake_data_file)")]
+        steps = {"data_file_id": 1, "row_id_start": _ROWS_OF_COPY}
+        values = ", ".join(
+            f"{name} + i * {steps[name]}" if name in steps else name for name in names
+        )
+        database.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 WHERE ?1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)"
+            f" INSERT INTO ducklake_data_file SELECT {values} FROM ducklake_data_file, n",
+            (copies,),
+        )
+
+
+@contextmanager
 def _scans(uri: str) -> Iterator[Runs]:
     """Plan and read the table `t` of a lake, by Lakeport and by DuckDB."""
     spark = shared_session()
     with Lake.open(uri, spark=spark) as lake, attached(uri) as duck:
         table = lake.table("t")
         yield {
-            "to_batches()": lambda: drained(table.scan().to_batches()),
+            "to_batches() on Spark": lambda: drained(table.scan().to_batches()),
+            "to_batches() in this process": lambda: drained(
+                table.scan().to_batches(engine="local")
+            ),
             "DuckDB": lambda: drained(duck.execute("FROM lake.t").to_arrow_reader(65_536)),
         }
 

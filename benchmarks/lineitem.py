@@ -21,9 +21,12 @@ def lineitem_lake(scale: float) -> str:
 
 
 def one_file(scale: float) -> tuple[int, int]:
-    """Return a range of `l_orderkey`, both ends included, whose rows are all in one file."""
+    """Return a range of `l_orderkey`, both ends included, whose rows are all in one file.
+
+    The first one is the key of an order: TPC-H uses the first eight of every 32 numbers.
+    """
     step = _keys_per_file(scale)
-    return 5 * step + 1, 5 * step + step // 10
+    return (5 * step // 32 + 1) * 32, 5 * step + step // 10
 
 
 def _fill(connection: duckdb.DuckDBPyConnection, scale: float) -> None:

@@ -6,6 +6,7 @@ bytes the resident memory of Python and of its JVM rose above where it was befor
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
@@ -44,6 +45,31 @@ class Watch:
 
     def _sizes(self) -> dict[str, int]:
         return {name: each.memory_info().rss for name, each in self._processes.items()}
+
+
+class WorkerWatch:
+    """Looks at the memory that Spark's Python workers of this process have for themselves."""
+
+    def __init__(self) -> None:
+        self._driver = psutil.Process()
+        self._peak = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> int:
+        """Return the most that all workers had together."""
+        self._done.set()
+        self._thread.join()
+        return self._peak
+
+    def _run(self) -> None:
+        while not self._done.wait(_INTERVAL):
+            size = 0
+            for each in self._driver.children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    size += each.memory_full_info().uss if "python" in each.name() else 0
+            self._peak = max(self._peak, size)
 
 
 def main() -> None:

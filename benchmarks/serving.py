@@ -18,6 +18,7 @@ from lakeport import Lake, col, connect
 __all__ = ["serving"]
 
 _WARM_UP_SCANS: Final = 25
+_PART: Final = 12345
 
 
 def serving(*, scale: float, repeats: int, small_repeats: int) -> Iterator[Figure]:
@@ -62,6 +63,15 @@ def serving(*, scale: float, repeats: int, small_repeats: int) -> Iterator[Figur
             repeats=small_repeats,
             warmups=5,
         )
+        # The rows of a part are all over the files, one or two in a third of the row groups.
+        scattered = interleaved(
+            {
+                "server": lambda: served.scan(filter=col("l_partkey") == _PART).to_arrow().num_rows,
+                "duckdb": lambda: _one_part(duck),
+            },
+            repeats=repeats,
+            same=True,
+        )
     name = f"SELECT * of lineitem through the server, scale factor {scale:g}"
     server = whole["server"]
     yield Figure.throughput(name, server, whole["to_batches"], "to_batches() of the same", 0.85)
@@ -74,13 +84,25 @@ def serving(*, scale: float, repeats: int, small_repeats: int) -> Iterator[Figur
         part["whole"],
         "the same without a filter",
     )
-    for label, percent in (("median", 50), ("99th percentile", 99)):
-        yield Figure.latency(
-            f"one order of lineitem through the server, {label}",
-            small["server"],
-            f"DuckDB's ducklake scan: {small['duckdb'].percentile(percent) * 1000:.1f} ms",
-            percent=percent,
-        )
+    yield Figure.share(
+        "one order of lineitem through the server",
+        small["server"],
+        small["duckdb"],
+        "DuckDB's ducklake scan",
+        1.5,
+    )
+    yield Figure.latency(
+        "one order of lineitem through the server, 99th percentile",
+        small["server"],
+        f"DuckDB's ducklake scan: {small['duckdb'].percentile(99) * 1000:.1f} ms",
+        percent=99,
+    )
+    yield Figure.share(
+        "one part of lineitem through the server, 16 columns",
+        scattered["server"],
+        scattered["duckdb"],
+        "DuckDB's ducklake scan",
+    )
 
 
 def _read_duckdb(connection: duckdb.DuckDBPyConnection) -> int:
@@ -90,3 +112,8 @@ def _read_duckdb(connection: duckdb.DuckDBPyConnection) -> int:
 def _look_up(connection: duckdb.DuckDBPyConnection, key: int) -> object:
     query = f"SELECT l_comment FROM lake.{LINEITEM} WHERE l_orderkey = {key}"
     return connection.execute(query).to_arrow_table()
+
+
+def _one_part(connection: duckdb.DuckDBPyConnection) -> int:
+    query = f"FROM lake.{LINEITEM} WHERE l_partkey = {_PART}"
+    return int(connection.execute(query).to_arrow_table().num_rows)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
+from benchmarks.delta import delta_settings
 from benchmarks.reference_lakes import kept_lake
 from lakeport import Lake
 from lakeport.spark import session
@@ -24,7 +25,12 @@ _FILES: Final = 12
 @cache
 def shared_session() -> SparkSession:
     """Start a session on all cores; `toArrow()` keeps whole tables in the heap."""
-    spark = session("local[*,4]", spark_driver_memory="6g", spark_driver_maxResultSize="0")
+    spark = session(
+        "local[*,4]",
+        spark_driver_memory="6g",
+        spark_driver_maxResultSize="0",
+        **delta_settings(),
+    )
     spark.sparkContext.setLogLevel("ERROR")
     _warm_up(spark)
     return spark

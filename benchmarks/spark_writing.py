@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks.delta import has_delta
 from benchmarks.lineitem import LINEITEM, lineitem_lake
-from benchmarks.measure import Figure, interleaved
+from benchmarks.measure import Figure, Sample, Skipped, interleaved, metered
+from benchmarks.memory import WorkerWatch
 from benchmarks.reference_lakes import attached
 from benchmarks.sessions import shared_session
 from lakeport import Lake
-from lakeport.spark import SparkEngine, each_batch
+from lakeport.spark import each_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["append", "merge", "micro_batches", "partitions"]
 
 
-def append(*, scale: float, repeats: int) -> Iterator[Figure]:
-    """Append lineitem to a lake against `df.write.parquet` of the same frame."""
+def append(*, scale: float, repeats: int) -> Iterator[Figure | Skipped]:
+    """Append lineitem to a lake against `df.write.parquet` and Delta Lake, of the same frame."""
     spark = shared_session()
+    name = f"append of lineitem on Spark, scale factor {scale:g}"
     with (
         tempfile.TemporaryDirectory(prefix="lakeport-bench-") as folder,
         Lake.open(lineitem_lake(scale)) as source,
@@ -35,54 +43,52 @@ def append(*, scale: float, repeats: int) -> Iterator[Figure]:
         def plain() -> None:
             frame.write.mode("overwrite").parquet(f"{folder}/plain")
 
-        samples = interleaved({"lake": ours, "parquet": plain}, repeats=repeats, warmups=2)
-    yield Figure.throughput(
-        f"append of lineitem on Spark, scale factor {scale:g}",
-        samples["lake"],
-        samples["parquet"],
-        "df.write.parquet(…) of the same frame",
-        0.8,
-    )
+        def delta() -> None:
+            place = tempfile.mkdtemp(dir=folder)
+            frame.write.format("delta").mode("append").save(place)
+            shutil.rmtree(place)
+
+        runs = {"lake": ours, "parquet": plain, **({"delta": delta} if has_delta() else {})}
+        times = _Times.of(runs, repeats=repeats, warmups=2)
+    yield from times.against("parquet", name, "df.write.parquet(…) of the same frame", 0.8)
+    yield from times.against("delta", name, "Delta Lake, append of the same frame", 1.0)
 
 
-def merge(*, scale: float, repeats: int) -> Iterator[Figure]:
-    """Merge 1 % changed and 1 % new rows into lineitem, against DuckDB's own MERGE."""
+def merge(*, scale: float, repeats: int) -> Iterator[Figure | Skipped]:
+    """Merge 1 % changed and 1 % new rows into lineitem, against Delta Lake and DuckDB."""
     spark = shared_session()
+    name = f"MERGE of 1 % changed and 1 % new rows of lineitem on Spark, scale factor {scale:g}"
     with tempfile.TemporaryDirectory(prefix="lakeport-bench-") as folder:
-        for name in ("ours", "theirs"):
-            with (
-                attached(lineitem_lake(scale)) as connection,
-                attached(f"ducklake:sqlite:{folder}/{name}.sqlite", _data(folder, name)) as lake,
-            ):
-                rows = connection.execute(f"FROM lake.{LINEITEM}").to_arrow_table()
-                lake.register("rows", rows)
-                lake.execute("CREATE TABLE lake.t AS FROM rows")
-        engine = SparkEngine(spark, small_change_bytes=0)
+        _prepare(folder, spark, scale)
+        changed = spark.read.parquet(f"{folder}/changed")
+        new = spark.read.parquet(f"{folder}/new")
+
+        def source(number: int) -> Any:
+            keys = new.l_orderkey - 10_000_000 * number
+            return changed.unionByName(new.withColumn("l_orderkey", keys))
+
         rounds = iter(range(1_000_000))
 
         def ours() -> None:
-            with Lake.open(f"ducklake:sqlite:{folder}/ours.sqlite", engine=engine) as lake:
-                source = _changes(lake.table("t").to_spark(spark), next(rounds))
-                (
-                    lake.table("t")
-                    .merge(source, f"target.{_KEY[0]} = source.{_KEY[0]} AND {_SECOND}")
-                    .when_matched(update="*")
-                    .when_not_matched(insert="*")
-                    .execute()
-                )
+            with Lake.open(f"ducklake:sqlite:{folder}/ours.sqlite", spark=spark) as lake:
+                merging = lake.table("t").merge(source(next(rounds)), _ON)
+                merging.when_matched(update="*").when_not_matched(insert="*").execute()
 
-        def theirs() -> None:
+        def duck() -> None:
             uri = f"ducklake:sqlite:{folder}/theirs.sqlite"
             with attached(uri, _data(folder, "theirs")) as connection:
-                connection.execute(_REFERENCE.format(next(rounds)))
+                connection.execute(_REFERENCE.format(folder=folder, number=next(rounds)))
 
-        samples = interleaved({"lake": ours, "duckdb": theirs}, repeats=repeats)
-    yield Figure.throughput(
-        f"MERGE of 1 % changed and 1 % new rows of lineitem on Spark, scale factor {scale:g}",
-        samples["lake"],
-        samples["duckdb"],
-        "MERGE of DuckDB into a lake",
-    )
+        runs = {"lake": ours, "duckdb": duck}
+        for kind in _DELTA if has_delta() else ():
+            runs[kind] = partial(
+                lambda kind: _merge_into_delta(f"{folder}/{kind}", source(next(rounds))), kind
+            )
+        times = _Times.of(runs, repeats=repeats)
+        _check_counts(folder, spark)
+    for kind, described in _DELTA.items():
+        yield from times.against(kind, name, f"Delta Lake {described}, MERGE of the same", 1.0)
+    yield from times.against("duckdb", name, "MERGE of DuckDB into a lake")
 
 
 def partitions(*, rows: int, values: int, repeats: int) -> Iterator[Figure]:
@@ -91,12 +97,15 @@ def partitions(*, rows: int, values: int, repeats: int) -> Iterator[Figure]:
     frame = spark.range(rows).selectExpr("id", f"id % {values} AS k", "id * 0.5D AS x").persist()
     frame.count()
     counts: list[int] = []
+    peaks: list[int] = []
     with tempfile.TemporaryDirectory(prefix="lakeport-bench-") as folder:
 
         def ours() -> None:
             place = tempfile.mkdtemp(dir=folder)
+            watch = WorkerWatch()
             with _new_lake(place) as lake:
                 counts.append(len(lake.create_table_as("t", frame, partition_by=["k"]).files()))
+            peaks.append(watch.stop())
             shutil.rmtree(place)
 
         def plain() -> None:
@@ -110,6 +119,15 @@ def partitions(*, rows: int, values: int, repeats: int) -> Iterator[Figure]:
         samples["lake"],
         samples["parquet"],
         "repartition and df.write.partitionBy(…).parquet(…)",
+    )
+    sizes = sorted(peak / 2**20 for peak in peaks[-repeats:])
+    yield Figure(
+        name=f"peak memory of Spark's Python workers, append to {values:,} partitions",
+        value=sizes[len(sizes) // 2],
+        low=sizes[0],
+        high=sizes[-1],
+        unit="MiB",
+        baseline=f"the rows as Arrow: {rows * 24 / 2**20:,.0f} MiB",
     )
 
 
@@ -152,26 +170,86 @@ def micro_batches(*, batches: int, rows: int, repeats: int) -> Iterator[Figure]:
     )
 
 
-_KEY = ("l_orderkey", "l_linenumber")
-_SECOND = f"target.{_KEY[1]} = source.{_KEY[1]}"
-_REFERENCE = f"""
+_ON: Final = "target.l_orderkey = source.l_orderkey AND target.l_linenumber = source.l_linenumber"
+_REFERENCE: Final = f"""
     MERGE INTO lake.t AS target USING (
-        FROM (FROM lake.t WHERE hash(l_orderkey, l_linenumber) % 100 = 0)
-        UNION ALL
-        SELECT * REPLACE (-l_orderkey - 10000000 * {{0}} AS l_orderkey) FROM lake.t
-        WHERE hash(l_orderkey, l_linenumber) % 100 = 1 AND l_orderkey > 0
-    ) AS source ON target.{_KEY[0]} = source.{_KEY[0]} AND {_SECOND}
+        FROM '{{folder}}/changed/*.parquet'
+        UNION ALL BY NAME
+        SELECT * REPLACE (l_orderkey - 10000000 * {{number}} AS l_orderkey)
+        FROM '{{folder}}/new/*.parquet'
+    ) AS source ON {_ON}
     WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT
 """
+_DELTA: Final = {"delta": "by default", "delta-vectors": "with deletion vectors"}
 
 
-def _changes(rows: Any, number: int) -> Any:
-    """Return rows of the table as they are, and others under keys that it does not have."""
+def _prepare(folder: str, spark: SparkSession, scale: float) -> None:
+    """Write the table for each side, and the rows that are merged into it."""
     part = "pmod(hash(l_orderkey, l_linenumber), 100)"
-    new = rows.where(f"{part} = 1 AND l_orderkey > 0").withColumn(
-        "l_orderkey", -rows.l_orderkey - 10_000_000 * number
-    )
-    return rows.where(f"{part} = 0").unionByName(new)
+    with (
+        Lake.open(lineitem_lake(scale)) as source,
+        Lake.create(f"ducklake:sqlite:{folder}/ours.sqlite", data_path=f"{folder}/ours/") as lake,
+    ):
+        rows = source.table(LINEITEM).to_spark(spark)
+        rows.where(f"{part} = 0").coalesce(1).write.parquet(f"{folder}/changed")
+        new = rows.where(f"{part} = 1").withColumn("l_orderkey", -rows.l_orderkey)
+        new.coalesce(1).write.parquet(f"{folder}/new")
+        lake.create_table_as("t", rows)
+        for kind in _DELTA if has_delta() else ():
+            vectors = "true" if kind == "delta-vectors" else "false"
+            writer = rows.write.format("delta").option("delta.enableDeletionVectors", vectors)
+            writer.save(f"{folder}/{kind}")
+    with attached(f"ducklake:sqlite:{folder}/theirs.sqlite", _data(folder, "theirs")) as connection:
+        connection.execute(f"ATTACH '{lineitem_lake(scale)}' AS made (READ_ONLY)")
+        connection.execute(f"CREATE TABLE lake.t AS FROM made.{LINEITEM}")
+
+
+def _merge_into_delta(place: str, source: DataFrame) -> None:
+    from delta.tables import DeltaTable
+
+    table = DeltaTable.forPath(source.sparkSession, place).alias("target")
+    merging = table.merge(source.alias("source"), _ON)
+    merging.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+
+def _check_counts(folder: str, spark: SparkSession) -> None:
+    """Raise an error if the tables do not have the same number of rows after as many merges."""
+    with Lake.open(f"ducklake:sqlite:{folder}/ours.sqlite", spark=spark) as lake:
+        counts = {"lake": lake.table("t").scan().count()}
+    with attached(f"ducklake:sqlite:{folder}/theirs.sqlite") as connection:
+        counts["duckdb"] = connection.execute("SELECT count(*) FROM lake.t").fetchall()[0][0]
+    for kind in _DELTA if has_delta() else ():
+        counts[kind] = spark.read.format("delta").load(f"{folder}/{kind}").count()
+    if len(set(counts.values())) > 1:
+        raise RuntimeError(f"the tables have different numbers of rows: {counts}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """The durations of each side, and its CPU time, which hardly depends on other programs."""
+
+    samples: dict[str, Sample]
+    cpu: dict[str, Sample]
+
+    @classmethod
+    def of(
+        cls, runs: Mapping[str, Callable[[], object]], *, repeats: int, warmups: int = 1
+    ) -> _Times:
+        cpu: dict[str, list[float]] = {name: [] for name in runs}
+        both = {name: metered(run, cpu[name]) for name, run in runs.items()}
+        samples = interleaved(both, repeats=repeats, warmups=warmups)
+        return cls(
+            samples, {name: Sample(tuple(seconds[-repeats:])) for name, seconds in cpu.items()}
+        )
+
+    def against(
+        self, kind: str, name: str, baseline: str, at_least: float | None = None
+    ) -> Iterator[Figure | Skipped]:
+        if kind not in self.samples:
+            yield Skipped(f"{name}, against {baseline}", "run make bench-delta")
+            return
+        for prefix, found in (("", self.samples), ("CPU time of ", self.cpu)):
+            yield Figure.throughput(prefix + name, found["lake"], found[kind], baseline, at_least)
 
 
 def _new_lake(place: str) -> Lake:

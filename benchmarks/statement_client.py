@@ -3,7 +3,7 @@
 That client cannot be installed everywhere, so its recorded calls are the model: one connection for
 the whole process; for each statement `create_transaction`, `catalog_version`, two rounds of
 `column_statistics` over the columns that the statement uses, `endpoints`, and one DoGet for each
-endpoint, several at once. Then DuckDB runs the statement over the rows that arrived.
+endpoint, several at once. DuckDB runs the statement while the batches arrive, and keeps none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,7 +29,6 @@ __all__ = ["Statement", "StatementClient", "statement_client"]
 _CATALOG: Final = "lake"
 _SCHEMA: Final = "public"
 _ROWID: Final = 2**64 - 1
-_THREADS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +54,7 @@ class StatementClient:
         self._location = location
         self._session = str(uuid.uuid4())
         self._duckdb = duckdb.connect()
-        self._threads = ThreadPoolExecutor(_THREADS)
+        self._thread_count = 0
         self._info = self._listed(table)
         # DuckDB names types in `column_statistics`.
         bound = self._duckdb.from_arrow(self._info.schema.empty_table())
@@ -96,17 +94,35 @@ class StatementClient:
         endpoints = [flight.FlightEndpoint.deserialize(raw) for raw in msgpack.unpackb(reply)]
         # Columns that were not requested have no values, and may have no type.
         wanted = list(columns) or self._info.schema.names[-1:]
-        parts = [part.select(wanted) for part in self._read(endpoints, headers, statement.limit)]
-        received = pa.concat_tables(parts or [self._info.schema.empty_table().select(wanted)])
-        query = statement.sql.format(table="received")
-        visible = self._duckdb.from_arrow(received)
-        rows: list[tuple[Any, ...]] = visible.query("received", query).fetchall()
-        return rows
+        return self._execute(statement, wanted, self._open(endpoints, headers))
 
     def close(self) -> None:
-        """Release threads and DuckDB."""
-        self._threads.shutdown()
+        """Release DuckDB."""
         self._duckdb.close()
+
+    def _execute(
+        self, statement: Statement, columns: Sequence[str], streams: list[flight.FlightStreamReader]
+    ) -> list[tuple[Any, ...]]:
+        """Run a statement over streams; DuckDB ends them when it has enough rows."""
+        names = [f"part_{number}" for number in range(len(streams))]
+        self._use_threads(len(streams))
+        for name, stream in zip(names, streams, strict=True):
+            self._duckdb.register(name, _capsule(stream, columns))
+        parts = " UNION ALL ".join(f"FROM {name}" for name in names)
+        try:
+            query = statement.sql.format(table=f"({parts})")
+            rows: list[tuple[Any, ...]] = self._duckdb.execute(query).fetchall()
+        finally:
+            for name, stream in zip(names, streams, strict=True):
+                stream.cancel()
+                self._duckdb.unregister(name)
+        return rows
+
+    def _use_threads(self, count: int) -> None:
+        """Let DuckDB use one thread for each endpoint, as a scan of the airport client does."""
+        if count != self._thread_count:
+            self._duckdb.execute(f"SET threads = {count}")
+            self._thread_count = count
 
     def _columns(self, statement: Statement) -> tuple[str, ...]:
         if statement.columns is not None:
@@ -131,29 +147,12 @@ class StatementClient:
         ]
         return to_json(parse_sql_filter(statement.filter, typed))
 
-    def _read(
-        self,
-        endpoints: Sequence[flight.FlightEndpoint],
-        headers: list[tuple[bytes, bytes]],
-        limit: int | None,
-    ) -> list[pa.Table]:
-        def read(endpoint: flight.FlightEndpoint) -> pa.Table:
-            self.calls += 1
-            reader = self._client.do_get(endpoint.ticket, self._options(headers))
-            if limit is None:
-                return reader.read_all()
-            batches, rows = [], 0
-            for chunk in reader:
-                batches.append(chunk.data)
-                rows += chunk.data.num_rows
-                if rows >= limit:
-                    reader.cancel()
-                    break
-            return pa.Table.from_batches(batches, reader.schema)
-
-        if len(endpoints) == 1:
-            return [read(endpoints[0])]
-        return list(self._threads.map(read, endpoints))
+    def _open(
+        self, endpoints: Sequence[flight.FlightEndpoint], headers: list[tuple[bytes, bytes]]
+    ) -> list[flight.FlightStreamReader]:
+        self.calls += len(endpoints)
+        options = self._options(headers)
+        return [self._client.do_get(endpoint.ticket, options) for endpoint in endpoints]
 
     def _transaction(self) -> str:
         reply = self._action("create_transaction", {"catalog_name": _CATALOG})
@@ -205,6 +204,13 @@ _LAKE_TYPES: Final = {"BIGINT": "int64", "INTEGER": "int32", "DOUBLE": "float64"
 
 def _produces_statistics(schema: pa.Schema) -> bool:
     return bool((schema.metadata or {}).get(b"can_produce_statistics"))
+
+
+def _capsule(stream: flight.FlightStreamReader, columns: Sequence[str]) -> object:
+    """Return some columns of a stream in the form that DuckDB reads without a scanner of Arrow."""
+    kept = pa.schema([stream.schema.field(name) for name in columns])
+    batches = (chunk.data.select(columns) for chunk in stream)
+    return pa.RecordBatchReader.from_batches(kept, batches).__arrow_c_stream__()
 
 
 def _unpack(container: bytes) -> Any:

@@ -50,7 +50,7 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "writers": partial(commits.writers, commits=160, counts=(1, 4, 16)),
         "delete": partial(commits.delete, rows=2_000_000, repeats=5),
         "commit-large": partial(commits.large_catalog, tables=10_000, files=100_000, repeats=9),
-        "spark-append": partial(spark_writing.append, scale=0.1, repeats=5),
+        "spark-append": partial(spark_writing.append, scale=0.1, repeats=3),
         "spark-merge": partial(spark_writing.merge, scale=0.1, repeats=3),
         "spark-partitions": partial(
             spark_writing.partitions, rows=1_000_000, values=100, repeats=3
@@ -73,6 +73,9 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "fairness": partial(fairness.fairness, scale=0.1, scans=64, repeats=30),
         "console": partial(console.pages, tables=30, repeats=3),
         "grow-rows": partial(growth.rows, sizes=(100_000, 1_000_000, 4_000_000), repeats=3),
+        "grow-recorded-rows": partial(
+            growth.recorded_rows, sizes=(1_000_000, 10_000_000, 100_000_000), repeats=3
+        ),
         "grow-files": partial(growth.files, sizes=(10, 100, 1_000), repeats=3),
         "grow-deletes": partial(
             growth.deletes, rows=1_000_000, percents=(0, 1, 5, 10, 25, 50), repeats=3
@@ -100,8 +103,8 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "writers": partial(commits.writers, commits=1_600, counts=(1, 4, 16)),
         "delete": partial(commits.delete, rows=10_000_000, repeats=7),
         "commit-large": partial(commits.large_catalog, tables=10_000, files=100_000, repeats=51),
-        "spark-append": partial(spark_writing.append, scale=1, repeats=7),
-        "spark-merge": partial(spark_writing.merge, scale=1, repeats=5),
+        "spark-append": partial(spark_writing.append, scale=1, repeats=5),
+        "spark-merge": partial(spark_writing.merge, scale=1, repeats=3),
         "spark-partitions": partial(
             spark_writing.partitions, rows=10_000_000, values=1_000, repeats=3
         ),
@@ -124,6 +127,11 @@ SIZES: Final[dict[str, dict[str, Benchmark]]] = {
         "fairness": partial(fairness.fairness, scale=1, scans=64, repeats=100),
         "console": partial(console.pages, tables=1_000, repeats=9),
         "grow-rows": partial(growth.rows, sizes=(1_000_000, 10_000_000, 100_000_000), repeats=3),
+        "grow-recorded-rows": partial(
+            growth.recorded_rows,
+            sizes=(1_000_000, 10_000_000, 100_000_000, 1_000_000_000),
+            repeats=1,
+        ),
         "grow-files": partial(growth.files, sizes=(10, 100, 1_000, 10_000), repeats=3),
         "grow-deletes": partial(
             growth.deletes, rows=4_000_000, percents=(0, 1, 5, 10, 25, 50), repeats=5
