@@ -34,11 +34,15 @@ TESTS_OF_MATRIX := tests/types tests/client tests/memory/test_rows.py tests/spar
 VENV_PEERS ?= .venv-peers
 READY_PEERS := $(VENV_PEERS)/.ready
 
+# Delta Lake, and the newest PySpark that it has a version for.
+VENV_DELTA ?= .venv-delta
+READY_DELTA := $(VENV_DELTA)/.ready-delta
+
 comma := ,
 paths = $(subst $() $(),$(comma),$(1:%=src/lakeport/%/*))
 
 .PHONY: help demo lock clean check format test test-fast test-spark test-servers test-soak test-duckdb2 test-pythons test-matrix test-wheel coverage \
-  bench bench-check bench-peers diagram docs
+  bench bench-check bench-peers bench-delta recording diagram docs
 
 help:  ## show this list
 	@awk 'BEGIN {FS = ":.*## "} \
@@ -76,7 +80,7 @@ lock: $(READY)  ## rewrite requirements.lock and requirements-duckdb2.lock from 
 	rm requirements-duckdb2.constraints
 
 clean:  ## remove the virtual environment and everything built
-	rm -rf $(VENV) $(VENV2) $(VENV_PEERS) $(PYTHONS:%=.venv-%) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV2) $(VENV_PEERS) $(VENV_DELTA) $(PYTHONS:%=.venv-%) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 ##@ Quality
 
@@ -156,10 +160,21 @@ $(READY_PEERS): requirements-peers.txt
 bench-peers: $(READY) $(READY_PEERS)  ## read the same rows with Lakeport, DuckDB, PySpark and other packages (ARGS="--scale 1 --rounds 9")
 	$(BIN)/python -m benchmarks.peers $(VENV_PEERS)/bin/python $(ARGS)
 
+$(READY_DELTA): requirements-delta.txt
+	$(MAKE) --no-print-directory $(VENV_DELTA)/.ready VENV=$(VENV_DELTA)
+	$(VENV_DELTA)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-delta.txt
+	@touch $@
+
+bench-delta: $(READY_DELTA)  ## append to and merge into lakes and Delta tables, on the same Spark (SIZE=small|full)
+	$(VENV_DELTA)/bin/python -m benchmarks --size $(or $(SIZE),full) --only spark-append --only spark-merge
+
 ##@ Documentation
 
 docs: $(READY)  ## serve the documentation on localhost
 	$(BIN)/mkdocs serve
+
+recording: $(READY)  ## draw what make demo prints
+	$(BIN)/python -m tests.demo_recording
 
 diagram: $(READY)  ## draw the rooms and their imports for the architecture page
 	$(BIN)/python -m tests.room_diagram

@@ -1,4 +1,4 @@
-"""The extras of the package: those that messages and documents name exist, and fit together."""
+"""The extras of the package: those that messages and documents name exist."""
 
 from __future__ import annotations
 
@@ -21,10 +21,6 @@ _INSTALLED = re.compile(r"pip install\s+([^\s`)]+)")
 _OURS = re.compile(r"""["'](?:lakeport|\.)\[([\w,{}]+)\]["']""")
 
 
-def _pins(extra: str) -> dict[str, str]:
-    return dict(item.split("==") for item in _EXTRAS[extra] if "==" in item)
-
-
 @pytest.mark.parametrize(
     "file", [f for f in _TEXTS if f.is_file() and "pip install" in f.read_text()], ids=str
 )
@@ -34,13 +30,3 @@ def test_an_install_command_names_extras_that_exist(file: Path) -> None:
         assert named, f"{target} is not an extra of this package"
         for extra in named.group(1).split(","):
             assert extra in _EXTRAS or extra.startswith("{")
-
-
-def test_the_demo_pins_a_duckdb_for_which_the_extension_has_a_package() -> None:
-    pins = _pins("demo")
-
-    assert pins["duckdb"] == pins["duckdb-extension-ducklake"]
-
-
-def test_the_extra_of_the_demo_is_enough_for_the_demo() -> None:
-    assert "lakeport[spark,java]" in _EXTRAS["demo"]

@@ -35,6 +35,12 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def block(folder: Path, *packages: str) -> None:
+    """Make a Python that has the folder in PYTHONPATH lack packages."""
+    lines = ["import sys", *(f"sys.modules[{package!r}] = None" for package in packages)]
+    (folder / "sitecustomize.py").write_text("\n".join(lines))
+
+
 class Lines:
     """What a process writes, line by line, to be waited for."""
 

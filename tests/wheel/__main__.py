@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SMOKE = Path(__file__).with_name("smoke.py")
-EXTRAS = ("", "pandas", "polars", "console", "traces", "spark,java", "connect,spark,java", "demo")
+EXTRAS = ("", "pandas", "polars", "console", "traces", "spark,java", "connect,spark,java")
 
 
 def main(extras: list[str]) -> None:

@@ -30,6 +30,7 @@ def main(extras: set[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         uri = f"ducklake:sqlite:{folder}/lake.sqlite"
         _write_and_serve(uri, folder)
+        _demo()
         for extra in sorted(extras & CHECKS.keys()):
             CHECKS[extra](uri)
     print(f"lakeport {version('lakeport')} works with {sorted(extras) or 'no extras'}")
@@ -46,6 +47,11 @@ def _write_and_serve(uri: str, folder: str) -> None:
         lakeport.connect(server.location) as client,
     ):
         assert client.table("public.t").scan(filter="id >= 990").to_arrow().num_rows == 10
+
+
+def _demo() -> None:
+    done = subprocess.run([LAKEPORT, "demo", "--once"], check=True, capture_output=True, text=True)
+    assert "Lakeport serves" in done.stdout, done.stdout
 
 
 def _frame(uri: str, method: str) -> None:
@@ -78,14 +84,8 @@ def _traces(_: str) -> None:
     opentelemetry.sdk.trace.TracerProvider().shutdown()
 
 
-def _demo(_: str) -> None:
-    done = subprocess.run([LAKEPORT, "demo", "--once"], check=True, capture_output=True, text=True)
-    assert "Lakeport serves" in done.stdout, done.stdout
-
-
 CHECKS: dict[str, Callable[[str], None]] = {
     "console": _console,
-    "demo": _demo,
     "pandas": lambda uri: _frame(uri, "to_pandas"),
     "polars": lambda uri: _frame(uri, "to_polars"),
     "spark": _spark,

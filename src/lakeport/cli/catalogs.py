@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
@@ -15,7 +16,7 @@ from lakeport.cli.config import LakeSettings, SparkSettings
 from lakeport.cli.supervisor import SparkSupervisor
 from lakeport.ducklake import Lake
 from lakeport.ducklake.storage import Storage
-from lakeport.errors import LakeportError
+from lakeport.errors import DefinitionError, LakeportError
 from lakeport.lakehouse import LakeCatalog, check_main_as
 from lakeport.memory import MemoryCatalog
 
@@ -25,10 +26,11 @@ _log = logging.getLogger("lakeport")
 
 
 class ServedCatalogs:
-    """The served catalogs by name. Starts Spark when the first lake is opened."""
+    """The served catalogs by name. Starts Spark, if there is one, when the first lake is opened."""
 
     def __init__(self, spark: SparkSettings) -> None:
         self.spark = SparkSupervisor(spark)
+        self._has_spark = _has_spark(spark)
         self._lakes: dict[str, LakeSettings] = {}
         self._storages: dict[str, Storage] = {}
         self._opened: dict[str, Catalog] = {}
@@ -109,7 +111,7 @@ class ServedCatalogs:
         }
         opened: dict[str, Catalog] = {}
         for name in lakes.keys() - reused.keys():
-            _check(lakes[name])
+            _check(lakes[name], has_spark=self._has_spark)
         try:
             for name, lake in lakes.items():
                 if name not in reused:
@@ -127,11 +129,13 @@ class ServedCatalogs:
             return MemoryCatalog()
         if not is_lake(uri):
             return load_object(uri)
-        self.spark.start()
+        if self._has_spark:
+            self.spark.start()
         _log.debug("opening %s", redacted(uri))
         return LakeCatalog(
             uri,
-            spark=self.spark.session,
+            engine="auto" if self._has_spark else "local",
+            spark=self.spark.session if self._has_spark else None,
             main_as=lake.main_as,
             data_path=lake.data_path,
             confine=lake.confine,
@@ -148,9 +152,21 @@ class ServedCatalogs:
         )
 
 
-def _check(lake: LakeSettings) -> None:
+def _has_spark(settings: SparkSettings) -> bool:
+    if settings.enabled is not None:
+        return settings.enabled
+    # Importing PySpark to find out would delay the start of the server.
+    is_installed = find_spec("pyspark") is not None
+    if not is_installed:
+        _log.info("Spark is not installed: the server reads and writes tables of every size itself")
+    return is_installed
+
+
+def _check(lake: LakeSettings, *, has_spark: bool) -> None:
     """Raise an error for a lake that cannot be served, before Spark is started."""
     check_main_as(lake.main_as)
+    if lake.spark_sql and not has_spark:
+        raise DefinitionError('spark_sql needs Spark: pip install "lakeport[spark]", or --spark')
     uri = resolve_uri(lake.uri)
     if is_lake(uri):
         Lake.open(

@@ -156,10 +156,15 @@ class TokenSettings(BaseModel):
 
 
 class SparkSettings(BaseModel):
-    """Where lakes are read."""
+    """Where large tables are read and written."""
 
     model_config = _STRICT
 
+    enabled: bool | None = Field(
+        default=None,
+        description="Whether Spark is started. Without it the server reads and writes tables of "
+        "every size itself. By default it is started if PySpark is installed.",
+    )
     master: str | None = Field(
         default=None,
         description="The Spark master: `local[4]`, `spark://host:7077`, `k8s://…`, `sc://…`. By "

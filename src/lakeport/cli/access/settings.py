@@ -169,6 +169,11 @@ class LimitSettings(BaseModel):
         gt=0,
         description="Calls a second on average; as many may come at once as in two seconds.",
     )
+    connections: int | None = Field(
+        default=None,
+        gt=0,
+        description="Open connections with at least one call; calls of more are refused. On Linux.",
+    )
     transactions: int | None = Field(
         default=None, gt=0, description="Open transactions of several statements."
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import pyarrow as pa
 import typer
@@ -17,6 +16,7 @@ from rich.console import Console
 from lakeport._wording import counted
 from lakeport.airport.client import Client, connect
 from lakeport.airport.server import Server, check_listening, exit_immediately, serve_until_signalled
+from lakeport.arrow import arrow_query, thread_connection
 from lakeport.cli.arguments import listening_location
 from lakeport.cli.banner import attach_sql, show_served, show_sql
 from lakeport.cli.catalogs import ServedCatalogs
@@ -25,7 +25,8 @@ from lakeport.cli.config import LakeSettings, SparkSettings
 from lakeport.cli.output import make_console, show_rows
 from lakeport.console import Console as WebConsole
 from lakeport.console import ServerAddress, serve_console
-from lakeport.errors import DefinitionError, UnavailableError
+from lakeport.ducklake import Lake
+from lakeport.errors import DefinitionError
 
 __all__ = ["SNAPSHOT_BEFORE_DELETE", "demo", "make_lake"]
 
@@ -49,77 +50,41 @@ def make_lake(folder: Path) -> Path:
     database = folder / "demo.ducklake"
     if database.exists():
         raise DefinitionError(f"there is a lake already: lakeport serve {database} serves it")
-    with closing(_duckdb_with_ducklake()) as duckdb:
-        data = str(folder / "files").replace("'", "''")
-        name = str(database).replace("'", "''")
-        duckdb.execute(f"ATTACH 'ducklake:{name}' AS lake (DATA_PATH '{data}/')")
-        for statement in _statements():
-            duckdb.execute(statement)
+    with Lake.create(str(database), data_path=f"{folder / 'files'}/") as lake:
+        names, docks = zip(*_STATIONS, strict=True)
+        stations = pa.table({"name": names, "docks": pa.array(docks, pa.int32())})
+        with lake.transaction(message="the stations") as tx:
+            tx.create_table_as("stations", stations, comment="Where bicycles stand")
+        half = TRIPS // 2
+        with lake.transaction(message="the first half of the year") as tx:
+            tx.create_table_as("trips", _trips(0, half), comment="Every trip of a year")
+        with lake.transaction(message="the second half of the year") as tx:
+            tx.table("trips").append(_trips(half, TRIPS))
+        with lake.transaction(message="rides of the workshop are not trips") as tx:
+            tx.table("trips").delete("station = 'Workshop'")
+        with lake.transaction(message="a clearer name") as tx:
+            tx.table("trips").rename_column("duration", "minutes")
+            tx.table("trips").set_comment("How long the trip took", column="minutes")
     return database
 
 
-def _statements() -> list[str]:
-    """Return statements that make one snapshot each; the comments share one."""
-    stations = ", ".join(f"('{name}', {docks})" for name, docks in _STATIONS)
-    half = TRIPS // 2
-    return [
-        f"CREATE TABLE lake.stations AS FROM (VALUES {stations}) AS s(name, docks)",
-        f"CREATE TABLE lake.trips AS {_trips(0, half)}",
-        f"INSERT INTO lake.trips {_trips(half, TRIPS)}",
-        # Rides of the workshop do not count as trips.
-        "DELETE FROM lake.trips WHERE station = 'Workshop'",
-        "ALTER TABLE lake.trips RENAME COLUMN duration TO minutes",
-        "BEGIN",
-        "COMMENT ON TABLE lake.trips IS 'Every trip of a year'",
-        "COMMENT ON COLUMN lake.trips.minutes IS 'How long the trip took'",
-        "COMMENT ON TABLE lake.stations IS 'Where bicycles stand'",
-        "COMMIT",
-    ]
-
-
-def _trips(first: int, last: int) -> str:
-    """Return a query for the trips with numbers of a range; its rows are always the same."""
-    return f"""
+def _trips(first: int, last: int) -> pa.Table:
+    """Return the trips with numbers of a range; they are always the same."""
+    names = ", ".join(f"'{name}'" for name, _ in _STATIONS)
+    query = f"""
         SELECT i AS id,
             TIMESTAMPTZ '2025-01-01 00:00:00+00' + i * INTERVAL 105 SECOND AS started_at,
-            s.name AS station,
+            [{names}][(1 + hash(i, 3) % {len(_STATIONS)})::INTEGER] AS station,
             round(exp(2.8 + 0.6 * sqrt(-2 * ln((hash(i, 1) % 999983 + 1) / 1000000.0))
                 * cos(2 * pi() * (hash(i, 2) % 1000003) / 1000003.0)), 1) AS duration
         FROM range({first}, {last}) AS r(i)
-        JOIN (SELECT name, row_number() OVER () - 1 AS number FROM lake.stations) AS s
-            ON s.number = hash(i, 3) % {len(_STATIONS)}
         ORDER BY i
     """  # noqa: S608
-
-
-def _duckdb_with_ducklake() -> Any:
-    import duckdb
-
-    connection = duckdb.connect()
-    try:
-        connection.execute(f"LOAD '{_packaged(duckdb.__version__)}'")
-    except (ImportError, duckdb.Error):
-        try:
-            connection.execute("INSTALL ducklake; LOAD ducklake")
-        except duckdb.Error:
-            connection.close()
-            raise UnavailableError(
-                "the demo writes its lake with DuckDB's extension 'ducklake', which is not "
-                f"installed for DuckDB {duckdb.__version__} and cannot be downloaded: "
-                'pip install "lakeport[demo]" installs a DuckDB and its extension'
-            ) from None
-    return connection
-
-
-def _packaged(version: str) -> Path:
-    """Return the path of the extension in the package duckdb-extension-ducklake."""
-    package = importlib.import_module("duckdb_extension_ducklake")
-    folder = Path(next(iter(package.__path__)))
-    return folder / "extensions" / f"v{version}" / "ducklake.duckdb_extension"
+    return arrow_query(thread_connection(), query).to_arrow_table()
 
 
 _ROWS_SHOWN = 7
-_SNAPSHOT = ("snapshot_id", "snapshot_time", "changes")
+_SNAPSHOT = ("snapshot_id", "commit_message", "changes")
 
 
 def demo(
@@ -160,8 +125,6 @@ def demo(
         server = stack.enter_context(Server(opened, location=location))
         show_served(console, server, opened, lakes)
         with connect(server.location, catalog="demo") as client:
-            with console.status("Starting the workers of Spark …"):
-                client.table("public.trips").scan(limit=1).to_arrow()
             _show_queries(console, client)
             _show_write(console, client)
         show_sql(console, [*attach_sql(server.location, lakes), *_EXAMPLE_QUERIES])
@@ -213,7 +176,6 @@ def _show_write(console: Console, client: Client) -> None:
     """Insert a row, and show the snapshot that it made."""
     stations = client.table("public.stations")
     new = [{"name": "Ferry Pier", "docks": 16}]
-    columns = ("snapshot_id", "commit_message", "changes")
     call = "CALL lakeport.set_commit_message('demo', 'a new station')"
     _show(
         console,
@@ -227,8 +189,8 @@ def _show_write(console: Console, client: Client) -> None:
     )
     _show(
         console,
-        f"SELECT {', '.join(columns)} FROM lakeport.snapshots() ORDER BY 1 DESC LIMIT 1",  # noqa: S608
-        lambda: _last(client.call_table("lakeport.snapshots").select(*columns).to_arrow()),
+        f"SELECT {', '.join(_SNAPSHOT)} FROM lakeport.snapshots() ORDER BY 1 DESC LIMIT 1",  # noqa: S608
+        lambda: _last(client.call_table("lakeport.snapshots").select(*_SNAPSHOT).to_arrow()),
     )
 
 

@@ -108,6 +108,14 @@ def serve(
     master: Annotated[
         str | None, typer.Option(help="The Spark master; all cores of this machine by default.")
     ] = None,
+    spark: Annotated[
+        bool | None,
+        typer.Option(
+            "--spark/--no-spark",
+            help="Read and write large tables with Spark, or with the server alone.",
+            show_default="with Spark if it is installed",
+        ),
+    ] = None,
     main_as: Annotated[
         str | None,
         typer.Option(help="What the schema 'main' of a lake is called; 'public' by default."),
@@ -191,7 +199,7 @@ def serve(
             "console_listen": console_listen or (DEFAULT_CONSOLE if console else None),
             "drain": drain,
         },
-        "spark": {"master": master},
+        "spark": {"master": master, "enabled": spark},
         "log": {"level": log_level and log_level.upper(), "format": log_format},
     }
     lake_flags = {
