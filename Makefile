@@ -5,6 +5,8 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Processes of the tests, many of which start, do not compile the sources again.
+export PYTHONDONTWRITEBYTECODE :=
 READY := $(VENV)/.ready
 
 # Every room is measured. The tests of the first ones need no Spark, and must cover MIN_COVERAGE percent of them together.
@@ -13,7 +15,10 @@ COVERED_WITH_SPARK := cli console lakehouse spark
 MIN_COVERAGE := 90
 
 FAST := not (spark or database_server or s3 or process or soak or exhaustive)
-PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
+# For two cores: tests that start processes wait for them, and others run meanwhile.
+WORKERS ?= 3
+XDIST := -n $(WORKERS) --dist worksteal
+PYTEST = $(BIN)/python -m pytest $(XDIST)
 SOAK_SECONDS ?= 120
 
 # DuckDB 2.0, for which there is no ducklake extension: a small environment without Spark.
@@ -120,7 +125,7 @@ test-soak: $(READY)  ## run many clients for SOAK_SECONDS (120)
 	LAKEPORT_SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -m soak $(ARGS)
 
 test-duckdb2: $(READY2)  ## run the tests that need no ducklake extension with DuckDB 2.0 (ARGS="-k name" to choose)
-	$(VENV2)/bin/python -m pytest -q -n 2 --dist worksteal $(TESTS2) $(ARGS)
+	$(VENV2)/bin/python -m pytest -q $(XDIST) $(TESTS2) $(ARGS)
 
 test-pythons:  ## run test-fast with other versions of Python (PYTHONS="3.12 3.13")
 	@for version in $(PYTHONS); do \
@@ -134,7 +139,7 @@ test-matrix:  ## run some tests with older versions of PySpark and pyarrow (MATR
 	  echo "== PySpark $$spark, pyarrow $$arrow"; \
 	  $(MAKE) --no-print-directory $$venv/.ready VENV=$$venv || exit 1; \
 	  $$venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps pyspark==$$spark pyarrow==$$arrow || exit 1; \
-	  $$venv/bin/python -m pytest -q -n 2 --dist worksteal -W ignore::pytest.PytestUnraisableExceptionWarning $(TESTS_OF_MATRIX) $(ARGS) || exit 1; \
+	  $$venv/bin/python -m pytest -q $(XDIST) -W ignore::pytest.PytestUnraisableExceptionWarning $(TESTS_OF_MATRIX) $(ARGS) || exit 1; \
 	done
 
 test-wheel: $(READY)  ## build the wheel, install each extra in a clean environment and use it (ARGS="pandas spark,java" to choose)

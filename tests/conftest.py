@@ -13,10 +13,15 @@ import pytest
 
 from tests import markers
 from tests.fixtures_databases import mariadb, postgresql
+from tests.fixtures_java import SWITCH, ClassArchive, class_archive_of_the_run
 from tests.fixtures_lakes import lake_class, make_lake, reference
 from tests.fixtures_s3 import s3, s3_reference
+from tests.temporary_files import keep_in_memory
 
-__all__ = ["lake_class", "make_lake", "mariadb", "postgresql", "reference", "s3", "s3_reference"]
+__all__ = [
+    "class_archive_of_the_run", "lake_class", "make_lake", "mariadb", "postgresql", "reference",
+    "s3", "s3_reference",
+]  # fmt: skip
 
 MASTER = "local[2,4]"
 WORKER_MODULES = str(Path(__file__).parent / "spark" / "worker_modules")
@@ -28,7 +33,8 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(variable, QUICK_JAVA)
 # Sessions of tests make no archive of Java's classes in the home of the user.
-os.environ.setdefault("LAKEPORT_CLASS_ARCHIVE", "off")
+os.environ.setdefault(SWITCH, "off")
+keep_in_memory()
 # Servers of tests answer a few queries each.
 os.environ.setdefault("LAKEPORT_SPARK__WARM_UP", "false")
 
@@ -36,10 +42,14 @@ os.environ.setdefault("LAKEPORT_SPARK__WARM_UP", "false")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         markers.mark(item)
+    # The longest come first, so that no worker waits at the end for the last test of another.
+    # Modules stay whole: their fixtures are made once.
+    long = {item.path for item in items if markers.is_long(item)}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="module")
-def spark() -> Any:
+def spark(class_archive_of_the_run: ClassArchive) -> Any:
     """A session on two cores that tries a task four times; a new one if the last was lost."""
     pytest.importorskip("pyspark")  # the environment of DuckDB 2.0 has no Spark
     from lakeport.spark import session
@@ -49,10 +59,16 @@ def spark() -> Any:
     if WORKER_MODULES not in path.split(os.pathsep):
         os.environ["PYTHONPATH"] = os.pathsep.join([WORKER_MODULES, path])
     _end_unusable_session()
+    class_archive_of_the_run.use_if_made()
     # Plans that adapt are planned twice; the sessions of other processes have them.
     spark = session(MASTER, spark_sql_shuffle_partitions="2", spark_sql_adaptive_enabled="false")
     spark.sparkContext.setLogLevel("OFF")
     return spark
+
+
+@pytest.fixture(autouse=True)
+def _uses_class_archive(class_archive_of_the_run: ClassArchive) -> None:
+    class_archive_of_the_run.use_if_made()
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["FILES", "mark"]
+__all__ = ["FILES", "is_long", "mark"]
 
 _TESTS = Path(__file__).parent
 
@@ -97,6 +97,11 @@ def mark(item: pytest.Item) -> None:
         names.update(FILES.get(place.as_posix(), ()))
     for name in sorted(names):
         item.add_marker(name)
+
+
+def is_long(item: pytest.Item) -> bool:
+    """Return whether a marked test waits for processes, which takes seconds."""
+    return any(item.get_closest_marker(name) for name in ("process", "soak", "spark"))
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

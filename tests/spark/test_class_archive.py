@@ -12,6 +12,7 @@ import pytest
 from lakeport.spark import class_archive
 from lakeport.spark.class_archive import archive_options, make_archive, remove_archive
 from lakeport.spark.java import java_home
+from tests.fixtures_java import ClassArchive
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="folders of Linux")
 
@@ -173,26 +174,7 @@ def test_a_session_starts_after_an_archive_has_crashed_java(
     assert not archive.exists()
 
 
-MAKE = """
-from lakeport.spark.class_archive import make_archive
-from lakeport.spark.java import java_home
-assert make_archive(java_home())
-"""
-
-
 @pytest.fixture(scope="module")
-def made_archive(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def made_archive(class_archive_of_the_run: ClassArchive) -> bytes:
     """A real archive, made by another process."""
-    folder = tmp_path_factory.mktemp("archive")
-    folder.chmod(0o700)
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "JAVA_HOME": str(java_home())}
-    environment.pop(class_archive.SWITCH, None)
-    subprocess.run(
-        [sys.executable, "-c", MAKE],
-        env=environment,
-        timeout=600,
-        check=True,
-        capture_output=True,
-    )
-    (archive,) = (folder / "lakeport" / "java").glob("*.jsa")
-    return archive.read_bytes()
+    return class_archive_of_the_run.wait().read_bytes()

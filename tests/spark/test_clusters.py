@@ -64,6 +64,8 @@ def environment(spark_home: Path, tmp_path: Path) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(PROGRAM.parent), os.environ.get("PYTHONPATH", "")]),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        # The archive of the run is for another home, and one of this home is not worth making.
+        "LAKEPORT_CLASS_ARCHIVE": "off",
         "SPARK_HOME": str(spark_home),
         "SPARK_WORKER_DIR": str(tmp_path / "work"),
     }
