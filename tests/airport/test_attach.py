@@ -24,7 +24,7 @@ def test_a_plain_name_needs_no_quotes() -> None:
         ('a"b', '\'a"b\' AS "a""b"'),
         ("order", "'order' AS \"order\""),
         ("2024", "'2024' AS \"2024\""),
-        ("näh", "'näh' AS \"näh\""),
+        ("näh", "'n%C3%A4h' AS \"näh\""),
     ],
 )
 def test_any_other_name_is_quoted(name: str, spelled: str) -> None:

@@ -24,7 +24,7 @@ from lakeport.catalog import (
     rowid_field,
     with_check_constraints,
 )
-from tests.airport.flight_client import Serving, open_container
+from tests.airport.flight_client import Serving, one_row, open_container
 from tests.airport.mutable_catalog import MutableCatalog, MutableTable
 
 COLUMNS = pa.schema([("x", pa.int64())])
@@ -141,6 +141,31 @@ def test_the_descriptor_of_a_table_finds_it_again(
     descriptor = flight_client.items("sales", "shop")["orders"].descriptor
 
     assert flight_client.scan(descriptor).schema.names == ["id", "note", "rowid"]
+
+
+def test_descriptors_of_names_in_any_script_fit_into_a_header(start_server: Serving) -> None:
+    builder = CatalogBuilder("100%")
+    schema = builder.schema("Straße")
+    schema.table("Füße", pa.table({"größe": [38]}))
+
+    @schema.scalar_function(parameters={"x": pa.int64()}, returns=pa.int64())
+    def plus(x: Any) -> Any:
+        return x
+
+    sizes = pa.table({"größe": [39]})
+    schema.table_function("größen", lambda: sizes, parameters={}, schema=sizes.schema)
+    flight_client = start_server(builder.build())
+    found = flight_client.items("Straße", "100%")
+
+    for info in found.values():
+        assert all(32 <= byte < 127 for part in info.descriptor.path for byte in part)
+    repeated = b"/".join(found["Füße"].descriptor.path).decode()
+    as_duckdb = flight_client.with_headers(airport_flight_path=repeated, airport_catalog="100%")
+    assert as_duckdb.scan(found["Füße"].descriptor).to_pylist() == [{"größe": 38}]
+    rows = as_duckdb.scan(found["größen"].descriptor, arguments=one_row())
+    assert rows.to_pylist() == [{"größe": 39}]
+    batch = pa.RecordBatch.from_pydict({"x": [1]})
+    assert as_duckdb.scalar(found["plus"].descriptor, [batch])[1][0].to_pylist() == [{"result": 1}]
 
 
 def test_a_scalar_function_is_published_with_its_overloads(

@@ -51,6 +51,17 @@ def test_a_catalog_is_found_by_the_field(two_catalogs: RawFlightClient) -> None:
         assert msgpack.unpackb(info.app_metadata)["catalog"] == name
 
 
+def test_a_name_that_no_header_can_contain_may_be_percent_encoded(start_server: Serving) -> None:
+    flight_client = start_server([catalog("Übersicht"), catalog("50%41")])
+
+    encoded = flight_client.with_headers(airport_catalog="%C3%9Cbersicht")
+    (info,) = encoded.items("s", "%C3%9Cbersicht").values()
+
+    assert msgpack.unpackb(info.app_metadata)["catalog"] == "%C3%9Cbersicht"
+    assert encoded.scan(info.descriptor).column("catalog").to_pylist() == ["Übersicht"]
+    assert reached(flight_client.with_headers(airport_catalog="50%41"), "s", "t") == "50%41"
+
+
 def test_a_published_descriptor_needs_no_header(two_catalogs: RawFlightClient) -> None:
     for name in ("red", "blue"):
         (info,) = two_catalogs.items("s", name).values()

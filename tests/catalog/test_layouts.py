@@ -105,6 +105,12 @@ PAIRS: dict[str, tuple[pa.Array, pa.Array]] = {
         pa.StructArray.from_arrays([BOOLEANS], names=["b"]),
         pa.StructArray.from_arrays([BYTES], names=["b"]),
     ),
+    "uuid in a union": tuple(
+        pa.UnionArray.from_sparse(
+            pa.array([1, 0], pa.int8()), [ids, pa.array([5, 6])], ["id", "number"]
+        )
+        for ids in (pa.array(["no id", str(ID)]), UUIDS.take(pa.array([1, 0])))
+    ),
 }
 BOTH_WAYS = {
     f"{name}, {way}": pair if way == "to" else pair[::-1]
@@ -126,6 +132,22 @@ def test_a_slice_is_converted_as_a_slice(given: pa.Array, expected: pa.Array) ->
     got = cast(given.slice(1), expected.type)
 
     assert got.to_pylist() == expected.slice(1).to_pylist()
+
+
+@pytest.mark.parametrize("runs", [TEXTS, LISTS, JSON, ENUMS.dictionary_encode()], ids=str)
+def test_runs_become_the_values_of_their_rows(runs: pa.Array) -> None:
+    ends = pa.array(range(2, 2 + 2 * len(runs), 2), pa.int32())
+    type = runs.type.value_type if pa.types.is_dictionary(runs.type) else runs.type
+
+    got = cast(pa.RunEndEncodedArray.from_arrays(ends, runs).slice(1), type)
+
+    expected = [value for value in runs.to_pylist() for _ in range(2)]
+    assert got.to_pylist() == expected[1:]
+
+
+def test_a_layout_that_no_conversion_reaches_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="cannot take these values"):
+        cast(UNION, pa.sparse_union([pa.field("m", pa.int64())]))
 
 
 @pytest.mark.parametrize(("given", "expected"), BOTH_WAYS.values(), ids=BOTH_WAYS)

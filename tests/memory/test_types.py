@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from lakeport.arrow import convert
 from lakeport.catalog import (
     AddColumnOptions,
     ChangeColumnTypeOptions,
@@ -149,3 +150,17 @@ def test_an_unknown_type_of_statistics_has_no_bounds(memory_catalog: Workbench) 
         has_not_null=True, has_null=False
     )
     delete(table, 0)
+
+
+def test_json_in_views_of_texts_is_stored_as_plain_texts(memory_catalog: Workbench) -> None:
+    # DuckDB sends it after SET produce_arrow_string_view.
+    json = pa.json_(pa.string_view())
+    values = pa.ExtensionArray.from_storage(json, pa.array(["{}", None]).cast(pa.string_view()))
+    table = memory_catalog.create(pa.schema([("id", pa.int64()), ("v", json)]))
+
+    stored = table.arrow_schema().field("v").type
+    insert(table, pa.table({"id": [1, 2], "v": convert(values, stored, "v")}))
+    update(table, [0], v=pa.ExtensionArray.from_storage(pa.json_(), pa.array(["[]"])))
+
+    assert stored == pa.json_()
+    assert column(table).to_pylist() == ["[]", None]

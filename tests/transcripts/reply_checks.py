@@ -336,6 +336,9 @@ def _entry(info: flight.FlightInfo, schema: str, catalog: str) -> Entry:
     where = f"{schema}.{name}"
     require(kind in _TYPES, f"{where}: type {kind!r} fails the whole schema")
     require(name, f"{schema}: an object without name")
+    # The client joins the path in a header, and gRPC fails calls with any other character.
+    path = b"/".join(info.descriptor.path or ())
+    require(all(32 <= byte < 127 for byte in path), f"{where}: no header can contain {path!r}")
     require(_text(metadata["schema"]) == schema, f"{where}: is in schema {metadata['schema']!r}")
     require(_text(metadata["catalog"]) == catalog, f"{where}: catalog {metadata['catalog']!r}")
     for optional in ("comment", "description", "action_name"):

@@ -20,7 +20,15 @@ from .duckdb_connection import (
     thread_connection,
     thread_sandbox,
 )
-from .nested import rebuild_list, rebuild_map, rebuild_struct, relabel, stored_type
+from .nested import (
+    readable_columns,
+    readable_type,
+    rebuild_list,
+    rebuild_map,
+    rebuild_struct,
+    relabel,
+    stored_type,
+)
 from .readers import RowsLike, RowSource, arrow_table, as_reader, reader_of
 
 __all__ = [
@@ -42,6 +50,8 @@ __all__ = [
     "no_columns",
     "no_rows",
     "null_count",
+    "readable_columns",
+    "readable_type",
     "reader_of",
     "rebuild_list",
     "rebuild_map",

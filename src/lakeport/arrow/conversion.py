@@ -77,8 +77,21 @@ def _converter(source: pa.DataType, target: pa.DataType) -> Converter:
     if pt.is_dictionary(source):
         decoded = _converter(source.value_type, target)
         return lambda values: decoded(values.dictionary_decode())
+    if pt.is_run_end_encoded(source):
+        return _from_runs(source, target)
     if pt.is_dictionary(target):
         return _to_dictionary(source, target)
+    nested = _nested_converter(source, target)
+    if nested is not None:
+        return nested
+    plain_source, plain_target = _plain(source), _plain(target)
+    if _arrow_casts(plain_source, plain_target):
+        return lambda values: _wrap(_storage(values).cast(plain_target), target)
+    return lambda values: _by_duckdb(values, target)
+
+
+def _nested_converter(source: pa.DataType, target: pa.DataType) -> Converter | None:
+    """Return a converter of two types with children of the same kind, or None."""
     if _is_list(source) and _is_list(target):
         return _to_list(source, target)
     if pt.is_struct(source) and pt.is_struct(target) and _same_names(source, target):
@@ -87,10 +100,9 @@ def _converter(source: pa.DataType, target: pa.DataType) -> Converter:
         return _to_map(source, target)
     if pt.is_fixed_size_list(source) and pt.is_fixed_size_list(target):
         return _to_array(source, target)
-    plain_source, plain_target = _plain(source), _plain(target)
-    if _arrow_casts(plain_source, plain_target):
-        return lambda values: _wrap(_storage(values).cast(plain_target), target)
-    return lambda values: _by_duckdb(values, target)
+    if _same_members(source, target):
+        return _to_union(source, target)
+    return None
 
 
 def _to_dictionary(source: pa.DataType, target: pa.DictionaryType) -> Converter:
@@ -101,6 +113,17 @@ def _to_dictionary(source: pa.DataType, target: pa.DictionaryType) -> Converter:
         return pa.DictionaryArray.from_arrays(
             encoded.indices.cast(target.index_type), encoded.dictionary, ordered=target.ordered
         )
+
+    return convert
+
+
+def _from_runs(source: pa.RunEndEncodedType, target: pa.DataType) -> Converter:
+    to_values = _converter(source.value_type, target)
+
+    def convert(values: pa.Array) -> pa.Array:
+        rows = np.arange(values.offset, values.offset + len(values))
+        runs = np.searchsorted(values.run_ends.to_numpy(), rows, side="right")
+        return to_values(values.values).take(pa.array(runs))
 
     return convert
 
@@ -179,6 +202,26 @@ def _to_array(source: pa.DataType, target: pa.DataType) -> Converter:
     return convert
 
 
+def _to_union(source: pa.SparseUnionType, target: pa.SparseUnionType) -> Converter:
+    members = [
+        (code, _converter(source.field(index).type, target.field(index).type))
+        for index, code in enumerate(source.type_codes)
+    ]
+    names = [field.name for field in target]
+
+    def convert(values: pa.Array) -> pa.Array:
+        # pyarrow 26: `type_codes` of a slice are those of the first rows of the whole array.
+        codes = np.frombuffer(values.buffers()[1], np.int8)[values.offset :][: len(values)]
+        # A value below another member's row may not be convertible.
+        children = [
+            to_member(_masked(values.field(index), pa.array(codes != code)))
+            for index, (code, to_member) in enumerate(members)
+        ]
+        return pa.UnionArray.from_sparse(pa.array(codes), children, names, target.type_codes)
+
+    return convert
+
+
 def _masked(values: pa.Array, mask: pa.BooleanArray) -> pa.Array:
     """Return nulls where the mask is true. A value below a null may not be convertible."""
     if mask.true_count == 0 or _has_no_nulls(values.type):
@@ -200,6 +243,8 @@ def _by_duckdb(values: pa.Array, type: pa.DataType) -> pa.Array:
     column = converted.column(0).combine_chunks()
     if column.type == type:
         return column
+    if column.type == values.type:
+        raise pa.ArrowNotImplementedError(f"{values.type} cannot be converted to {type}")
     # The remaining difference is the width, or the names of children.
     if _has_extension(type):
         return pa.array(column.to_pylist(), type)
@@ -224,6 +269,16 @@ def _is_list(type: pa.DataType) -> bool:
 
 def _same_names(source: pa.DataType, target: pa.DataType) -> bool:
     return [f.name for f in source] == [f.name for f in target]
+
+
+def _same_members(source: pa.DataType, target: pa.DataType) -> bool:
+    return bool(
+        pt.is_union(source)
+        and pt.is_union(target)
+        and source.mode == target.mode == "sparse"
+        and source.type_codes == target.type_codes
+        and _same_names(source, target)
+    )
 
 
 def _arrow_casts(source: pa.DataType | None, target: pa.DataType | None) -> bool:

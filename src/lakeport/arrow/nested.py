@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from lakeport._cache import cached_by_identity
+
 __all__ = [
+    "readable_columns",
+    "readable_type",
     "rebuild_list",
     "rebuild_map",
     "rebuild_struct",
@@ -19,7 +25,7 @@ __all__ = [
 def stored_type(type: pa.DataType) -> pa.DataType:
     """Return the layout that a table stores. Arrow cannot take rows from string views."""
     if isinstance(type, pa.BaseExtensionType):
-        return type
+        return _stored_extension(type)
     if pt.is_string_view(type):
         return pa.string()
     if pt.is_binary_view(type):
@@ -44,8 +50,66 @@ def stored_type(type: pa.DataType) -> pa.DataType:
     return type
 
 
+def _stored_extension(type: pa.BaseExtensionType) -> pa.BaseExtensionType:
+    storage = stored_type(type.storage_type)
+    if isinstance(type, pa.JsonType):
+        return pa.json_(storage)
+    if isinstance(type, pa.OpaqueType):
+        return pa.opaque(storage, type.type_name, type.vendor_name)
+    return type
+
+
 def _stored_field(field: pa.Field) -> pa.Field:
     return field.with_type(stored_type(field.type))
+
+
+@cached_by_identity
+def readable_columns(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a table in the layouts in which DuckDB reads them."""
+    types = [readable_type(type, in_column=True) for type in schema.types]
+    if types == schema.types:
+        return schema
+    fields = [field.with_type(type) for field, type in zip(schema, types, strict=True)]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+@lru_cache(maxsize=4096)
+def readable_type(type: pa.DataType, *, in_column: bool = False) -> pa.DataType:
+    """Return the layout of the same values in which DuckDB reads all of them.
+
+    DuckDB 1.5.5 decodes dictionaries and runs of a table's column if their values are flat. In
+    other places it reads some of them as numbers, and its session ends at a list of dictionaries
+    without items, or a dictionary of structs.
+    """
+    if pt.is_dictionary(type) or pt.is_run_end_encoded(type):
+        return type if in_column and _is_flat(type.value_type) else readable_type(type.value_type)
+    if pt.is_struct(type):
+        return pa.struct([_readable_field(type.field(i)) for i in range(type.num_fields)])
+    for is_kind, kind in _LISTS:
+        if is_kind(type):
+            return kind(_readable_field(type.value_field))
+    if pt.is_fixed_size_list(type):
+        return pa.list_(_readable_field(type.value_field), type.list_size)
+    if pt.is_map(type):
+        key, item = _readable_field(type.key_field), _readable_field(type.item_field)
+        return pa.map_(key, item, type.keys_sorted)
+    return type
+
+
+_LISTS = (
+    (pt.is_list, pa.list_),
+    (pt.is_large_list, pa.large_list),
+    (pt.is_list_view, pa.list_view),
+    (pt.is_large_list_view, pa.large_list_view),
+)
+
+
+def _readable_field(field: pa.Field) -> pa.Field:
+    return field.with_type(readable_type(field.type))
+
+
+def _is_flat(type: pa.DataType) -> bool:
+    return not (type.num_fields or pt.is_dictionary(type) or pt.is_run_end_encoded(type))
 
 
 def storage_type(type: pa.DataType) -> pa.DataType:

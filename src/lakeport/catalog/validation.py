@@ -73,6 +73,8 @@ def unsupported_type_reason(type: pa.DataType) -> str | None:
         return f"DuckDB has no type for {type}"
     if pt.is_union(type) and type.mode != "sparse":
         return "DuckDB reads sparse unions only"
+    if pt.is_union(type) and type.type_codes != list(range(type.num_fields)):
+        return "DuckDB reads unions with the type codes 0, 1, 2, … only"
     if pt.is_struct(type) and type.num_fields == 0:
         return "a struct needs at least one field"
     for index in range(type.num_fields):

@@ -19,6 +19,7 @@ from pyarrow import flight, ipc
 
 from lakeport._version import __version__
 from lakeport.airport.client.replies import REPLY_LIMITS
+from lakeport.airport.protocol.addresses import is_header_text
 from lakeport.airport.protocol.constants import NULL_COLUMNS_HEADER
 from lakeport.airport.protocol.errors import translating_errors
 from lakeport.errors import (
@@ -63,7 +64,7 @@ class Security:
         """Raise InvalidArgumentError if the settings contradict each other."""
         if (self.cert_chain is None) != (self.private_key is None):
             raise InvalidArgumentError("cert_chain and private_key belong together")
-        if self.token is not None and not _is_header_value(self.token):
+        if self.token is not None and not is_header_text(self.token):
             raise InvalidArgumentError(
                 "the token contains characters that are not allowed in a header"
             )
@@ -220,12 +221,8 @@ def flight_path(descriptor: flight.FlightDescriptor) -> Headers:
 def _encoded(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[bytes, bytes]]:
     # gRPC rejects a call with a value that is not ASCII. Every such value is in the body, too.
     for name, value in headers:
-        if _is_header_value(value):
+        if is_header_text(value):
             yield name.encode(), value.encode()
-
-
-def _is_header_value(value: str) -> bool:
-    return value.isascii() and value.isprintable()
 
 
 def _check_location(location: str) -> None:

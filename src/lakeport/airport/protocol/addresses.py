@@ -5,11 +5,15 @@ The client sends descriptors back unchanged, so they contain everything needed t
     [schema, name]                     written by a user
     [catalog, schema, name]            with the catalog, for servers with several
     [catalog, schema, name, tag]       published in listings
+    [catalog, schema, name, tag, percent-encoded]   published for names that are not ASCII
 
 The tag is a digest. For a function it identifies the overload. For a table it identifies the
 columns that the client has bound: if another client has altered the table, the call fails instead
 of returning batches that the client would misread. A command descriptor is JSON:
 `{"schema_name": …, "table_name": …, "ts": …}`.
+
+DuckDB's client repeats a path in the header `airport-flight-path`. gRPC fails every call with a
+header that is not printable ASCII, so other names are published with percent signs.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from pyarrow import flight
@@ -39,6 +44,7 @@ __all__ = [
     "check_not_flight_sql",
     "flight_sql_error",
     "function_tag",
+    "is_header_text",
     "json_text",
     "parse_descriptor",
     "table_tag",
@@ -46,6 +52,9 @@ __all__ = [
 
 DATABASES = "__databases"
 """The path of the flight that lists the catalogs of a server."""
+
+_PERCENT_ENCODED: Final = "percent-encoded"
+"""The last part of a path whose names are percent-encoded."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -70,6 +79,10 @@ class Address:
 
     def descriptor(self) -> flight.FlightDescriptor:
         """Return the descriptor to publish for this address."""
+        names = (self.catalog, self.schema, self.name)
+        if not all(map(is_header_text, names)):
+            encoded = [quote(name, safe="") for name in names]
+            return flight.FlightDescriptor.for_path(*encoded, self.tag, _PERCENT_ENCODED)
         if self.tag:
             return flight.FlightDescriptor.for_path(self.catalog, self.schema, self.name, self.tag)
         if self.catalog:
@@ -97,6 +110,8 @@ def parse_descriptor(
             return Address(schema, name, catalog=catalog)
         case [catalog, schema, name, tag]:
             return Address(schema, name, catalog=catalog, tag=tag)
+        case [catalog, schema, name, tag, encoding] if encoding == _PERCENT_ENCODED:
+            return Address(unquote(schema), unquote(name), catalog=unquote(catalog), tag=tag)
     raise InvalidArgumentError(
         "a table is addressed by [schema, table] or [catalog, schema, table], "
         f"not by {counted(len(parts), 'part')}"
@@ -116,6 +131,11 @@ def address_from_json(text: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Addres
         time_point=time_point,
         in_future=in_future,
     )
+
+
+def is_header_text(text: str) -> bool:
+    """Return whether gRPC sends a text in a header: printable ASCII."""
+    return text.isascii() and text.isprintable()
 
 
 def json_text(request: dict[str, Any], name: str, *, default: str | None = None) -> str:

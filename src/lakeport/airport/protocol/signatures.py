@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from lakeport.airport.protocol.addresses import function_tag
 from lakeport.airport.protocol.codec import read_one_row
 from lakeport.airport.protocol.limits import DEFAULT_LIMITS, Limits
-from lakeport.arrow import convert
+from lakeport.arrow import convert, readable_type
 from lakeport.catalog import (
     AnyType,
     Arguments,
@@ -55,25 +54,8 @@ def result_schema(columns: pa.Schema, subject: str) -> pa.Schema:
 
 def _decoded(columns: pa.Schema) -> pa.Schema:
     """Return the columns without dictionaries, which DuckDB misreads in results of functions."""
-    return pa.schema([_decoded_field(field) for field in columns], metadata=columns.metadata)
-
-
-def _decoded_field(field: pa.Field) -> pa.Field:
-    type = field.type
-    if pt.is_dictionary(type):
-        return _decoded_field(field.with_type(type.value_type))
-    if pt.is_struct(type):
-        return field.with_type(pa.struct([_decoded_field(child) for child in type]))
-    if pt.is_map(type):
-        key, item = _decoded_field(type.key_field), _decoded_field(type.item_field)
-        return field.with_type(pa.map_(key, item, keys_sorted=type.keys_sorted))
-    if pt.is_list(type):
-        return field.with_type(pa.list_(_decoded_field(type.value_field)))
-    if pt.is_large_list(type):
-        return field.with_type(pa.large_list(_decoded_field(type.value_field)))
-    if pt.is_fixed_size_list(type):
-        return field.with_type(pa.list_(_decoded_field(type.value_field), type.list_size))
-    return field
+    fields = [field.with_type(readable_type(field.type)) for field in columns]
+    return pa.schema(fields, metadata=columns.metadata)
 
 
 def decode_arguments(

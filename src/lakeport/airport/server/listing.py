@@ -22,6 +22,7 @@ from lakeport.airport.protocol.codec import compress_container, encode, write_sc
 from lakeport.airport.protocol.limits import MIB
 from lakeport.airport.protocol.signatures import input_schema, output_schema, tag_of
 from lakeport.airport.server.routing import CatalogRoute
+from lakeport.arrow import readable_columns
 from lakeport.auth import Operation
 from lakeport.catalog import (
     CatalogVersion,
@@ -220,7 +221,7 @@ def wire_schema(table: Table, columns: pa.Schema) -> pa.Schema:
     metadata = {k: v for k, v in (columns.metadata or {}).items() if k != _CAN_PRODUCE_STATISTICS}
     if offers_statistics(table) and _can_produce_statistics(columns):
         metadata[_CAN_PRODUCE_STATISTICS] = b"1"
-    return columns.with_metadata(metadata or None)
+    return readable_columns(columns).with_metadata(metadata or None)
 
 
 def schema_infos(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
+from urllib.parse import unquote
 
 from lakeport.airport.protocol.addresses import Address
 from lakeport.airport.protocol.signatures import tag_of
@@ -322,6 +323,9 @@ def _registered_name(catalogs: Mapping[str, Catalog], name: str) -> str:
         (only,) = catalogs
         if not only or not name:
             return only
+    # DuckDB can attach only names in ASCII, because it sends them in a header.
+    if name not in catalogs and unquote(name) in catalogs:
+        return unquote(name)
     return name
 
 

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from types import TracebackType
 from typing import Any, Final, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 
+from lakeport.airport.protocol.addresses import is_header_text
 from lakeport.airport.protocol.limits import DEFAULT_LIMITS, Limits
 from lakeport.airport.server.admission import Admission
 from lakeport.airport.server.calls import Calls, Observer
@@ -327,9 +328,13 @@ def _bracketed(hostname: str) -> str:
 
 
 def attach_statement(catalog: str, location: str) -> str:
-    """Return the ATTACH statement of a catalog, with the name quoted if necessary."""
+    """Return the ATTACH statement of a catalog, with the name quoted if necessary.
+
+    DuckDB sends the name in a header, so one that is not ASCII is written with percent signs.
+    """
+    name = catalog if is_header_text(catalog) else quote(catalog)
     return (
-        f"ATTACH {duckdb_string(catalog)} AS {_identifier(catalog)} "
+        f"ATTACH {duckdb_string(name)} AS {_identifier(catalog)} "
         f"(TYPE airport, LOCATION {duckdb_string(location)});"
     )
 

@@ -26,6 +26,7 @@ from lakeport.airport.server.verbs.scans import (
     scan_endpoints,
     scan_options,
 )
+from lakeport.arrow import readable_columns
 from lakeport.auth import Operation
 from lakeport.catalog import ColumnStats, TableFunction, has_statistics
 from lakeport.errors import InvalidArgumentError, NotFoundError, UnsupportedError
@@ -130,7 +131,7 @@ def column_statistics(host: ServerState, call: Call, request: Struct) -> bytes:
     name, requested_type = request.text("column_name"), request.text("type", "")
     # Types are cached by name, so the name must be short.
     host.limits.check(len(requested_type), MAX_TYPE_LENGTH, "the name of the type")
-    columns = table.arrow_schema()
+    columns = readable_columns(table.arrow_schema())
     position = columns.get_field_index(name)
     if position >= 0 and is_duckdb_type(columns.field(position).type, requested_type):
         stats = table.column_statistics(name, requested_type)

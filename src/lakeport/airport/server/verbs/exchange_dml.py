@@ -20,7 +20,7 @@ from lakeport.airport.protocol.codec import encode
 from lakeport.airport.server.routing import CatalogRoute
 from lakeport.airport.server.verbs.do_exchange import Exchange
 from lakeport.airport.server.verbs.scans import check_schema_tag
-from lakeport.arrow import SchemaAdapter, no_rows
+from lakeport.arrow import SchemaAdapter, no_rows, readable_columns
 from lakeport.auth import Operation
 from lakeport.catalog import (
     DeletableBatchTable,
@@ -51,7 +51,8 @@ def insert(exchange: Exchange, route: CatalogRoute) -> None:
         raise UnsupportedError(f"table {exchange.address} does not accept new rows")
     columns = without_rowid(schema).remove_metadata()
     _check_columns(received, columns, exchange)
-    statement = _Statement(exchange, route, received, into=columns, reply=columns)
+    reply = without_rowid(readable_columns(schema)).remove_metadata()
+    statement = _Statement(exchange, route, received, into=columns, reply=reply)
     statement.run(table.insert)
 
 
@@ -81,7 +82,7 @@ def delete(exchange: Exchange, route: CatalogRoute) -> None:
         route,
         received,
         into=_with_rowid(schema, received, exchange),
-        reply=without_rowid(schema).remove_metadata(),
+        reply=without_rowid(readable_columns(schema)).remove_metadata(),
     )
     if isinstance(table, DeletableBatchTable):
         statement.run(table.delete_rows)

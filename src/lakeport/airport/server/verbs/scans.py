@@ -25,7 +25,7 @@ from lakeport.airport.protocol.tickets import ScanTicket
 from lakeport.airport.server.headers import Call
 from lakeport.airport.server.routing import NO_CATALOG, CatalogRoute
 from lakeport.airport.server.state import REUSE_CONNECTION, ServerState
-from lakeport.arrow import write_batch
+from lakeport.arrow import readable_columns, write_batch
 from lakeport.auth import Operation
 from lakeport.catalog import (
     Arguments,
@@ -215,7 +215,8 @@ def check_schema_tag(address: Address, schema: pa.Schema) -> None:
 def _scan_of_table(
     route: CatalogRoute, table: Table, schema: pa.Schema, address: Address
 ) -> TableScan:
-    return TableScan(subject=f"table {address}", route=route, schema=schema, table=table)
+    columns = readable_columns(schema)
+    return TableScan(subject=f"table {address}", route=route, schema=columns, table=table)
 
 
 def _scan_of_history(

@@ -65,7 +65,7 @@ def column_of(name: str, type: TypeLike) -> Column:
     column = (
         _from_text(name, type)
         if isinstance(type, str)
-        else _from_logical(name, from_arrow_type(type), str(type))
+        else _from_logical(name, from_arrow_type(type))
     )
     for node in column.walk():
         _check_distinct(node.children)
@@ -83,22 +83,24 @@ def _check_distinct(columns: Iterable[Column]) -> None:
         seen.add(folded)
 
 
-def _from_logical(name: str, type: LogicalType, given: str) -> Column:
+def _from_logical(name: str, type: LogicalType) -> Column:
     if type.id == "STRUCT" and type.fields:
-        fields = tuple(_from_logical(f.name, f.type, given) for f in type.fields)
+        fields = tuple(_from_logical(f.name, f.type) for f in type.fields)
         return Column(id=0, name=name, type="struct", children=fields)
     if type.id in ("LIST", "ARRAY") and type.child is not None:
-        element = _from_logical("element", type.child, given)
+        element = _from_logical("element", type.child)
         return Column(id=0, name=name, type="list", children=(element,))
     if type.id == "MAP":
         key, value = type.key_type, type.value_type
-        children = (_from_logical("key", key, given), _from_logical("value", value, given))
+        children = (_from_logical("key", key), _from_logical("value", value))
         return Column(id=0, name=name, type="map", children=children)
     if type.id == "DECIMAL":
         return Column(id=0, name=name, type=f"decimal({type.width},{type.scale})")
     found = _BY_ALIAS.get((type.id, type.alias)) if type.alias else _BY_DUCKDB_ID.get(type.id)
     if found is None:
-        raise UnsupportedError(f"column {name!r} has type {given}, which {_REFUSED}")
+        raise UnsupportedError(
+            f"column {name!r} has type {type.alias or type.id}, which {_REFUSED}"
+        )
     return Column(id=0, name=name, type=found)
 
 
