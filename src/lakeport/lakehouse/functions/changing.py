@@ -21,6 +21,7 @@ from lakeport.catalog import (
     TableFunction,
     current_request,
 )
+from lakeport.ducklake.maintenance import are_free_files
 from lakeport.ducklake.writing import CommitInfo, TableWriter
 from lakeport.ducklake.writing.changes import roll_back
 from lakeport.errors import InvalidInputError, PermissionDeniedError
@@ -259,14 +260,21 @@ class _Changes:
         if path is None:
             raise InvalidInputError("the path of the files is NULL")
         self._writes.check_added_path(path)
-        self._change(
-            table_name,
-            lambda writer: writer.add_files(
+
+        def add(writer: TableWriter) -> None:
+            # Otherwise a caller could read the files of other tables in a table of its own.
+            if not are_free_files(self._access.lake, path, writer.id):
+                raise PermissionDeniedError(
+                    f"the files {path[:200]!r} cannot be added: they belong to the lake already, "
+                    "or are in the folder of another table"
+                )
+            writer.add_files(
                 path,
                 allow_missing=bool(allow_missing),
                 ignore_extra_columns=bool(ignore_extra_columns),
-            ),
-        )
+            )
+
+        self._change(table_name, add)
         return f"the files {path} belong to {table_name}"
 
     def _create_view(self, view_name: str | None, sql: str | None, replace: bool | None) -> str:  # noqa: FBT001
