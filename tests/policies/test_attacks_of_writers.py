@@ -15,7 +15,13 @@ from lakeport import Client
 from lakeport.auth import AccessRequest, Operation, Policies, Policy, Who
 from lakeport.ducklake import Lake
 from lakeport.ducklake.maintenance import MaintenancePolicy
-from lakeport.errors import LakeportError, NotFoundError, PermissionDeniedError
+from lakeport.errors import (
+    ConstraintError,
+    InvalidInputError,
+    LakeportError,
+    NotFoundError,
+    PermissionDeniedError,
+)
 from tests.policies.fixtures_policies import CALLERS, Callers, policy, serving
 
 WRITES = ("select", "insert", "update", "delete", "alter", "create", "drop")
@@ -39,7 +45,7 @@ def lake(
         f"CREATE TABLE secret AS {rows} FROM range(8) r(i)",
         f"INSERT INTO secret {rows} FROM range(8, 10) r(i)",
         "CREATE TABLE mine (id BIGINT, region VARCHAR, card VARCHAR)",
-        "CREATE TABLE sorted AS SELECT 1 AS id",
+        "CREATE TABLE strict (id BIGINT, salary INTEGER NOT NULL)",
     )
     lake.detach()
     with Lake.open(lake.uri, engine="local") as ours:
@@ -141,6 +147,36 @@ def test_files_beside_those_of_tables_are_added_once(served: Any, lake: Any) -> 
         call(client, "add_files", "public.mine", f"{folder}/a.parquet")
     with pytest.raises((NotFoundError, PermissionDeniedError)):
         call(client, "add_files", "public.mine", f"{folder}/b.parquet")
+
+
+def test_no_error_of_a_new_view_shows_a_column_or_table_that_the_caller_does_not_see(
+    served: Any,
+) -> None:
+    client = served(*RULES).client("ada")
+
+    def refusal(sql: str) -> str:
+        with pytest.raises(InvalidInputError) as refused:
+            call(client, "create_view", "public.new3", sql)
+        return str(refused.value)
+
+    hidden, missing = refusal("SELECT card FROM secret"), refusal("SELECT cart FROM secret")
+    assert hidden.replace("card", "cart") == missing
+    denied, absent = refusal("SELECT * FROM strict"), refusal("SELECT * FROM strikt")
+    assert denied.replace("strict", "strikt") == absent
+    call(client, "create_view", "public.new3", "SELECT id, region FROM secret")
+    client.refresh()
+    assert client.table("public.new3").scan().to_arrow().num_rows == 5
+    call(client, "drop_view", "public.new3")
+
+
+def test_no_error_of_an_insert_names_a_hidden_column(served: Any) -> None:
+    rules = policy("*.public.strict", hide=("salary",), allow=WRITES)
+    table = served(rules).client("ada").table("public.strict")
+
+    with pytest.raises(ConstraintError) as refused:
+        table.insert(pa.table({"id": [1]}))
+
+    assert str(refused.value) == "rows of public.strict need values of columns that you do not see"
 
 
 def test_the_log_of_maintenance_has_no_sizes_of_restricted_tables(served: Any) -> None:
