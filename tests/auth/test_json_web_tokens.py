@@ -146,6 +146,21 @@ def _twice(issuer: Issuer) -> str:
     return _signed({"kid": "rsa"}, text)(issuer)
 
 
+def _header_twice(issuer: Issuer) -> str:
+    header = '{"alg": "none", "alg": "RS256", "kid": "rsa"}'
+    text = f"{b64(header)}.{b64(issuer.claims())}"
+    algorithm = jwt.algorithms.RSAAlgorithm(jwt.algorithms.RSAAlgorithm.SHA256)
+    return f"{text}.{b64(algorithm.sign(text.encode(), issuer.rsa))}"
+
+
+def _encrypted(issuer: Issuer) -> str:
+    """A JWE, whose parts are header, key, initialization vector, ciphertext and tag."""
+    header = {"alg": "RSA-OAEP", "enc": "A256GCM", "cty": "JWT", "kid": "rsa"}
+    return ".".join(
+        [b64(header), *(b64(text) for text in ("key", "vector", issuer.token(), "tag"))]
+    )
+
+
 def _stripped(issuer: Issuer) -> str:
     return ".".join(issuer.token().split(".")[:2]) + "."
 
@@ -182,6 +197,19 @@ FORGED: dict[str, Forge] = {
     "a key id that is SQL": _with_header({"kid": "x' UNION SELECT 'key"}),
     "a key id that is a command": _with_header({"kid": "x|/bin/sh"}),
     "the key id of another algorithm": _with_header({"kid": "ec"}),
+    "a key id that is a URL": _with_header({"kid": "https://evil.example/keys.json"}),
+    "a key id of a megabyte": _with_header({"kid": "x" * 1_000_000}),
+    "an algorithm in small letters": _signed({"alg": "rs256", "kid": "rsa"}),
+    "an algorithm of mixed case": _signed({"alg": "Rs256", "kid": "rsa"}),
+    "an algorithm with a space": _signed({"alg": "RS256 ", "kid": "rsa"}),
+    "a list of algorithms": _signed({"alg": ["RS256"], "kid": "rsa"}),
+    "a header twice": _header_twice,
+    "an encrypted token": _encrypted,
+    "a token inside of a token": lambda issuer: _signed(
+        {"kid": "rsa", "cty": "JWT"}, issuer.token()
+    )(issuer),
+    "a critical header that it has": _signed({"kid": "rsa", "crit": ["kid"]}),
+    "an unencoded payload that is critical": _signed({"kid": "rsa", "b64": False, "crit": ["b64"]}),
     "an unknown critical header": _signed({"kid": "rsa", "crit": ["exp2"], "exp2": 1}),
     "an unencoded payload": _signed({"kid": "rsa", "b64": False}),
     "a compressed payload": _signed({"kid": "rsa", "zip": "DEF"}),

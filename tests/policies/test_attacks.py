@@ -78,6 +78,27 @@ def test_a_hidden_column_is_hidden_under_its_earlier_name(served: Any) -> None:
         assert {"ssn", "number"}.isdisjoint(rows.schema.names)
 
 
+def test_a_column_stays_hidden_or_masked_after_it_was_renamed(served: Any) -> None:
+    for rules, columns in (
+        (policy(hide=("ssn",)), ["id", "kind", "level"]),
+        (policy(mask={"ssn": "'***'"}), ["id", "number", "kind", "level"]),
+    ):
+        table = served(rules).client("ada").table("public.people")
+
+        for version in (1, 2, None):
+            rows = table.scan(version=version).to_arrow()
+            assert rows.num_rows == 10
+            assert "SECRET" not in repr(rows.to_pylist())
+        assert table.schema.names == columns
+
+
+def test_a_mask_that_reads_the_earlier_name_refuses_the_table(served: Any) -> None:
+    rules = policy("*.public.people", mask={"ssn": "left(ssn, 2)"})
+    client = served(rules).client("ada")
+
+    assert "SECRET" not in seen(lambda: client.table("public.people").scan().to_arrow().to_pylist())
+
+
 def test_a_filter_that_reads_another_column_now_refuses_the_earlier_snapshot(served: Any) -> None:
     client = served(policy(rows="number = 'SECRET3'")).client("ada")
     table = client.table("public.people")

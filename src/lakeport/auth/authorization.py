@@ -33,7 +33,7 @@ class AccessRequest:
     """The caller with groups and attributes."""
     verb: str = ""
     """What a WRITE or ALTER does, where it is known: `insert`, `update`, `delete`, `create`,
-    `alter`, `drop`."""
+    `alter`, `drop`, `maintain`."""
     describes_catalog: bool = False
     """Whether the schema holds tables and functions about the catalog itself, such as `lakeport` of
     a lake. Their rows are about objects that the caller may list or read."""

@@ -24,6 +24,8 @@ class Operation(enum.Enum):
     """Create, alter or drop."""
     CREATE = "create"
     DROP = "drop"
+    MAINTAIN = "maintain"
+    """Compact files, expire snapshots, clean up."""
     CALL = "call"
     """Call a function or an action."""
     ADMIN = "admin"
@@ -34,7 +36,7 @@ class Operation(enum.Enum):
         """The operation that an authorizer decides about: WRITE for INSERT, ALTER for DROP."""
         if self in (Operation.INSERT, Operation.UPDATE, Operation.DELETE):
             return Operation.WRITE
-        if self in (Operation.CREATE, Operation.DROP):
+        if self in (Operation.CREATE, Operation.DROP, Operation.MAINTAIN):
             return Operation.ALTER
         return self
 

@@ -128,7 +128,15 @@ class Policies:
         applying, catalog = self._of(access.caller), access.catalog
         if access.schema is None:
             wanted = None if access.operation in (Operation.LIST, Operation.READ) else "admin"
-            return any(self._on(p, catalog) and _allows(p, wanted) for p in applying)
+            maintains = access.verb == Operation.MAINTAIN.value
+            return any(
+                self._on(p, catalog)
+                and (
+                    _allows(p, wanted)
+                    or (maintains and self._is_on_all(p) and "maintain" in p.allow)
+                )
+                for p in applying
+            )
         if access.describes_catalog:
             wanted = access.name if access.name == "spark_sql" else None
             return any(self._on(p, catalog) and _allows(p, wanted) for p in applying)
@@ -191,6 +199,9 @@ class Policies:
         )
         return found
 
+    def _is_on_all(self, policy: Policy) -> bool:
+        return self._patterns[id(policy)][1:] == ("*", "*")
+
     def _on(self, policy: Policy, catalog: str, *names: str) -> bool:
         called = self._names.get(catalog, catalog)
         # zip ends with the shorter: a catalog is compared by the first part of the pattern only.
@@ -228,6 +239,8 @@ def _allows(policy: Policy, permission: str | None) -> bool:
         return True
     if permission == "write":
         return bool(policy.allow & _OF_ROWS)
+    if permission == "maintain" and "alter" in policy.allow:
+        return True
     return permission in policy.allow
 
 

@@ -7,9 +7,9 @@ of the metadata tables. Permissions are checked for published names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from lakeport.auth import (
     Identity,
@@ -28,6 +28,9 @@ from lakeport.lakehouse.names import PublishedNames
 from lakeport.lakehouse.resources import PRESENT_NAME_SECONDS, LakeResources
 
 __all__ = ["LakeObject", "Permissions"]
+
+ColumnNames: TypeAlias = Mapping[int, frozenset[str]]
+"""All names that columns of a table ever had, by the ids of the columns."""
 
 
 class LakeObject(Protocol):
@@ -62,6 +65,8 @@ class Permissions:
     present: Mapping[int, LakeObject]
     """The tables and views of the newest snapshot, by their ids."""
     restriction_of: RestrictionOf = no_restriction
+    column_names: Callable[[int], ColumnNames] = lambda _: {}
+    """Returns the names of the columns of a table, by its id."""
 
     @classmethod
     def of_request(cls, access: LakeResources, names: PublishedNames) -> Permissions:
@@ -90,7 +95,17 @@ class Permissions:
         recent = access.recent_snapshot(PRESENT_NAME_SECONDS)
         key = ("present objects", recent.schema_version)
         present = access.facts.get_or_load(key, lambda: _objects(access.contents(recent)))
-        return cls(names, may, present, restriction)
+
+        def column_names(table_id: int) -> ColumnNames:
+            found: ColumnNames = access.facts.get_or_load(
+                ("column names", table_id, recent.schema_version),
+                lambda: access.lake.catalog.database.read(
+                    lambda connection: access.lake.catalog.column_names(connection, table_id)
+                ),
+            )
+            return found
+
+        return cls(names, may, present, restriction, column_names)
 
     @property
     def are_all_given(self) -> bool:

@@ -31,7 +31,7 @@ from lakeport.spark import retried_when_lost
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["LakeCatalogView", "sees_reads", "shown_reason", "view_schemas"]
+__all__ = ["LakeCatalogView", "sees_reads", "shown_reason", "view_schema", "view_schemas"]
 
 Reads: TypeAlias = Mapping[TableKey, TableSummary | View]
 """A view and everything that it reads, in order of dependency."""
@@ -210,7 +210,12 @@ def view_schemas(contents: LakeContents) -> tuple[dict[int, pa.Schema], dict[int
     return found, refused
 
 
-def _bound(seen: Sequence[RawTable | View]) -> pa.Schema:
+def view_schema(view: View, contents: LakeContents) -> pa.Schema:
+    """Return the columns of one view; raise LakeportError if it cannot be read."""
+    return _bound(list(reads_of(view, contents).values()))
+
+
+def _bound(seen: Sequence[RawTable | TableSummary | View]) -> pa.Schema:
     """Return the columns of the last of these, a view."""
     with ViewSchemas() as schemas:
         for read in seen:

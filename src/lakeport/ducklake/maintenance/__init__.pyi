@@ -3,6 +3,7 @@ from .cleanup import delete_orphans, delete_scheduled
 from .compaction import RowOrder, compact
 from .expiry import expire_snapshots
 from .inspection import LakeReport, SizeReport, TableReport, inspect_lake, inspect_table
+from .known_files import are_free_files
 from .lease import maintenance_lease
 from .log import LogEntry, read_log
 from .policy import OPERATIONS, MaintenancePolicy, maintain_lake
@@ -24,6 +25,7 @@ __all__ = [
     "RowOrder",
     "SizeReport",
     "TableReport",
+    "are_free_files",
     "compact",
     "delete_orphans",
     "delete_scheduled",

@@ -6,13 +6,11 @@ Paths are compared in one form: the catalog and a listing may write the same one
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow.fs as fs
@@ -21,19 +19,18 @@ import sqlalchemy as sa
 from lakeport._wording import counted
 from lakeport.ducklake.lake import Lake
 from lakeport.ducklake.maintenance.catalog_changes import Age, change_catalog, interval, moment_of
+from lakeport.ducklake.maintenance.known_files import (
+    known_files,
+    path_key,
+    scheduled_files,
+    table_folders,
+)
 from lakeport.ducklake.maintenance.results import Cancel, MaintenanceResult
 from lakeport.ducklake.metadata.catalog_tables import existing_tables
-from lakeport.ducklake.metadata.rows import (
-    DataFileRow,
-    DeleteFileRow,
-    InlinedDataTableRow,
-    ScheduledFileRow,
-    SchemaRow,
-    TableRow,
-)
+from lakeport.ducklake.metadata.rows import InlinedDataTableRow, ScheduledFileRow, TableRow
 from lakeport.ducklake.metadata.union_query import UnionQuery
 from lakeport.ducklake.snapshots import parse_catalog_timestamp
-from lakeport.ducklake.storage.paths import as_directory, is_local, local_path, resolve
+from lakeport.ducklake.storage.paths import is_local, resolve
 from lakeport.ducklake.writing.database import CatalogWriter, Delete, DropTable
 from lakeport.ducklake.writing.options import Options
 from lakeport.errors import CancelledError, InvalidArgumentError, LakeportError
@@ -52,7 +49,6 @@ _THREADS: Final = 8
 _OWN_NAME: Final = re.compile(
     r"ducklake-(?:[0-9a-f-]{36}(-delete)?|[0-9a-f]{32}-\d{5,}-\d+-\d{4,})\.(parquet|puffin)"
 )
-_S3_SCHEMES: Final = ("s3", "s3a", "s3n", "r2")
 _INLINED: Final = re.compile(r"ducklake_inlined_(?:data_(\d+)_\d+|delete_(\d+))")
 
 
@@ -73,16 +69,16 @@ def delete_scheduled(
     root = lake.data_root(options)
     scheduled = [
         row
-        for row in _scheduled(lake)
+        for row in scheduled_files(lake)
         if everything or parse_catalog_timestamp(row.schedule_start) < before
     ]
-    needed = _referenced(lake, root, with_scheduled=False) if scheduled else set()
+    needed = known_files(lake, root, with_scheduled=False) if scheduled else set()
     skipped, chosen = [], []
     for row in scheduled:
         path = resolve(root, row.path, relative=row.path_is_relative is not False)
         if not lake.storage.admits(path):
             skipped.append(f"{path} is outside of the data path, to which the lake is confined")
-        elif _key(path) in needed:
+        elif path_key(path) in needed:
             skipped.append(f"{path} is scheduled for deletion, but snapshots still need it")
         else:
             chosen.append((row, path))
@@ -128,12 +124,14 @@ def delete_orphans(
         for path, size, changed in _listed(lake, root)
         if changed is not None and changed < before
     ]
-    known = _referenced(lake, root, with_scheduled=True) if found else set()
-    folders = tuple(sorted({_key(folder) + "/" for folder in _table_folders(lake, root)}))
+    known = known_files(lake, root, with_scheduled=True) if found else set()
+    folders = tuple(
+        sorted({path_key(folder) + "/" for folder in set(table_folders(lake, root).values())})
+    )
     orphans: list[tuple[str, int]] = []
     elsewhere: list[tuple[str, int]] = []
     for path, size in found:
-        key = _key(path)
+        key = path_key(path)
         if key in known:
             continue
         inside = force or key.startswith(folders)
@@ -155,19 +153,6 @@ def delete_orphans(
         bytes_replaced=sum(size for _, size in orphans),
         paths=tuple(path for path, _ in orphans),
         skipped=tuple(skipped),
-    )
-
-
-def _scheduled(lake: Lake) -> list[ScheduledFileRow]:
-    catalog = lake.catalog
-
-    def build() -> UnionQuery:
-        query = UnionQuery()
-        query.add(ScheduledFileRow, catalog.tables[ScheduledFileRow])
-        return query
-
-    return catalog.database.read(
-        lambda connection: catalog.run(connection, "scheduled", build)[ScheduledFileRow]
     )
 
 
@@ -210,73 +195,6 @@ def _listed(lake: Lake, root: str) -> Iterator[tuple[str, int, datetime | None]]
     for info in filesystem.get_file_info(selector):
         if info.type == fs.FileType.File and _OWN_NAME.fullmatch(info.base_name):
             yield scheme + info.path, info.size or 0, info.mtime
-
-
-def _referenced(lake: Lake, root: str, *, with_scheduled: bool) -> set[str]:
-    """Return the keys of all files that the catalog knows, of all snapshots."""
-    catalog = lake.catalog
-    sources = [catalog.tables[row] for row in (DataFileRow, DeleteFileRow)]
-    folders = _folders(lake, root)
-
-    def work(connection: sa.Connection) -> set[str]:
-        keys = set()
-        for source in sources:
-            columns = sa.select(source.c.table_id, source.c.path, source.c.path_is_relative)
-            for table_id, path, relative in connection.execute(columns):
-                folder = folders.get(table_id, root)
-                keys.add(_key(resolve(folder, path, relative=relative not in (False, 0))))
-        return keys
-
-    found = catalog.database.read(work)
-    if with_scheduled:
-        for row in _scheduled(lake):
-            path = resolve(root, row.path, relative=row.path_is_relative is not False)
-            found.add(_key(path))
-    return found
-
-
-def _table_folders(lake: Lake, root: str) -> set[str]:
-    return set(_folders(lake, root).values())
-
-
-def _folders(lake: Lake, root: str) -> dict[int, str]:
-    """Return the folders of all tables, dropped ones too, by their ids."""
-    rows = lake.catalog.database.read(lake.catalog.lifetimes)
-    schemas = {
-        row.schema_id: as_directory(
-            resolve(root, row.path or "", relative=row.path_is_relative is not False)
-        )
-        for row in rows[SchemaRow]
-    }
-    return {
-        row.table_id: as_directory(
-            resolve(
-                schemas.get(row.schema_id, root),
-                row.path or "",
-                relative=row.path_is_relative is not False,
-            )
-        )
-        for row in rows[TableRow]
-    }
-
-
-def _key(path: str) -> str:
-    """Return a path in the form in which paths are compared."""
-    if is_local(path):
-        folder, name = os.path.split(local_path(path))
-        return f"{_real(folder)}/{name}".rstrip("/")
-    scheme, _, rest = path.partition("://")
-    if scheme in _S3_SCHEMES:
-        scheme = "s3"
-    elif scheme == "gcs":
-        scheme = "gs"
-    return f"{scheme}://{re.sub('/+', '/', rest).rstrip('/')}"
-
-
-@lru_cache(maxsize=4096)
-def _real(folder: str) -> str:
-    """Return a folder without links; the paths of a table share a few of them."""
-    return os.path.realpath(folder)
 
 
 def _tidy_inlined_tables(lake: Lake) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -236,6 +237,17 @@ class CatalogReader:
         totals = self.tables[TableStatsRow]
         rows = connection.execute(sa.select(totals.c.table_id, totals.c.record_count))
         return {int(id): int(count or 0) for id, count in rows}
+
+    def column_names(self, connection: sa.Connection, table_id: int) -> dict[int, frozenset[str]]:
+        """Return all names that each top-level column of a table ever had, by the column's id."""
+        column = self.tables[ColumnRow]
+        names = sa.select(column.c.column_id, column.c.column_name).where(
+            column.c.table_id == table_id, column.c.parent_column.is_(None)
+        )
+        found: dict[int, set[str]] = defaultdict(set)
+        for id, name in connection.execute(names):
+            found[int(id)].add(str(name))
+        return {id: frozenset(of_column) for id, of_column in found.items()}
 
     def file_count(self, connection: sa.Connection, table_id: int) -> int:
         """Return the number of data files of a table, of all snapshots."""

@@ -63,6 +63,7 @@ _VERBS: Final = {
     "delete": Operation.DELETE,
     "alter": Operation.ALTER,
     "drop": Operation.DROP,
+    "maintain": Operation.MAINTAIN,
 }
 
 

@@ -7,6 +7,8 @@ Each is called as `CALL lake.lakeport.commit('message')`. To add a function, wri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -21,12 +23,17 @@ from lakeport.catalog import (
     TableFunction,
     current_request,
 )
+from lakeport.ducklake import View
+from lakeport.ducklake.maintenance import are_free_files
+from lakeport.ducklake.metadata import LakeContents
 from lakeport.ducklake.writing import CommitInfo, TableWriter
 from lakeport.ducklake.writing.changes import roll_back
-from lakeport.errors import InvalidInputError, PermissionDeniedError
+from lakeport.errors import InvalidInputError, LakeportError, PermissionDeniedError
 from lakeport.lakehouse.names import PublishedNames, parse_table_name
+from lakeport.lakehouse.permissions import Permissions
+from lakeport.lakehouse.policies.visible import visible_columns
 from lakeport.lakehouse.resources import LakeResources
-from lakeport.lakehouse.views import view_schemas
+from lakeport.lakehouse.views import view_schema
 from lakeport.lakehouse.writing.schema_methods import drop_schema
 from lakeport.lakehouse.writing.staged import staged_contents
 from lakeport.lakehouse.writing.transactions import LakeWrites
@@ -259,14 +266,21 @@ class _Changes:
         if path is None:
             raise InvalidInputError("the path of the files is NULL")
         self._writes.check_added_path(path)
-        self._change(
-            table_name,
-            lambda writer: writer.add_files(
+
+        def add(writer: TableWriter) -> None:
+            # Otherwise a caller could read the files of other tables in a table of its own.
+            if not are_free_files(self._access.lake, path, writer.id):
+                raise PermissionDeniedError(
+                    f"the files {path[:200]!r} cannot be added: they belong to the lake already, "
+                    "or are in the folder of another table"
+                )
+            writer.add_files(
                 path,
                 allow_missing=bool(allow_missing),
                 ignore_extra_columns=bool(ignore_extra_columns),
-            ),
-        )
+            )
+
+        self._change(table_name, add)
         return f"the files {path} belong to {table_name}"
 
     def _create_view(self, view_name: str | None, sql: str | None, replace: bool | None) -> str:  # noqa: FBT001
@@ -277,13 +291,29 @@ class _Changes:
             transaction.create_view(name, sql, schema, or_replace=bool(replace))
             created = next(id for id in reversed(transaction.views) if id < 0)
             base = self._access.contents(self._access.snapshot(transaction.base))
-            _, refused = view_schemas(staged_contents(base, transaction))
-            if created in refused:
+            contents = staged_contents(base, transaction)
+            view = next(each for each in contents.views if each.id == created)
+            try:
+                view_schema(view, self._readable(contents, view))
+            except LakeportError as error:
                 raise InvalidInputError(
-                    f"the view {view_name} cannot be read: {refused[created]}; name tables as in "
-                    "the lake, where the schema of unqualified names is main"
-                )
+                    f"the view {view_name} cannot be read: {error}; name tables as in the lake, "
+                    "where the schema of unqualified names is main"
+                ) from None
         return f"the view {view_name} is created"
+
+    def _readable(self, contents: LakeContents, view: View) -> LakeContents:
+        """Return a view and what its creator may read, so that errors show no other names."""
+        permissions = Permissions.of_request(self._access, self._names)
+        if permissions.are_all_given:
+            return contents
+        tables = []
+        for table in contents.tables:
+            if permissions.reads(table):
+                with suppress(PermissionDeniedError):  # policies that do not fit its columns
+                    tables.append(replace(table, columns=visible_columns(table, permissions)[0]))
+        views = (each for each in contents.views if each is view or permissions.reads(each))
+        return replace(contents, tables=tuple(tables), views=tuple(views))
 
     def _drop_view(self, view_name: str | None, if_exists: bool | None) -> str:  # noqa: FBT001
         schema, name = self._named(view_name, Operation.DROP)

@@ -62,7 +62,7 @@ def maintenance_functions(access: LakeResources, names: PublishedNames) -> Itera
 
 
 def maintenance_table(lake: Lake, names: PublishedNames) -> ScanTable:
-    """Return the table of the newest maintenance, of tables that the caller may list."""
+    """Return the table of the newest maintenance, of tables of which the caller sees all."""
 
     def rows() -> Iterator[dict[str, Any]]:
         request = current_request()
@@ -72,7 +72,12 @@ def maintenance_table(lake: Lake, names: PublishedNames) -> ScanTable:
             shown = None
             if name:
                 published = names.published(schema)
-                if not request.may(Operation.LIST, published, name):
+                # Numbers of rows and bytes are for those who see all of them.
+                sees_all = (
+                    request.may(Operation.READ, published, name)
+                    and request.restriction(published, name) is None
+                )
+                if not sees_all and not may_maintain(published, name):
                     continue
                 shown = f"{published}.{name}"
             expired = values.pop("expired", 0)
@@ -88,7 +93,7 @@ def maintenance_table(lake: Lake, names: PublishedNames) -> ScanTable:
 
 def may_maintain(*names: str) -> bool:
     """Return whether the caller may maintain a table, or without names the whole lake."""
-    return current_request().may(Operation.ALTER, *names)
+    return current_request().may(Operation.MAINTAIN, *names)
 
 
 def require_maintaining(*names: str) -> None:

@@ -17,7 +17,7 @@ from lakeport.arrow import combine, sandbox
 from lakeport.auth import Restriction
 from lakeport.catalog import DMLOptions, DMLResult, field_is_rowid
 from lakeport.ducklake.writing import TableWriter
-from lakeport.errors import PermissionDeniedError
+from lakeport.errors import ConstraintError, PermissionDeniedError
 from lakeport.lakehouse.names import ROWID
 from lakeport.lakehouse.policies.seen_rows import SeenRows
 from lakeport.lakehouse.writing.returning import stored_rows
@@ -81,10 +81,20 @@ class RestrictedWrites:
         restriction = self._restriction("insert")
         condition = None if restriction is None else restriction.row_filter
         options = self._returning(options, None)
-        if condition is None:
+        if condition is not None:
+            batches = self._admitted(rows, condition)
+            rows = pa.RecordBatchReader.from_batches(rows.schema, batches)
+        try:
             return self._table.insert(rows, options)
-        batches = self._admitted(rows, condition)
-        return self._table.insert(pa.RecordBatchReader.from_batches(rows.schema, batches), options)
+        except ConstraintError as error:
+            seen = self._seen_with(self._seen)
+            shown = {column.name for column in seen.visible.columns}
+            hidden = {column.name for column in seen.summary.columns} - shown
+            if any(repr(name) in str(error) for name in hidden):
+                raise ConstraintError(
+                    f"rows of {self._shown} need values of columns that you do not see"
+                ) from None
+            raise
 
     def update_rows(self, rows: pa.RecordBatchReader, options: DMLOptions) -> DMLResult:
         """Set columns in the rows that are there for the caller, and stay there."""

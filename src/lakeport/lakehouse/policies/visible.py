@@ -1,7 +1,7 @@
 """The columns of a table that a caller sees, and the SELECT that computes them.
 
-Columns are compared by their names now and then: a column that is hidden now is hidden in earlier
-snapshots, whatever its name was.
+A column is hidden or masked if a policy names it by any name that it ever had: renaming it shows it
+to no caller.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class VisibleTable:
         """Return what a restriction leaves; raise if its SQL does not fit the columns."""
         present = _present_columns(table, columns, permissions)
         _check_columns(restriction, columns, present, table, permissions)
-        by_id = {column.id: column.name for column in present}
+        named = permissions.column_names(table.id)
         shown: list[Column] = []
         values: list[str] = []
         for column in columns:
-            names = {column.name, by_id.get(column.id, column.name)}
+            names = {column.name, *named.get(column.id, ())}
             if restriction.hides(names):
                 continue
             value = restriction.value(column.name, names)
