@@ -188,7 +188,7 @@ def test_two_executors_lose_and_repeat_nothing_whatever_dies(run: Callable[..., 
     }
 
 
-def test_a_standalone_master_with_two_workers_reads_a_lake(
+def test_a_standalone_master_with_two_workers_reads_and_writes_lakes(
     start: Callable[..., str], run: Callable[..., Answers]
 ) -> None:
     at = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
@@ -198,19 +198,24 @@ def test_a_standalone_master_with_two_workers_reads_a_lake(
         *at,
         ready=r"Starting Spark master at (spark://\S+)",
     )
-    for _ in range(2):
+    # Spark starts the second attempt of a slow task on another host than the first.
+    for host in ("127.0.0.1", "127.0.0.2"):
         start(
             "spark-class",
             "org.apache.spark.deploy.worker.Worker",
-            *at,
+            *("--host", host, *at[2:]),
             *("--cores", "1", "--memory", "1g"),
             master,
             ready=r"(Successfully registered) with master",
         )
 
-    answers = run(master, "every row", "a lake")
+    answers = run(master, "every row", "a lake", "a write and a twin")
 
-    assert answers == {"every row": ROWS, "a lake": [LAKE_ROWS, 99]}
+    assert answers == {
+        "every row": ROWS,
+        "a lake": [LAKE_ROWS, 99],
+        "a write and a twin": [True, 80_000, 3_199_960_000, 79_999, 0],
+    }
 
 
 def test_a_connect_session_reads_a_lake_and_serves_queries(
@@ -243,6 +248,7 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         "the first batch of many",
         "a write",
         "statements",
+        "streams",
         "closing",
         "another server",
         SPARK_REMOTE=f"sc://{address}",
@@ -268,6 +274,7 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         "the first batch of many": True,
         "a write": WRITTEN,
         "statements": [3010, 20, 5],
+        "streams": [[3000, 3000], ["", ""], True, True],
         "closing": ROWS,
     }
     assert refused == "UnsupportedError"

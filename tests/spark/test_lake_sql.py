@@ -108,7 +108,7 @@ def test_nothing_is_left_in_the_session(lake: Lake, spark: Any) -> None:
         ("SELECT * FROM sales.big VERSION AS OF 3", NotFoundError, "at snapshot 3"),
         ("SELECT * FROM sales.orders VERSION AS OF 99", SnapshotNotFoundError, "99"),
         ("SELECT * FROM sales.orders VERSION AS OF 'x'", InvalidInputError, "'x'"),
-        ("SHOW TABLES", UnsupportedError, "SHOW cannot be run"),
+        ("SHOW FUNCTIONS", UnsupportedError, "'FUNCTIONS' of SHOW"),
         ("SELECT * FROM", InvalidInputError, "cannot be parsed"),
         ("SELECT 1; SELECT 2", InvalidInputError, "not one query"),
         ("SELECT nothing FROM sales.orders", InvalidInputError, "nothing"),

@@ -121,6 +121,9 @@ CHANGES = [
     "DELETE FROM sales.t WHERE id IN (SELECT id FROM source WHERE gone UNION SELECT NULL) AND EXISTS (SELECT 1 FROM source)",
     "DELETE FROM sales.t WHERE s IN (SELECT s FROM source WHERE id = -1) OR NOT EXISTS (SELECT 1 FROM source)",
     "UPDATE sales.t SET s = 'all' WHERE d NOT IN (SELECT DATE '2026-01-01' FROM source WHERE id = -1)",
+    "UPDATE sales.t SET v = source.v + t.v, s = source.s FROM source WHERE t.id = source.id",
+    "UPDATE sales.t AS x SET v = y.top FROM (SELECT max(v) AS top FROM source) AS y WHERE x.id < 4",
+    "DELETE FROM sales.t USING source AS y WHERE t.id = y.id AND y.gone",
     "CREATE TABLE made AS SELECT id, CAST(v AS DOUBLE) / 3 AS third, s FROM sales.t WHERE id > 2",
     "CREATE TABLE IF NOT EXISTS made AS SELECT 1 AS x",
     "CREATE OR REPLACE TABLE made PARTITIONED BY (s) AS SELECT 1 AS id, 'a' AS s",
@@ -196,6 +199,84 @@ def test_rows_are_replaced_as_spark_replaces_them(
 
     lake.sql("INSERT OVERWRITE TABLE sales.t VALUES (1, 2, 'only', NULL)", spark=spark)
     assert contents(ours, "sales.t")[1] == [(1, 2, "only", None)]
+
+
+def test_partitions_are_written_as_spark_writes_them(
+    spark: Any, pair: tuple[Lake, RealLake, RealLake]
+) -> None:
+    lake, ours, _ = pair
+    ours.execute(
+        "CREATE TABLE p (id INTEGER, k VARCHAR, d DATE)",
+        "ALTER TABLE p SET PARTITIONED BY (k, month(d))",
+        "INSERT INTO p VALUES (1, 'a', '2026-01-01'), (2, 'a', '2026-02-01'), (3, 'b', NULL)",
+    )
+    ours.detach()
+
+    lake.sql("INSERT INTO p PARTITION (k = 'c') SELECT 4, NULL", spark=spark)
+    lake.sql("INSERT INTO p PARTITION (k = NULL, d) (id) VALUES (5)", spark=spark)
+    # All rows of a value, and only the partitions that have new rows.
+    lake.sql("INSERT OVERWRITE p PARTITION (k = 'b') BY NAME SELECT 6 AS id", spark=spark)
+    lake.sql("INSERT OVERWRITE TABLE p PARTITION (k, d) VALUES (7, 'a', '2026-02-09')", spark=spark)
+
+    assert [(i, k, str(d)) for i, k, d in contents(ours, "p")[1]] == [
+        (1, "a", "2026-01-01"),
+        (4, "c", "None"),
+        (5, None, "None"),
+        (6, "b", "None"),
+        (7, "a", "2026-02-09"),
+    ]
+
+
+def test_a_lake_is_listed_and_queried_in_the_words_of_spark_and_duckdb(
+    spark: Any, pair: tuple[Lake, RealLake, RealLake]
+) -> None:
+    lake, _, _ = pair
+
+    def rows(text: str, **options: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in lake.sql(text, spark=spark, **options).collect()]
+
+    for statement in (
+        "CREATE NAMESPACE sales",
+        """CREATE TABLE sales.t (id BIGINT NOT NULL COMMENT 'the key', s STRING DEFAULT 'none', d DATE)
+           PARTITIONED BY (bucket(4, id), d) SORTED BY (s DESC)""",
+        "CREATE TABLE copy LIKE sales.t",
+        "ALTER TABLE copy SET TBLPROPERTIES ('parquet_compression' = 'zstd')",
+        "ALTER TABLE copy CHANGE COLUMN s name STRING COMMENT 'renamed'",
+        "WITH x AS (SELECT 1L AS id) INSERT INTO copy BY NAME SELECT id FROM x",
+        "WITH x AS (SELECT 1L AS id) UPDATE copy SET d = '2026-01-01' WHERE id IN (SELECT id FROM x)",
+        "CREATE TABLE numbers AS VALUES (1, 'a'), (2, 'b')",
+        "CREATE VIEW v AS SELECT id FROM copy",
+        "ALTER VIEW v AS SELECT name FROM copy",
+    ):  # fmt: skip
+        lake.sql(statement, spark=spark)
+
+    assert rows("SHOW SCHEMAS") == [("main",), ("sales",)]
+    tables = [("main", "copy", False), ("main", "numbers", False), ("sales", "t", False)]
+    assert rows("SHOW TABLES") == tables
+    assert rows("SHOW TABLES IN main LIKE 'N*|x'") == tables[1:2]
+    assert rows("show views") == [("main", "v", False)]
+    assert rows("SHOW COLUMNS IN copy") == [("id",), ("name",), ("d",)]
+    assert rows("DESCRIBE copy") == [
+        ("id", "BIGINT", "false", None, "the key"),
+        ("name", "VARCHAR", "true", "none", "renamed"),
+        ("d", "DATE", "true", None, None),
+    ]
+    details = dict(row[:2] for row in rows("DESC TABLE EXTENDED copy"))
+    assert details["Partitioned by"] == "bucket(4, id), d"
+    assert details["Files"] == "0"
+    assert rows("DESCRIBE v") == [("name", "string", "true", None, None)]
+    assert rows("SHOW TABLES", version=1) == []
+    assert rows("TABLE numbers") == rows("VALUES (1, 'a'), (2, 'b')")
+    (inserted,) = [s.id for s in lake.snapshots() if "inlined_insert" in s.changes][:1]
+    assert rows(f"SELECT id, d FROM copy AT (VERSION => {inserted}) AS c") == [(1, None)]
+    assert rows("SELECT col1 FROM numbers WHERE col2 = ?", args=["b"]) == [(2,)]
+    odd = "it's \\ ${x} :id ?"
+    lake.sql(
+        "INSERT INTO copy (id, name) VALUES (:id, :name)", spark=spark, args={"id": -2, "name": odd}
+    )
+    assert rows("SELECT name, :name FROM copy WHERE id = :id", args={"id": -2, "name": odd}) == [
+        (odd, odd)
+    ]
 
 
 def test_spellings_of_spark_are_understood(

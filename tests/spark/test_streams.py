@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +22,13 @@ from lakeport.spark import each_batch
 from tests.fixtures_lakes import LakeMaker, RealLake
 from tests.wait import wait_until
 
+PROGRAM = Path(__file__).parent / "worker_modules" / "stream_program.py"
 ROWS = 200
 # How often a query is stopped: `LAKEPORT_SOAK_SECONDS=120` stops it twenty times.
-STOPS = 20 if "LAKEPORT_SOAK_SECONDS" in os.environ else 4
+STOPS = 20 if "LAKEPORT_SOAK_SECONDS" in os.environ else 2
+# How often the process of a chain of queries is killed: `LAKEPORT_STREAM_KILLS=20`.
+KILLS = int(os.environ.get("LAKEPORT_STREAM_KILLS", "2"))
+BUSY = "failed to connect back"  # Spark 4.3 waits ten seconds for a new Python process
 
 
 @pytest.fixture
@@ -69,7 +78,7 @@ def finish(writer: Any) -> Any:
         try:
             assert query.awaitTermination(400)
         except StreamingQueryException as error:
-            if attempt == 3 or "failed to connect back" not in str(error):
+            if attempt == 3 or BUSY not in str(error):
                 raise
         else:
             break
@@ -130,6 +139,63 @@ def test_a_query_that_is_stopped_at_random_writes_every_row_once(
     finish(write(read(spark, real, maxFilesPerTrigger=4), real, tmp_path / "checkpoint"))
 
     assert ids(real, "copy") == list(range(ROWS + 20 * more))
+
+
+@pytest.mark.timeout(600 + 300 * KILLS)
+def test_a_chain_whose_process_is_killed_at_random_brings_every_row_to_its_end_once(
+    spark: Any, real: RealLake, tmp_path: Path
+) -> None:
+    chance = random.Random(22)
+    more = max(0, 5 * KILLS - 10)
+    with Lake.open(real.uri, engine="local") as lake:
+        fill(lake, 10, more)
+        for _ in range(KILLS):
+            run_and_kill(real, tmp_path, chance.uniform(0, 6))
+
+        finish(write(read(spark, real), real, tmp_path / "copy"))
+        finish(write(read(spark, real, "s.copy"), real, tmp_path / "end", "s.end"))
+
+        assert ids(real, "copy") == ids(real, "end") == list(range(ROWS + 20 * more))
+        # Files of killed tasks are in no snapshot, and the clean-up finds them.
+        lake.remove_orphans(older_than=timedelta(0), force=True)
+        tables = [lake.table(name, "s") for name in ("source", "copy", "end")]
+        known = {file.path for table in tables for file in table.files()}
+        assert {str(path) for path in Path(real.data_path).rglob("*.parquet")} == known
+
+
+def run_and_kill(real: RealLake, checkpoints: Path, seconds: float) -> None:
+    """Run the chain; kill its Python and Java some time after a batch began that is a new one."""
+    log = checkpoints / "log"
+    for _ in range(4):
+        if is_killed(real, checkpoints, seconds, log):
+            return
+        assert BUSY in log.read_text(), log.read_text()[-4000:]
+    raise AssertionError(log.read_text()[-4000:])
+
+
+def is_killed(real: RealLake, checkpoints: Path, seconds: float, log: Path) -> bool:
+    """Return whether the process was killed; False if it has ended by itself."""
+
+    def batches() -> int:
+        return len(list(checkpoints.glob("*/offsets/[0-9]*")))
+
+    before = batches()
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(PROGRAM), real.uri, str(checkpoints)],
+            env={**os.environ, "SPARK_LOCAL_DIRS": str(checkpoints / "spark")},
+            start_new_session=True,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        wait_until(lambda: batches() > before or process.poll() is not None)
+        time.sleep(seconds)
+        return process.poll() is None
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def test_a_batch_that_runs_again_is_skipped(spark: Any, real: RealLake, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class DataFrameEngine(Engine, Protocol):
     def register(self, lake: Any, name: str | None = None, *, version: int) -> Any:
         """Make every table and view of a lake a temporary view."""
 
-    def sql(self, lake: Any, query: str, *, version: int | None = None) -> Any:
+    def sql(self, lake: Any, query: str, *, args: Any = None, version: int | None = None) -> Any:
         """Return the DataFrame of a query over a lake, or of the outcome of a statement."""
 
     def frame_schema(self, frame: Any) -> pa.Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +21,7 @@ class LakeOnSpark:
         self,
         query: str,
         *,
+        args: Mapping[str, Any] | Sequence[Any] | None = None,
         spark: object = None,
         version: int | None = None,
         timestamp: datetime | str | None = None,
@@ -28,7 +30,7 @@ class LakeOnSpark:
 
         ```python
         lake.sql("SELECT * FROM sales.orders VERSION AS OF 3 JOIN customers USING (id)")
-        lake.sql("DELETE FROM sales.orders WHERE id = 7")
+        lake.sql("DELETE FROM sales.orders WHERE id = :id", args={"id": 7})
         ```
 
         Tables of other schemas than `main` are named with their schema. A table is read at the
@@ -36,15 +38,17 @@ class LakeOnSpark:
         or at the newest. Names that the lake does not have are tables and views of the session.
 
         A statement is run at once: INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE, ALTER, DROP or
-        COMMENT ON. Its DataFrame has one row: the new snapshot, NULL if nothing has changed, and
-        how many rows were affected, inserted, updated and deleted.
+        COMMENT ON. Its DataFrame has one row: the new snapshot, NULL if there is none, and how many
+        rows were affected, inserted, updated and deleted. SHOW and DESCRIBE list what the lake has.
+
+        `args` has the values of parameters: by name for `:name`, or a list for question marks.
         """
         lake = cast("Lake", self)
         engine = spark_engine(lake.engine, spark)
         if version is None and timestamp is None:
-            return engine.sql(lake, query)
+            return engine.sql(lake, query, args=args)
         snapshot = lake.snapshot(version=version, timestamp=timestamp)
-        return engine.sql(lake, query, version=snapshot.id)
+        return engine.sql(lake, query, args=args, version=snapshot.id)
 
     def register(
         self,

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeport.ducklake import ChangePlan, ScanPlan
 from lakeport.errors import InvalidArgumentError, UnavailableError
-from lakeport.spark.compat import is_connect
+from lakeport.spark.compat import create_dataframe, is_connect
 from lakeport.spark.errors import retried_when_lost
 from lakeport.spark.session import is_running, session
 from lakeport.spark.transport.results import RESULTS, ResultTask, results_of
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TaskReport,
         WrittenRows,
     )
+    from lakeport.spark.sql.parameters import Arguments
     from lakeport.spark.sql.registration import Registration
     from lakeport.spark.writing.merges import SparkStage
 
@@ -139,11 +140,24 @@ class SparkEngine:
 
         return register(lake, self.session(), name, version=version)
 
-    def sql(self, lake: Lake, query: str, *, version: int | None = None) -> DataFrame:
+    def sql(
+        self, lake: Lake, query: str, *, args: Arguments | None = None, version: int | None = None
+    ) -> DataFrame:
         """Return the DataFrame of a query over a lake, or of the outcome of a statement."""
         from lakeport.spark.sql.lake_queries import lake_query
-        from lakeport.spark.sql.statements import is_statement, result_frame, run_statement
+        from lakeport.spark.sql.parameters import with_arguments
+        from lakeport.spark.sql.statements import (
+            is_listing,
+            is_statement,
+            result_frame,
+            run_listing,
+            run_statement,
+        )
 
+        query = with_arguments(query, args)
+        if is_listing(query):
+            rows = run_listing(lake, query, self.session, version=version)
+            return create_dataframe(self.session(), rows)
         if not is_statement(query):
             at = lake.snapshot().id if version is None else version
             return lake_query(lake, self.session(), query, version=at)

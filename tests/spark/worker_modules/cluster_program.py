@@ -19,7 +19,14 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute
-from cluster_writes import statements, writing, writing_with_a_dead_executor
+from cluster_writes import (
+    SPECULATION,
+    statements,
+    streams,
+    writing,
+    writing_with_a_dead_executor,
+    writing_with_a_twin,
+)
 from scan_tasks import SCHEMA, Breaks, Endless, FailsAtFirst, Rows
 
 from lakeport import Lake
@@ -210,12 +217,14 @@ TRIES: dict[str, Try] = {
     "another server": another_server,
     "a write": writing,
     "statements": statements,
+    "streams": streams,
+    "a write and a twin": writing_with_a_twin,
     "a write and a dead executor": writing_with_a_dead_executor,
 }
 
 
 def main(master: str, lake: str, folder: str, *names: str) -> None:
-    session(master or None)
+    session(master or None, **(SPECULATION if "a write and a twin" in names else {}))
     for name in names:
         # Some of them stop the session that they get, and start another.
         answer = TRIES[name](session(), lake, Path(folder))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 from scan_tasks import _parent
 
 from lakeport import Lake
-from lakeport.spark import SparkEngine
+from lakeport.spark import SparkEngine, each_batch
 
 
 def writing(spark: Any, lake: str, folder: Path) -> Any:
@@ -51,14 +52,83 @@ def writing_with_a_dead_executor(spark: Any, lake: str, folder: Path) -> Any:
                 os.kill(_parent(os.getppid()), signal.SIGKILL)
             yield batch
 
-    small = spark.newSession()
-    small.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
     with _new_lake(spark, folder / "killed") as made:
         made.create_table("w", {"id": "BIGINT", "k": "BIGINT"})
         made.set_option("parquet_row_group_size", 500)
-        frame = small.range(0, 80_000, 1, 4).selectExpr("id", "id % 3 AS k")
+        frame = _small_batches(spark).range(0, 80_000, 1, 4).selectExpr("id", "id % 3 AS k")
         made.table("w").append(frame.mapInArrow(once, "id bigint, k bigint"))
         return [marker.exists(), *_found(made)]
+
+
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+}
+
+
+def writing_with_a_twin(spark: Any, lake: str, folder: Path) -> Any:
+    """Append rows while Spark starts a second attempt of a slow task, whose file is open."""
+    marker = folder / "twin"
+
+    def slow(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for number, batch in enumerate(batches):
+            if context.partitionId() == 3 and context.attemptNumber():
+                marker.touch()
+            elif context.partitionId() == 3 and number == 15:
+                deadline = time.monotonic() + 120
+                while not marker.exists() and time.monotonic() < deadline:
+                    time.sleep(0.1)
+            yield batch
+
+    with _new_lake(spark, folder / "twins") as made:
+        made.create_table("w", {"id": "BIGINT", "k": "BIGINT"})
+        made.set_option("parquet_row_group_size", 500)
+        frame = _small_batches(spark).range(0, 80_000, 1, 4).selectExpr("id", "id % 3 AS k")
+        made.table("w").append(frame.mapInArrow(slow, "id bigint, k bigint"))
+        return [marker.exists(), *_found(made)]
+
+
+def streams(spark: Any, lake: str, folder: Path) -> Any:
+    """Copy a table by the sink and by a function, and use the function wrongly."""
+    with _new_lake(spark, folder / "streams") as made:
+        uri = str(made.catalog.database.location)
+        made.create_table_as("w", spark.range(0, 3000, 1, 2).toDF("id"))
+        for name in ("copy", "merged"):
+            made.create_table(name, {"id": "BIGINT"})
+        rows = spark.readStream.format("ducklake").option("lake", uri).option("table", "w").load()
+
+        def run(writer: Any, name: str) -> str:
+            writer = writer.option("checkpointLocation", str(folder / name))
+            try:
+                writer.trigger(availableNow=True).start().awaitTermination(400)
+            except Exception as error:
+                return str(error)
+            return ""
+
+        sink = rows.writeStream.format("ducklake").option("lake", uri).option("table", "copy")
+        by_function = each_batch(uri, "merged", application="loader")
+        failed = [
+            run(sink, "sink"),
+            run(rows.writeStream.foreachBatch(by_function), "function"),
+        ]
+        unnamed = run(rows.writeStream.foreachBatch(each_batch(uri, "merged")), "unnamed")
+        opened = run(rows.writeStream.foreachBatch(each_batch(made, "merged")), "opened")
+        found = [
+            made.table(name).scan(["id"]).to_arrow(engine="local").num_rows
+            for name in ("copy", "merged")
+        ]
+        return [found, failed, "the name of an application" in unnamed, bool(opened)]
+
+
+def _small_batches(spark: Any) -> Any:
+    small = spark.newSession()
+    small.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    return small
 
 
 def _new_lake(spark: Any, folder: Path) -> Lake:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pyarrow as pa
 import typer
@@ -50,8 +50,9 @@ def sql(
     query: Annotated[
         str,
         typer.Argument(
-            help="Spark SQL, or INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE, ALTER, DROP or "
-            "COMMENT ON. A table of another schema than 'main' is named schema.table; "
+            help="Spark SQL, or INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE, ALTER, DROP, "
+            "COMMENT ON, SHOW or DESCRIBE. A table of another schema than 'main' is named "
+            "schema.table; "
             "'VERSION AS OF 3' or TIMESTAMP AS OF '…' after a table reads it as it was."
         ),
     ],
@@ -84,6 +85,10 @@ def sql(
     check_output(output)
     uri = parse_lake(lake)
     console = make_console()
+    if _is_listing(query):
+        rows = _listing(uri, query, master, **parse_at(at)).to_reader()
+        _show_or_save(console, rows, output, limit)
+        return
     if _is_statement(query):
         if output is not None or at is not None:
             raise InvalidArgumentError("--output and --at are for queries, and this is a statement")
@@ -91,14 +96,18 @@ def sql(
         return
     with Lake.open(uri) as opened, spark_session(master) as spark:
         frame = opened.sql(query, spark=spark, **parse_at(at))
-        with _result(spark, frame, limit if output is None else None) as rows:
-            if output is None:
-                show_rows(console, rows, max_rows=limit)
-            else:
-                count = save_rows(rows, output)
-                console.print(
-                    f"{counted(count, 'row')} in {output}", highlight=False, soft_wrap=True
-                )
+        with _result(spark, frame, limit if output is None else None) as found:
+            _show_or_save(console, found, output, limit)
+
+
+def _show_or_save(
+    console: Console, rows: pa.RecordBatchReader, output: Path | None, limit: int
+) -> None:
+    if output is None:
+        show_rows(console, rows, max_rows=limit)
+        return
+    count = save_rows(rows, output)
+    console.print(f"{counted(count, 'row')} in {output}", highlight=False, soft_wrap=True)
 
 
 def _is_statement(text: str) -> bool:
@@ -108,6 +117,25 @@ def _is_statement(text: str) -> bool:
     except ImportError:
         raise UnavailableError('Spark is not installed: pip install "lakeport[spark]"') from None
     return is_statement(text)
+
+
+def _is_listing(text: str) -> bool:
+    """Return whether a text is SHOW or DESCRIBE."""
+    _is_statement(text)  # reports a missing extra
+    from lakeport.spark.sql import is_listing
+
+    return is_listing(text)
+
+
+def _listing(uri: str, text: str, master: str | None, **at: Any) -> pa.Table:
+    """Run SHOW or DESCRIBE; Spark is started for a view only."""
+    from lakeport.spark.sql import run_listing
+
+    with Lake.open(uri) as lake, ExitStack() as stack:
+        version = lake.snapshot(**at).id if any(at.values()) else None
+        return run_listing(
+            lake, text, lambda: stack.enter_context(spark_session(master)), version=version
+        )
 
 
 def _run(uri: str, statement: str, master: str | None) -> WriteResult:
@@ -128,7 +156,7 @@ def _run(uri: str, statement: str, master: str | None) -> WriteResult:
 def _outcome(result: WriteResult) -> str:
     """Describe what a statement has done, in one line."""
     if result.snapshot is None:
-        return "nothing to change"
+        return "no new snapshot"
     counts = {
         "inserted": result.rows_inserted,
         "updated": result.rows_updated,

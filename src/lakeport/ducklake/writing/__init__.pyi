@@ -13,7 +13,7 @@ from .conflicts import StaleFilesError
 from .creation import create_catalog
 from .database import WriteDatabase
 from .ddl import MacroImplementation, MacroParameter, TableDefinition, TypeLike, ViewDefinition
-from .options import Options
+from .options import Options, option_text
 from .results import WriteResult
 from .table_writer import TableWriter
 from .tasks.appends import Progress, WriteProgress
@@ -64,4 +64,5 @@ __all__ = [
     "WrittenFile",
     "WrittenVariantPath",
     "create_catalog",
+    "option_text",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["lake_query"]
 
+_SHORT: Final = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(TABLE|VALUES)\b", re.I | re.S)
+_AT: Final = re.compile(
+    r"\bAT\s*\(\s*(?P<kind>VERSION|TIMESTAMP)\s*=>\s*(?:TIMESTAMP\s*)?(?P<value>\d+|'[^']*')\s*\)",
+    re.IGNORECASE,
+)
+
 # Unique in a process: a session may have the views of several lakes at once.
 _numbers: Final = itertools.count()
 
@@ -43,6 +50,7 @@ def lake_query(lake: Lake, spark: SparkSession, text: str, *, version: int) -> D
         InvalidInputError: Spark cannot run the query.
     """
     check_is_query(text)
+    text = _with_versions(_as_select(text))
     tree = _parse(text)
     tables = list(_tables(tree))
     wanted: dict[int, set[TableKey]] = defaultdict(set)
@@ -73,6 +81,33 @@ def lake_query(lake: Lake, spark: SparkSession, text: str, *, version: int) -> D
         if not is_connect(spark):
             for registration in registrations.values():
                 registration.unregister()
+
+
+def _as_select(text: str) -> str:
+    """Return `TABLE name` and `VALUES …` as the queries for which they stand."""
+    found = _SHORT.match(text)
+    if found is None:
+        return text
+    start = found.end() if found[1].upper() == "TABLE" else found.start(1)
+    return f"SELECT * FROM {text[start:]}"  # noqa: S608
+
+
+def _with_versions(text: str) -> str:
+    """Return a query in which `AT (VERSION => 3)`, as in DuckDB, is `VERSION AS OF 3`."""
+    for found in reversed(list(_AT.finditer(text))):
+        start = found.start()
+        # Not in a text or a comment: sqlglot has a token that begins there.
+        if any(token.start == start for token in _tokens(text)):
+            version = f"{found['kind'].upper()} AS OF {found['value']}"
+            text = text[:start] + version + text[found.end() :]
+    return text
+
+
+def _tokens(text: str) -> list[Any]:
+    try:
+        return list(tokenize(text, read="spark"))
+    except errors.SqlglotError as error:
+        raise InvalidInputError(f"the query cannot be parsed: {first_line(error)}") from None
 
 
 def _parse(text: str) -> exp.Query:

@@ -80,7 +80,7 @@ class RowStatements:
     ) -> None:
         """Merge rows by clauses that are already described."""
         rows = self._evolved(rows) if merge_schema else rows
-        self.change_rows(lambda own: merge_rows(own, rows, on, clauses))
+        self.change_rows(lambda own: merge_rows(own, rows, on, clauses, merge_schema=merge_schema))
 
     def delete_row_ids(self, row_ids: Positions) -> int:
         """Delete the rows of these row ids, which may repeat; return how many there were."""

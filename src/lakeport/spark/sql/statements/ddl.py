@@ -24,6 +24,7 @@ from lakeport.spark.sql.statements.model import (
     SetDefault,
     SetKeys,
     SetNullable,
+    SetProperties,
     SetType,
 )
 from lakeport.spark.sql.statements.tokens import TokenReader
@@ -40,6 +41,7 @@ _CONSTRAINTS: Final = (
     "FOREIGN",
 )  # fmt: skip
 _KEYS: Final[tuple[Literal["PARTITIONED", "SORTED"], ...]] = ("PARTITIONED", "SORTED")
+_COLUMN_PARTS: Final = ("TYPE", "SET", "DROP", "COMMENT")
 _IN_LAKE: Final = "a lake has not null and defaults only"
 
 
@@ -48,7 +50,8 @@ def parse_create(reader: TokenReader) -> CreateSchema | CreateTable | CreateView
     or_replace = reader.accept("OR", "REPLACE")
     for word in ("TEMPORARY", "TEMP", "GLOBAL"):
         reader.refuse(word, hint="create it in the session with spark.sql")
-    kind = reader.accept_any("SCHEMA", "TABLE", "VIEW")
+    reader.refuse("EXTERNAL", hint="write CREATE TABLE: a lake has its own files")
+    kind = _kind(reader)
     if kind is None:
         raise reader.unknown_part("SCHEMA, TABLE or VIEW")
     reader.what = f"CREATE {kind}"
@@ -68,10 +71,20 @@ def parse_create(reader: TokenReader) -> CreateSchema | CreateTable | CreateView
     return _table(reader, or_replace=or_replace, if_not_exists=if_not_exists)
 
 
+def _kind(reader: TokenReader) -> Literal["SCHEMA", "TABLE", "VIEW"] | None:
+    """Read what a statement defines or drops; Spark calls a schema namespace or database."""
+    if reader.accept_any("SCHEMA", "NAMESPACE", "DATABASE"):
+        return "SCHEMA"
+    if reader.accept("TABLE"):
+        return "TABLE"
+    return "VIEW" if reader.accept("VIEW") else None
+
+
 def _table(reader: TokenReader, *, or_replace: bool, if_not_exists: bool) -> CreateTable:
     table = object_name(reader)
     columns: list[ColumnText] = []
-    if reader.accept("("):
+    like = object_name(reader) if reader.accept("LIKE") else None
+    if like is None and reader.accept("("):
         columns.append(_column(reader))
         while reader.accept(","):
             columns.append(_column(reader))
@@ -82,7 +95,7 @@ def _table(reader: TokenReader, *, or_replace: bool, if_not_exists: bool) -> Cre
     while not reader.is_at_end and not reader.peek("AS"):
         if reader.accept("USING"):
             if reader.name().lower() != "ducklake":
-                reader.unsupported("USING of another format than ducklake")
+                reader.unsupported("USING of another format", "write USING ducklake")
         elif reader.accept("PARTITIONED", "BY"):
             partition_by = tuple(reader.list())
         elif reader.accept("SORTED", "BY"):
@@ -91,15 +104,19 @@ def _table(reader: TokenReader, *, or_replace: bool, if_not_exists: bool) -> Cre
             reader.accept("=")
             comment = reader.string()
         else:
+            reader.refuse("TBLPROPERTIES", hint="write ALTER TABLE … SET TBLPROPERTIES afterwards")
             reader.finish()
     query = Query(reader.rest()) if reader.accept("AS") else None
+    if query is not None and like is not None:
+        reader.unsupported("LIKE with AS", "write one of both")
     if query is not None and columns:
         reader.unsupported("a list of columns with AS", "name the columns in the query")
-    if query is None and not columns:
-        reader.fail("expected columns in parentheses, or AS and a query")
+    if query is None and like is None and not columns:
+        reader.fail("expected columns in parentheses, LIKE and a table, or AS and a query")
     return CreateTable(
         table=table,
         columns=tuple(columns),
+        like=like,
         partition_by=partition_by,
         sort_by=sort_by,
         comment=comment,
@@ -153,14 +170,8 @@ def _view(reader: TokenReader, *, or_replace: bool, if_not_exists: bool) -> Crea
 
 def parse_drop(reader: TokenReader) -> Drop:
     """Parse what follows DROP."""
-    kind: Literal["SCHEMA", "TABLE", "VIEW"]
-    if reader.accept("SCHEMA"):
-        kind = "SCHEMA"
-    elif reader.accept("TABLE"):
-        kind = "TABLE"
-    elif reader.accept("VIEW"):
-        kind = "VIEW"
-    else:
+    kind = _kind(reader)
+    if kind is None:
         raise reader.unknown_part("SCHEMA, TABLE or VIEW")
     reader.what = f"DROP {kind}"
     if_exists = reader.accept("IF", "EXISTS")
@@ -198,7 +209,7 @@ def parse_comment(reader: TokenReader) -> CommentOn:
     return CommentOn(kind=kind, name=name, column=column, comment=comment)
 
 
-def parse_alter(reader: TokenReader) -> Alteration:
+def parse_alter(reader: TokenReader) -> Alteration | CreateView:
     """Parse what follows ALTER."""
     kind: Literal["TABLE", "VIEW"] = "VIEW" if reader.accept("VIEW") else "TABLE"
     if kind == "TABLE" and not reader.accept("TABLE"):
@@ -212,8 +223,18 @@ def parse_alter(reader: TokenReader) -> Alteration:
         if len(path) > 1 and path[:-1] != (name.schema,):
             reader.unsupported(f"RENAME TO {'.'.join(path)}", "a table stays in its schema")
         changes = [RenameTo(path[-1])]
+    elif kind == "VIEW" and reader.accept("AS"):
+        return CreateView(
+            view=name,
+            columns=(),
+            query=reader.rest(),
+            comment=None,
+            or_replace=True,
+            if_not_exists=False,
+            must_exist=not if_exists,
+        )
     elif kind == "VIEW":
-        reader.fail("expected RENAME TO")
+        reader.fail("expected RENAME TO, or AS and a query")
     else:
         changes = _changes(reader)
     reader.finish()
@@ -221,18 +242,27 @@ def parse_alter(reader: TokenReader) -> Alteration:
 
 
 def _changes(reader: TokenReader) -> list[Change]:
-    if reader.accept("ADD"):
-        return _added(reader)
-    if reader.accept("DROP"):
-        return _dropped(reader)
+    word = reader.accept_any("ADD", "DROP")
+    if word is not None:
+        for more in ("(", "FIELD"):
+            if reader.peek("PARTITION", more):
+                reader.unsupported(f"{word} PARTITION", "write SET PARTITIONED BY (keys)")
+        return _added(reader) if word == "ADD" else _dropped(reader)
     if reader.accept("RENAME"):
         reader.accept("COLUMN")
         path = reader.path()
         reader.expect("TO")
         return [RenameColumn(path, reader.name())]
-    if reader.accept_any("ALTER", "CHANGE"):
+    word = reader.accept_any("ALTER", "CHANGE")
+    if word is not None:
         reader.accept("COLUMN")
-        return [_column_change(reader, reader.path())]
+        path = reader.path()
+        if word == "CHANGE" and not any(reader.peek(part) for part in _COLUMN_PARTS):
+            return _redefined(reader, path)
+        return [_column_change(reader, path)]
+    if reader.accept("SET", "TBLPROPERTIES"):
+        return [_properties(reader)]
+    reader.refuse("UNSET", hint="set the option to another value with SET TBLPROPERTIES")
     for kind in _KEYS:
         if reader.accept("SET", kind, "BY"):
             return [SetKeys(kind, tuple(reader.list()))]
@@ -267,6 +297,36 @@ def _dropped(reader: TokenReader) -> list[Change]:
         reader.expect(")")
     reader.accept_any("RESTRICT", "CASCADE")
     return found
+
+
+def _redefined(reader: TokenReader, path: tuple[str, ...]) -> list[Change]:
+    """Read the new name, type and comment of a column, as Hive writes them."""
+    column = _column(reader)
+    if len(column.path) > 1 or column.default is not None or not column.nullable:
+        reader.unsupported("CHANGE COLUMN with this definition", "write ALTER COLUMN")
+    renamed = (*path[:-1], column.path[0])
+    found: list[Change] = []
+    if renamed != path:
+        found.append(RenameColumn(path, column.path[0]))
+    found.append(SetType(renamed, column.type))
+    if column.comment is not None:
+        found.append(CommentOnColumn(renamed, column.comment))
+    return found
+
+
+def _properties(reader: TokenReader) -> SetProperties:
+    """Read `('parquet_compression' = 'zstd', …)`."""
+    reader.expect("(")
+    found: list[tuple[str, str]] = []
+    while not found or reader.accept(","):
+        token = reader.next
+        name = reader.string() if token is not None and token.kind == "string" else reader.name()
+        reader.expect("=")
+        token = reader.next
+        is_string = token is not None and token.kind == "string"
+        found.append((name, reader.string() if is_string else reader.until(",", ")")))
+    reader.expect(")")
+    return SetProperties(tuple(found))
 
 
 def _column_change(reader: TokenReader, path: tuple[str, ...]) -> Change:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lakeport.ducklake.writing import WriteResult
+from lakeport.ducklake import PartitionField
+from lakeport.ducklake.writing import WriteResult, option_text
 from lakeport.ducklake.writing.ddl import column_of
 from lakeport.errors import NotFoundError, UnsupportedError
 from lakeport.spark.frames.columns import arrow_schema as frame_schema
@@ -16,6 +17,7 @@ from lakeport.spark.sql.statements.expressions import (
     duckdb_sql,
     lake_type,
     partition_key,
+    partition_key_text,
 )
 from lakeport.spark.sql.statements.model import (
     AddColumn,
@@ -35,15 +37,14 @@ from lakeport.spark.sql.statements.model import (
     SetDefault,
     SetKeys,
     SetNullable,
+    SetProperties,
     SetType,
 )
-from lakeport.spark.sql.statements.sources import frame_of
-from lakeport.types import Column, fold_name
+from lakeport.spark.sql.statements.sources import Queries
+from lakeport.types import Column, duckdb_identifier, fold_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakeport.ducklake import Lake
+    from lakeport.ducklake import Lake, LakeTable
     from lakeport.ducklake.writing import TableWriter, Transaction
     from lakeport.ducklake.writing.tasks import Progress
     from lakeport.spark.sql.statements.model import Query
@@ -56,20 +57,24 @@ _UNCHANGED: Final = WriteResult(snapshot=None, attempts=0)
 
 
 def run_definition(
-    lake: Lake,
-    statement: Definition,
-    spark: Callable[[], SparkSession],
-    progress: Progress | None = None,
+    statement: Definition, queries: Queries, progress: Progress | None = None
 ) -> WriteResult:
     """Run a statement that defines, changes or drops an object of a lake."""
+    lake = queries.lake
     if isinstance(statement, CreateTable) and statement.query is not None:
-        return _create_table_as(lake, statement, statement.query, spark, progress)
+        return _create_table_as(statement, statement.query, queries, progress)
+    if isinstance(statement, Alteration) and isinstance(statement.changes[0], SetProperties):
+        return _set_options(lake, statement, statement.changes[0])
+    if isinstance(statement, CreateView) and statement.must_exist and not _is_view(lake, statement):
+        raise NotFoundError(f"there is no view {statement.view}")
     if isinstance(statement, CreateView) and statement.if_not_exists and _is_view(lake, statement):
         return _UNCHANGED
     with lake.transaction() as transaction:
         match statement:
             case CreateSchema():
                 transaction.create_schema(statement.name, if_not_exists=statement.if_not_exists)
+            case CreateTable(like=ObjectName(schema, name)):
+                _create_table_like(transaction, statement, lake.table(name, schema))
             case CreateTable():
                 _create_table(transaction, statement)
             case CreateView():
@@ -115,6 +120,57 @@ def _create_table(transaction: Transaction, statement: CreateTable) -> None:
                 table.set_comment(column.comment, column=column.path)
 
 
+def _create_table_like(transaction: Transaction, statement: CreateTable, model: LakeTable) -> None:
+    """Create a table with the columns, defaults, partition keys and sort order of another."""
+    by_id = {column.id: duckdb_identifier(column.name) for column in model.columns}
+    keys = [(f.transform, by_id[f.column_id]) for f in _partition_fields(model)]
+    order = [
+        f"{key.expression} {'DESC' if key.descending else 'ASC'} "
+        f"NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+        for key in model.sort_order
+    ]
+    with_default = [column for column in model.columns if column.default is not None]
+    table = transaction.create_table(
+        statement.table.name,
+        model.columns,
+        statement.table.schema,
+        partition_by=[partition_key(key) for key in statement.partition_by]
+        or [partition_key_text(transform, name) for transform, name in keys],
+        sort_by=[duckdb_sql(key) for key in statement.sort_by] or order,
+        comment=statement.comment,
+        defaults={c.name: c.default for c in with_default if not c.default_is_expression},
+        default_expressions={
+            c.name: c.default for c in with_default if c.default and c.default_is_expression
+        },
+        or_replace=statement.or_replace,
+        if_not_exists=statement.if_not_exists,
+    )
+    if table.table is None:
+        for column in model.columns:
+            if column.comment is not None:
+                table.set_comment(column.comment, column=(column.name,))
+
+
+def _partition_fields(table: LakeTable) -> Sequence[PartitionField]:
+    return table.partition_spec.fields if table.partition_spec is not None else ()
+
+
+def _set_options(lake: Lake, statement: Alteration, change: SetProperties) -> WriteResult:
+    """Set options of a table, which have no snapshots."""
+    name = statement.name
+    try:
+        lake.table(name.name, name.schema)
+    except NotFoundError:
+        if statement.if_exists:
+            return _UNCHANGED
+        raise
+    for key, value in change.values:
+        option_text(key, value)  # every option is checked before the first is set
+    for key, value in change.values:
+        lake.set_option(key, value, schema=name.schema, table=name.name)
+    return _UNCHANGED
+
+
 def _column(column: ColumnText) -> Column:
     if len(column.path) > 1:
         raise UnsupportedError(
@@ -124,18 +180,15 @@ def _column(column: ColumnText) -> Column:
 
 
 def _create_table_as(
-    lake: Lake,
-    statement: CreateTable,
-    query: Query,
-    spark: Callable[[], SparkSession],
-    progress: Progress | None,
+    statement: CreateTable, query: Query, queries: Queries, progress: Progress | None
 ) -> WriteResult:
+    lake = queries.lake
     name, schema = statement.table.name, statement.table.schema
     if statement.if_not_exists and any(
         fold_name(found) == fold_name(name) for _, found in lake.tables(schema)
     ):
         return _UNCHANGED
-    frame = frame_of(lake, spark, query)
+    frame = queries.frame(query)
     columns = frame_schema(frame_columns(frame.schema))
     with lake.transaction(progress=progress) as transaction:
         table = transaction.create_table(

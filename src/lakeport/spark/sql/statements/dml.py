@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 _QUERY_WORDS: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
-_JOIN_HINT: Final = "write MERGE INTO, which joins tables"
+_JOIN_HINT: Final = "write a query in parentheses and its name"
+_JOINS: Final = (",", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 _UPSERT_HINT: Final = "write MERGE INTO, which updates rows that exist"
 
 
@@ -49,7 +50,7 @@ def parse_insert(reader: TokenReader) -> Insert:
         reader.expect("INTO")
     reader.accept("TABLE")
     table = object_name(reader)
-    reader.refuse("PARTITION", hint="the rows contain the values of the partition keys")
+    partition = _partition(reader)
     by_name = reader.accept("BY", "NAME")
     where = None
     if not overwrite and reader.accept("REPLACE", "WHERE"):
@@ -57,6 +58,7 @@ def parse_insert(reader: TokenReader) -> Insert:
     columns = None
     if reader.peek("(") and not any(reader.peek(word, offset=1) for word in _QUERY_WORDS):
         columns = reader.names()
+    reader.refuse("PARTITION", hint="write it before the list of columns")
     by_name |= reader.accept("BY", "NAME")
     if by_name and columns is not None:
         reader.unsupported("BY NAME with a list of columns", "write one of both")
@@ -70,7 +72,21 @@ def parse_insert(reader: TokenReader) -> Insert:
         by_name=by_name,
         overwrite=overwrite or where is not None,
         where=where,
+        partition=partition,
     )
+
+
+def _partition(reader: TokenReader) -> tuple[tuple[str, str | None], ...]:
+    """Read `PARTITION (day = '2026-01-01', station)`."""
+    if not reader.accept("PARTITION"):
+        return ()
+    reader.expect("(")
+    found: list[tuple[str, str | None]] = []
+    while not found or reader.accept(","):
+        name = reader.name()
+        found.append((name, reader.until(",", ")") if reader.accept("=") else None))
+    reader.expect(")")
+    return tuple(found)
 
 
 def _source(reader: TokenReader) -> Query | Values:
@@ -86,25 +102,43 @@ def _source(reader: TokenReader) -> Query | Values:
     return Values(tuple(rows))
 
 
-def parse_update(reader: TokenReader) -> Update:
+def parse_update(reader: TokenReader) -> Update | Merge:
     """Parse what follows UPDATE."""
     table = object_name(reader)
     alias = reader.alias("SET")
     reader.expect("SET")
-    assignments = [_assignment(reader, "FROM", "WHERE", "RETURNING")]
-    while reader.accept(","):
-        assignments.append(_assignment(reader, "FROM", "WHERE", "RETURNING"))
-    reader.refuse("FROM", hint=_JOIN_HINT)
-    return Update(table=table, alias=alias, assignments=tuple(assignments), where=_where(reader))
+    assignments = _assignments(reader, "FROM", "WHERE", "RETURNING")
+    if reader.accept("FROM"):
+        return _joined(reader, table, alias, assignments)
+    return Update(table=table, alias=alias, assignments=assignments, where=_where(reader))
 
 
-def parse_delete(reader: TokenReader) -> Delete:
+def parse_delete(reader: TokenReader) -> Delete | Merge:
     """Parse what follows DELETE."""
     reader.expect("FROM")
     table = object_name(reader)
     alias = reader.alias("USING", "WHERE", "RETURNING")
-    reader.refuse("USING", hint=_JOIN_HINT)
+    if reader.accept("USING"):
+        return _joined(reader, table, alias, None)
     return Delete(table=table, alias=alias, where=_where(reader))
+
+
+def _joined(
+    reader: TokenReader, table: ObjectName, alias: str | None, values: tuple[Assignment, ...] | None
+) -> Merge:
+    """Read the other table and the condition of UPDATE … FROM or DELETE … USING."""
+    source, source_name = _merge_source(reader, "WHERE", "RETURNING", *_JOINS)
+    for word in _JOINS:
+        reader.refuse(word, hint=_JOIN_HINT)
+    return Merge(
+        table=table,
+        alias=alias,
+        source=source,
+        source_name=source_name,
+        on=_where(reader) or "true",
+        using=(),
+        clauses=(MergeClause(rows="matched", condition=None, values=values),),
+    )
 
 
 def parse_truncate(reader: TokenReader) -> Truncate:
@@ -118,12 +152,12 @@ def parse_truncate(reader: TokenReader) -> Truncate:
 
 def parse_merge(reader: TokenReader) -> Merge:
     """Parse what follows MERGE."""
-    reader.refuse("WITH", hint="add the columns with ALTER TABLE … ADD COLUMN first")
+    merge_schema = reader.accept("WITH", "SCHEMA", "EVOLUTION")
     reader.expect("INTO")
     table = object_name(reader)
     alias = reader.alias("USING")
     reader.expect("USING")
-    source, source_name = _merge_source(reader)
+    source, source_name = _merge_source(reader, "ON", "USING")
     on, using = "", tuple[str, ...]()
     if reader.accept("USING"):
         using = reader.names()
@@ -144,18 +178,21 @@ def parse_merge(reader: TokenReader) -> Merge:
         on=on,
         using=using,
         clauses=tuple(clauses),
+        merge_schema=merge_schema,
     )
 
 
-def _merge_source(reader: TokenReader) -> tuple[Query, tuple[str, ...]]:
+def _merge_source(reader: TokenReader, *ends: str) -> tuple[Query, tuple[str, ...]]:
     """Read a table or a query in parentheses; return it and its name in expressions."""
     path: tuple[str, ...] = ()
     if reader.peek("("):
         text = reader.group()
     else:
         path = reader.path()
-        text = ".".join(map(spark_identifier, path)) + _version(reader)
-    alias = reader.alias("ON", "USING")
+        text = ".".join(map(spark_identifier, path))
+        # A function such as range(3).
+        text = f"{text}{reader.group()}" if reader.peek("(") else text + _version(reader)
+    alias = reader.alias(*ends)
     if alias is None and not path:
         reader.fail("expected an alias of the query, such as AS source")
     if reader.peek("("):
@@ -164,6 +201,12 @@ def _merge_source(reader: TokenReader) -> tuple[Query, tuple[str, ...]]:
 
 
 def _version(reader: TokenReader) -> str:
+    if reader.accept("AT", "("):
+        word = reader.name().upper()
+        reader.expect("=>")
+        version = reader.literal()
+        reader.expect(")")
+        return f" {word} AS OF {version}"
     reader.accept("FOR")
     for word in ("VERSION", "TIMESTAMP"):
         if reader.accept(word, "AS", "OF"):
@@ -199,11 +242,12 @@ def _clause(reader: TokenReader) -> MergeClause:
 def _inserted(reader: TokenReader) -> tuple[Assignment, ...] | Literal["*"]:
     if reader.accept("*") or reader.accept("BY", "NAME"):
         return "*"
-    if not reader.peek("("):
+    columns = _paths(reader) if reader.peek("(") else None
+    if not reader.accept("VALUES"):
         reader.fail("write INSERT * or INSERT (columns) VALUES (expressions)")
-    columns = _paths(reader)
-    reader.expect("VALUES")
     values = reader.list()
+    if columns is None:
+        return tuple(((), value) for value in values)
     if len(columns) != len(values):
         reader.fail(f"INSERT has {len(columns)} columns and {len(values)} values")
     return tuple(zip(columns, values, strict=True))
@@ -224,18 +268,29 @@ def _updated(reader: TokenReader) -> tuple[Assignment, ...] | Literal["*"]:
     reader.expect("SET")
     if reader.accept("*"):
         return "*"
-    found = [_assignment(reader, "WHEN", "RETURNING")]
-    while reader.accept(","):
-        found.append(_assignment(reader, "WHEN", "RETURNING"))
+    return _assignments(reader, "WHEN", "RETURNING")
+
+
+def _assignments(reader: TokenReader, *ends: str) -> tuple[Assignment, ...]:
+    """Read `column = expression, …`, or `(columns) = (expressions)`, up to a keyword."""
+    found: list[Assignment] = []
+    while not found or reader.accept(","):
+        if not reader.peek("("):
+            path = reader.path()
+            reader.expect("=")
+            found.append((path, reader.until(",", *ends)))
+            continue
+        paths = _paths(reader)
+        reader.expect("=")
+        reader.accept("ROW")
+        for word in _QUERY_WORDS:
+            if reader.peek("(", word):
+                reader.unsupported("a query for several columns", "write FROM and the query")
+        values = reader.list()
+        if len(paths) != len(values):
+            reader.fail(f"SET has {len(paths)} columns and {len(values)} values")
+        found += zip(paths, values, strict=True)
     return tuple(found)
-
-
-def _assignment(reader: TokenReader, *ends: str) -> Assignment:
-    """Read `column = expression`; the column may be qualified by the table."""
-    reader.refuse("(", hint="write column = expression for each column")
-    path = reader.path()
-    reader.expect("=")
-    return path, reader.until(",", *ends)
 
 
 def _where(reader: TokenReader) -> str | None:

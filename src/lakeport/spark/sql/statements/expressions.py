@@ -23,6 +23,7 @@ __all__ = [
     "duckdb_sql",
     "lake_type",
     "partition_key",
+    "partition_key_text",
     "qualifiers",
     "table_names",
 ]
@@ -151,3 +152,11 @@ def partition_key(text: str) -> str:
     if word is not None and len(tokens) > 1 and tokens[1].keyword == "(":
         text = f"{word}{text[tokens[0].end - tokens[0].start :].lstrip()}"
     return duckdb_sql(text)
+
+
+def partition_key_text(transform: str, name: str) -> str:
+    """Return a partition key as SQL, such as `bucket(16, id)`."""
+    if transform == "identity":
+        return name
+    function, _, count = transform.rstrip(")").partition("(")
+    return f"{function}({count}, {name})" if count else f"{function}({name})"

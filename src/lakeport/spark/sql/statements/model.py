@@ -33,11 +33,13 @@ __all__ = [
     "SetDefault",
     "SetKeys",
     "SetNullable",
+    "SetProperties",
     "SetType",
     "Statement",
     "Truncate",
     "Update",
     "Values",
+    "With",
 ]
 
 
@@ -77,10 +79,15 @@ class Insert:
     overwrite: bool = False
     where: str | None = None
     """The condition of the rows that are replaced."""
+    partition: tuple[tuple[str, str | None], ...] = ()
+    """The columns of PARTITION: with the value of all rows, or None."""
 
 
 Assignment: TypeAlias = tuple[tuple[str, ...], str]
-"""The name of a column, which may be qualified by its table, and an expression."""
+"""The name of a column, which may be qualified by its table, and an expression.
+
+Without a name, the expression is of the column at the same place in the table.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +128,7 @@ class MergeClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """MERGE of a query into a table."""
+    """MERGE of a query into a table; also UPDATE with FROM, and DELETE with USING."""
 
     table: ObjectName
     alias: str | None
@@ -132,6 +139,7 @@ class Merge:
     """The condition; empty if `using` has columns."""
     using: tuple[str, ...]
     clauses: tuple[MergeClause, ...]
+    merge_schema: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,10 +163,11 @@ class CreateSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
-    """CREATE TABLE, with columns or AS a query."""
+    """CREATE TABLE, with columns, LIKE another table, or AS a query."""
 
     table: ObjectName
-    columns: tuple[ColumnText, ...]
+    columns: tuple[ColumnText, ...] = ()
+    like: ObjectName | None = None
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
     comment: str | None = None
@@ -169,7 +178,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateView:
-    """CREATE VIEW; the query is DuckDB's SQL."""
+    """CREATE VIEW, or ALTER VIEW … AS; the query is DuckDB's SQL."""
 
     view: ObjectName
     columns: tuple[str, ...]
@@ -177,6 +186,7 @@ class CreateView:
     comment: str | None
     or_replace: bool
     if_not_exists: bool
+    must_exist: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,6 +280,13 @@ class SetKeys:
     keys: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SetProperties:
+    """SET TBLPROPERTIES: options of the table and their values."""
+
+    values: tuple[tuple[str, str], ...]
+
+
 Change: TypeAlias = (
     AddColumn
     | DropColumn
@@ -280,6 +297,7 @@ Change: TypeAlias = (
     | SetNullable
     | CommentOnColumn
     | SetKeys
+    | SetProperties
 )
 
 
@@ -306,3 +324,12 @@ Statement: TypeAlias = (
     | CommentOn
     | Alteration
 )
+
+
+@dataclass(frozen=True, slots=True)
+class With:
+    """A statement after WITH, whose queries may name those of the WITH."""
+
+    ctes: str
+    """WITH and its queries."""
+    statement: Statement

@@ -24,15 +24,18 @@ from lakeport.spark.sql.statements.model import (
     Query,
     Truncate,
     Update,
+    Values,
+    With,
 )
 from lakeport.spark.sql.statements.parser import parse_statement
 from lakeport.spark.sql.statements.sources import (
-    frame_of,
+    Queries,
     inserted_frame,
     values_table,
+    with_constants,
 )
 from lakeport.spark.sql.statements.subqueries import without_subqueries
-from lakeport.types import Column, duckdb_identifier, fold_name
+from lakeport.types import Column, duckdb_identifier, fold_name, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,10 +63,13 @@ def run_statement(
         InvalidInputError: The text cannot be parsed.
         UnsupportedError: A part of the statement is not supported.
     """
-    statement = without_subqueries(lake, spark, parse_statement(text))
+    parsed = parse_statement(text)
+    queries = Queries(lake, spark, parsed.ctes if isinstance(parsed, With) else "")
+    statement = parsed.statement if isinstance(parsed, With) else parsed
+    statement = without_subqueries(queries, statement)
     match statement:
         case Insert():
-            return _insert(lake, statement, spark, progress)
+            return _insert(statement, queries, progress)
         case Update():
             return _update(lake, statement, progress)
         case Delete():
@@ -74,32 +80,63 @@ def run_statement(
             table = lake.table(statement.table.name, statement.table.schema)
             return table.delete(progress=progress)
         case Merge():
-            return _merge(lake, statement, spark, progress)
+            return _merge(statement, queries, progress)
         case _:
-            return run_definition(lake, statement, spark, progress)
+            return run_definition(statement, queries, progress)
 
 
-def _insert(
-    lake: Lake,
-    statement: Insert,
-    spark: Callable[[], SparkSession],
-    progress: Progress | None,
-) -> WriteResult:
-    table = lake.table(statement.table.name, statement.table.schema)
-    columns = list(table.columns)
+def _insert(statement: Insert, queries: Queries, progress: Progress | None) -> WriteResult:
+    table = queries.lake.table(statement.table.name, statement.table.schema)
+    fixed = _partition_values(table, statement)
+    columns = [column for column in table.columns if column not in fixed]
     if statement.columns is not None:
         columns = [table.column(name) for name in statement.columns]
-        if len({column.id for column in columns}) < len(columns):
-            raise InvalidInputError("INSERT has a column twice in its list of columns")
+    if len({column.id for column in (*columns, *fixed)}) < len(columns) + len(fixed):
+        raise InvalidInputError("INSERT has a column twice in its list of columns")
     where = _condition(statement.where, qualifiers(table_names(statement.table, None), ""))
+    constants = values_table(Values((tuple(fixed.values()),)), [*fixed]) if fixed else None
+    values = [] if constants is None else [column[0].as_py() for column in constants.columns]
     if isinstance(statement.source, Query):
-        frame = frame_of(lake, spark, statement.source)
+        frame = queries.frame(statement.source)
         rows: Any = inserted_frame(frame, columns, by_name=statement.by_name)
+        rows = with_constants(rows, list(zip(fixed, values, strict=True)))
     else:
-        rows = values_table(statement.source, columns)
-    if statement.overwrite:
-        return table.overwrite(rows, where, progress=progress)
-    return table.append(rows, progress=progress)
+        given = tuple((*row, *fixed.values()) for row in statement.source.rows)
+        rows = values_table(Values(given), [*columns, *fixed])
+    if not statement.overwrite:
+        return table.append(rows, progress=progress)
+    if len(fixed) < len(statement.partition):
+        return table.overwrite(rows, dynamic=True, progress=progress)
+    if fixed:
+        where = " AND ".join(
+            f"{duckdb_identifier(column.name)} "
+            + ("IS NULL" if value is None else f"= CAST(({text}) AS {sql_type(column)})")
+            for (column, text), value in zip(fixed.items(), values, strict=True)
+        )
+    return table.overwrite(rows, where, progress=progress)
+
+
+def _partition_values(table: LakeTable, statement: Insert) -> dict[Column, str]:
+    """Return the columns to which PARTITION gives a value; it may name partition keys only."""
+    fields = table.partition_spec.fields if table.partition_spec is not None else ()
+    transforms = {field.column_id: field.transform for field in fields}
+    found: dict[Column, str] = {}
+    for name, value in statement.partition:
+        column = table.column(name)
+        transform = transforms.get(column.id)
+        if transform is None:
+            raise InvalidInputError(
+                f"PARTITION of INSERT names the column {name!r}, which is no partition key of "
+                f"{statement.table}"
+            )
+        if value is not None and transform != "identity":
+            raise InvalidInputError(
+                f"PARTITION of INSERT gives a value to {name!r}, of which {statement.table} has "
+                f"the partition key {transform}: write INSERT INTO … REPLACE WHERE"
+            )
+        if value is not None:
+            found[column] = duckdb_sql(value)
+    return found
 
 
 def _update(lake: Lake, statement: Update, progress: Progress | None) -> WriteResult:
@@ -109,23 +146,20 @@ def _update(lake: Lake, statement: Update, progress: Progress | None) -> WriteRe
     return table.update(values, _condition(statement.where, names), progress=progress)
 
 
-def _merge(
-    lake: Lake,
-    statement: Merge,
-    spark: Callable[[], SparkSession],
-    progress: Progress | None,
-) -> WriteResult:
-    table = lake.table(statement.table.name, statement.table.schema)
+def _merge(statement: Merge, queries: Queries, progress: Progress | None) -> WriteResult:
+    table = queries.lake.table(statement.table.name, statement.table.schema)
     target = qualifiers(table_names(statement.table, statement.alias), "target.")
     source = statement.source_name
     own = qualifiers([source, source[-1:]], "source.")
     names = {**target, **own}
     if len(names) < len(target) + len(own):
         raise InvalidInputError(
-            f"MERGE has the name {'.'.join(source)!r} for both of its tables: give one an alias"
+            f"the name {'.'.join(source)!r} stands for both of the statement's tables: give one of "
+            "them an alias"
         )
-    rows: Any = frame_of(lake, spark, statement.source)
-    merge = table.merge(rows, _join_condition(statement, names), progress=progress)
+    rows: Any = queries.frame(statement.source)
+    on = _join_condition(statement, names)
+    merge = table.merge(rows, on, merge_schema=statement.merge_schema, progress=progress)
     for clause in statement.clauses:
         merge = _with_clause(merge, table, clause, target, names)
     return merge.execute()
@@ -149,6 +183,7 @@ def _with_clause(
     if clause.rows == "not_matched":
         values = clause.values or "*"
         if values != "*":
+            values = _named(table, values)
             # A column that is left out gets its default.
             given = tuple(a for a in values if not _is_default(a[1]))
             return merge.when_not_matched(
@@ -165,6 +200,18 @@ def _with_clause(
     if clause.rows == "matched":
         return merge.when_matched(condition, update=update)
     return merge.when_not_matched_by_source(condition, update=update)
+
+
+def _named(table: LakeTable, values: tuple[Assignment, ...]) -> tuple[Assignment, ...]:
+    """Return assignments with names; expressions without names are of all columns in order."""
+    if all(path for path, _ in values):
+        return values
+    if len(values) != len(table.columns):
+        raise InvalidInputError(
+            f"table {table.name} has {len(table.columns)} columns, and INSERT of MERGE has "
+            f"{len(values)} values"
+        )
+    return tuple(((c.name,), text) for c, (_, text) in zip(table.columns, values, strict=True))
 
 
 def _assignments(

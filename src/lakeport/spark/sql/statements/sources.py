@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,7 +22,25 @@ if TYPE_CHECKING:
 
     from lakeport.ducklake import Lake
 
-__all__ = ["frame_of", "inserted_frame", "values_table"]
+__all__ = ["Queries", "inserted_frame", "values_table", "with_constants"]
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Runs the queries of a statement on Spark, over the newest snapshot of a lake."""
+
+    lake: Lake
+    spark: Callable[[], SparkSession]
+    """Called only if the statement has a query."""
+    ctes: str = ""
+    """WITH and its queries, which come before the statement."""
+
+    def frame(self, query: Query) -> DataFrame:
+        """Return the DataFrame of a query."""
+        text = query.text
+        if self.ctes:
+            text = f"{self.ctes}\nSELECT * FROM (\n{text}\n)"
+        return lake_query(self.lake, self.spark(), text, version=self.lake.snapshot().id)
 
 
 def values_table(values: Values, columns: Sequence[Column]) -> pa.Table:
@@ -46,11 +65,6 @@ def _cell(text: str, column: Column) -> str:
     return f"CAST(({duckdb_sql(text)}) AS {sql_type(column)})"
 
 
-def frame_of(lake: Lake, spark: Callable[[], SparkSession], query: Query) -> DataFrame:
-    """Return the DataFrame of a query over the newest snapshot of the lake."""
-    return lake_query(lake, spark(), query.text, version=lake.snapshot().id)
-
-
 def inserted_frame(frame: DataFrame, columns: Sequence[Column], *, by_name: bool) -> DataFrame:
     """Return the rows of a query under the names and in the types of the columns of a table.
 
@@ -72,6 +86,19 @@ def inserted_frame(frame: DataFrame, columns: Sequence[Column], *, by_name: bool
             for field in frame.schema.fields
         )
     )
+
+
+def with_constants(frame: DataFrame, constants: Sequence[tuple[Column, Any]]) -> DataFrame:
+    """Return rows with further columns, each of which has one value."""
+    from pyspark.sql.functions import lit
+
+    columns = []
+    for column, value in constants:
+        held = lit(value)
+        if not_held(column) is None:
+            held = held.cast(spark_data_type(column))
+        columns.append(held.alias(column.name))
+    return frame.select("*", *columns)
 
 
 def _cast(name: str, type: str, column: Column) -> str:

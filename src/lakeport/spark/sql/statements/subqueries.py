@@ -6,7 +6,7 @@ subquery must not name columns of the statement's table: MERGE joins rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -23,24 +23,20 @@ from lakeport.spark.sql.statements.model import (
     Statement,
     Update,
 )
-from lakeport.spark.sql.statements.sources import frame_of
+from lakeport.spark.sql.statements.sources import Queries
 from lakeport.spark.sql.statements.tokens import Token, tokens_of
 from lakeport.spark.transport.frame_stream import stream_dataframe
 from lakeport.types import duckdb_string
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lakeport.ducklake import Lake
+    from pyspark.sql import DataFrame
 
 __all__ = ["without_subqueries"]
 
 _MAX_VALUES: Final = 10_000
 
 
-def without_subqueries(
-    lake: Lake, spark: Callable[[], SparkSession], statement: Statement
-) -> Statement:
+def without_subqueries(queries: Queries, statement: Statement) -> Statement:
     """Return a statement in whose conditions and expressions values replace the subqueries.
 
     `IN (SELECT …)` becomes a list of values, `EXISTS (SELECT …)` true or false, and any other
@@ -48,7 +44,7 @@ def without_subqueries(
     """
 
     def text(given: str) -> str:
-        return _replaced(lake, spark, given)
+        return _replaced(queries, given)
 
     def optional(given: str | None) -> str | None:
         return None if given is None else text(given)
@@ -73,7 +69,7 @@ def without_subqueries(
             return statement
 
 
-def _replaced(lake: Lake, spark: Callable[[], SparkSession], text: str) -> str:
+def _replaced(queries: Queries, text: str) -> str:
     tokens = tokens_of(text)
     for first, last in reversed(list(_groups(tokens))):
         query = Query(text[tokens[first].end : tokens[last].start])
@@ -81,9 +77,9 @@ def _replaced(lake: Lake, spark: Callable[[], SparkSession], text: str) -> str:
         start = tokens[first].start
         if words[-1:] == ["EXISTS"]:
             start = tokens[first - 1].start
-            value = "true" if frame_of(lake, spark, query).limit(1).count() else "false"
+            value = "true" if _frame(queries, query).limit(1).count() else "false"
         elif words[-1:] == ["IN"]:
-            found = _values(frame_of(lake, spark, query).distinct(), _MAX_VALUES)
+            found = _values(_frame(queries, query).distinct(), _MAX_VALUES)
             value = f"({', '.join(found)})"
             if not found:
                 # SQL has no empty list of values. Nothing is in it, not even NULL.
@@ -91,9 +87,21 @@ def _replaced(lake: Lake, spark: Callable[[], SparkSession], text: str) -> str:
                 start = tokens[first - 1 - is_not].start
                 value = "IS NOT NULL IS NOT NULL" if is_not else "IS NULL IS NULL"
         else:
-            value = next(iter(_values(frame_of(lake, spark, query), 1)), "NULL")
+            value = next(iter(_values(_frame(queries, query), 1)), "NULL")
         text = text[:start] + value + text[tokens[last].end :]
     return text
+
+
+def _frame(queries: Queries, query: Query) -> DataFrame:
+    try:
+        return queries.frame(query)
+    except InvalidInputError as error:
+        if "UNRESOLVED_COLUMN" not in str(error):
+            raise
+        raise UnsupportedError(
+            f"a subquery cannot name columns of the statement's table, because it runs before the "
+            f"statement: join the tables with MERGE, UPDATE … FROM or DELETE … USING; {error}"
+        ) from None
 
 
 def _groups(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:

@@ -19,7 +19,6 @@ from lakeport.types import Column, duckdb_identifier, duckdb_string, fold_name
 
 __all__ = [
     "CLAUSE",
-    "DUPLICATES",
     "NUMBER",
     "Clause",
     "Clauses",
@@ -115,6 +114,8 @@ class _Parsed:
     values: Mapping[int, SqlExpression] | None
     is_whole_source: bool = False
     """Whether the values are the columns of the source: `*`."""
+    is_always: bool = False
+    """Whether the clause has no condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,17 @@ class Clauses:
     def updates_need_table(self) -> bool:
         """Whether the new form of a row depends on the old one, so that it has to be read."""
         return not all(clause.is_whole_source for clause in self.updates)
+
+    @property
+    def duplicates(self) -> str:
+        """A query for the number of rows of the table of which it is not clear what they become.
+
+        As in Spark and Delta Lake, a row may match several rows of the source if the only thing
+        that happens to matched rows is a delete without a condition.
+        """
+        matched = self.of("matched")
+        is_clear = len(matched) == 1 and matched[0].values is None and matched[0].is_always
+        return "SELECT 0" if is_clear else _DUPLICATES
 
     @property
     def conditions(self) -> list[SqlExpression]:
@@ -204,7 +216,7 @@ def numbers_of(clauses: Sequence[_Parsed]) -> str:
     return ", ".join(str(clause.number) for clause in clauses) or "-1"
 
 
-DUPLICATES: Final = (
+_DUPLICATES: Final = (
     f"SELECT count(*) FROM (SELECT 1 FROM matches WHERE {NUMBER} IS NOT NULL AND "
     f"{CLAUSE} IS NOT NULL GROUP BY {PLACE}, {POSITION} HAVING count(*) > 1)"
 )
@@ -222,34 +234,45 @@ def check_unique(duplicates: int, table: str) -> None:
 
 
 def parse_clauses(
-    on: str, clauses: Sequence[Clause], columns: Sequence[Column], source: Sequence[str]
+    on: str,
+    clauses: Sequence[Clause],
+    columns: Sequence[Column],
+    source: Sequence[str],
+    *,
+    merge_schema: bool = False,
 ) -> Clauses:
     """Return the clauses of a merge from a source with some columns."""
+
+    def parsed(number: int, clause: Clause) -> _Parsed:
+        condition = parse_expression(clause.condition or "true", "the condition of a clause")
+        values, is_always = clause.values, clause.condition is None
+        if values is None:
+            return _Parsed(number, clause.rows, condition, None, is_always=is_always)
+        is_whole = False
+        if values == "*":
+            values = _all_columns(columns, source, merge_schema=merge_schema)
+            is_whole = len(values) == len(columns)
+        found = assignments_of(columns, values)
+        return _Parsed(number, clause.rows, condition, found, is_whole, is_always)
+
     return Clauses(
         parse_expression(on, "the condition of the merge"),
-        tuple(_parsed(number, clause, columns, source) for number, clause in enumerate(clauses)),
+        tuple(parsed(number, clause) for number, clause in enumerate(clauses)),
         tuple(columns),
     )
 
 
-def _parsed(
-    number: int, clause: Clause, columns: Sequence[Column], source: Sequence[str]
-) -> _Parsed:
-    condition = parse_expression(clause.condition or "true", "the condition of a clause")
-    values = clause.values
-    if values is None:
-        return _Parsed(number, clause.rows, condition, None)
-    is_whole = values == "*"
-    if values == "*":
-        values = _all_columns(columns, source)
-    return _Parsed(number, clause.rows, condition, assignments_of(columns, values), is_whole)
+def _all_columns(
+    columns: Sequence[Column], source: Sequence[str], *, merge_schema: bool
+) -> dict[str, str]:
+    """Return an assignment for each column of the table, from the source.
 
-
-def _all_columns(columns: Sequence[Column], source: Sequence[str]) -> dict[str, str]:
-    """Return an assignment for each column of the table, from the source."""
+    With `merge_schema`, a column that the source lacks stays as it is, and is the default of new
+    rows.
+    """
     known = {fold_name(name): name for name in source}
     missing = [column.name for column in columns if fold_name(column.name) not in known]
-    if missing:
+    if missing and not merge_schema:
         raise InvalidInputError(
             f"the source of the merge has no column {missing[0]!r}, which '*' needs: name the "
             "columns with their expressions instead"
@@ -257,6 +280,7 @@ def _all_columns(columns: Sequence[Column], source: Sequence[str]) -> dict[str, 
     return {
         column.name: f"source.{duckdb_identifier(known[fold_name(column.name)])}"
         for column in columns
+        if fold_name(column.name) in known
     }
 
 

@@ -19,7 +19,6 @@ from lakeport.ducklake.writing.changes.expressions import SqlExpression, Workspa
 from lakeport.ducklake.writing.changes.key_ranges import key_range_filter
 from lakeport.ducklake.writing.changes.merging.clauses import (
     CLAUSE,
-    DUPLICATES,
     NUMBER,
     Clauses,
     check_unique,
@@ -84,7 +83,8 @@ class _Merging:
         filter = self._filter()
         places = self.rows.places(read_columns(columns, self.clauses.conditions), filter)
         self._join(places)
-        check_unique(self.workspace.execute(DUPLICATES)[0][0], self.rows.writer.definition.name)
+        duplicates = self.workspace.execute(self.clauses.duplicates)[0][0]
+        check_unique(duplicates, self.rows.writer.definition.name)
         updates = self._addresses(places, numbers_of(self.clauses.updates))
         deletes = self._addresses(places, numbers_of(self.clauses.deletes))
         inserted = self._inserts()

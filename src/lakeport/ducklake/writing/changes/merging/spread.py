@@ -18,7 +18,6 @@ from lakeport.ducklake.writing.changes.expressions import open_workspace
 from lakeport.ducklake.writing.changes.key_ranges import key_range_filter
 from lakeport.ducklake.writing.changes.merging.clauses import (
     CLAUSE,
-    DUPLICATES,
     NUMBER,
     Clauses,
     check_unique,
@@ -190,7 +189,7 @@ class _Spread:
         )
         return MergeQueries(
             matches=clauses.matches(ROW_ID),
-            duplicates=DUPLICATES,
+            duplicates=clauses.duplicates,
             touched=f"SELECT {PLACE}, {POSITION}, {CLAUSE} IN ({updates}) FROM matches "
             f"WHERE {CLAUSE} IS NOT NULL",
             inserts=f"SELECT {', '.join(clauses.inserted())} FROM ({clauses.inserts()}) "

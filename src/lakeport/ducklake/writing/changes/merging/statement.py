@@ -18,17 +18,26 @@ if TYPE_CHECKING:
 __all__ = ["merge_rows"]
 
 
-def merge_rows(rows: TableRows, source: RowSource, on: str, clauses: Sequence[Clause]) -> None:
+def merge_rows(
+    rows: TableRows,
+    source: RowSource,
+    on: str,
+    clauses: Sequence[Clause],
+    *,
+    merge_schema: bool = False,
+) -> None:
     """Merge rows of a source into a table."""
     columns = rows.writer.columns
     check_exact(columns)
     if not is_frame(source):
         reader = merge_reader(rows.writer, source)
-        parsed = parse_clauses(on, clauses, columns, reader.schema.names)
+        names = reader.schema.names
+        parsed = parse_clauses(on, clauses, columns, names, merge_schema=merge_schema)
         merge_collected(rows, reader, parsed, None)
         return
     engine = frame_engine(rows.writer.transaction.lake.engine, source)
-    parsed = parse_clauses(on, clauses, columns, engine.frame_schema(source).names)
+    names = engine.frame_schema(source).names
+    parsed = parse_clauses(on, clauses, columns, names, merge_schema=merge_schema)
     with stage_frame(rows, source, parsed.on, engine) as staged:
         if staged is None:
             merge_collected(rows, merge_reader(rows.writer, source), parsed, engine)
