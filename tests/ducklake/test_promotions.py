@@ -90,3 +90,18 @@ def test_promoted_columns_of_a_lake(kind: str, make_lake: Callable[..., Any]) ->
     for promotion in (*promotions, "s TYPE TIMESTAMP"):
         lake.execute(f"ALTER TABLE t ALTER {promotion}")
     lake.check()
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_inlined_huge_integers_are_promoted(kind: str, make_lake: Callable[..., Any]) -> None:
+    lake = make_lake(kind)
+    lake.execute(
+        "CREATE TABLE t(a HUGEINT, b UHUGEINT, c HUGEINT[], d STRUCT(h HUGEINT))",
+        "INSERT INTO t VALUES (-7, 8, [170141183460469231731687303715884105727, NULL], {'h': 5})",
+        "ALTER TABLE t ALTER a TYPE DECIMAL(38,1)",
+        "ALTER TABLE t ALTER b TYPE DOUBLE",
+        "ALTER TABLE t ALTER c TYPE DOUBLE[]",
+        "ALTER TABLE t ALTER d TYPE STRUCT(h FLOAT)",
+    )
+
+    lake.check()

@@ -238,7 +238,12 @@ def _scalar(source: pa.DataType, column: Column, target: pa.DataType) -> ColumnC
         and storage.unit == target.unit
     ):
         return lambda array: array.view(target)
-    if isinstance(source, pa.BaseExtensionType) and column.type not in ("json", "variant"):
+    if (
+        isinstance(source, pa.BaseExtensionType)
+        # DuckDB reads these by themselves; their storage is only bytes.
+        and not isinstance(source, pa.OpaqueType)
+        and column.type not in ("json", "variant")
+    ):
         return lambda array: duckdb_cast(array.storage, column)
     if column.type == "timestamp_s" and pa.types.is_timestamp(storage):
         # DuckDB casts to seconds from microseconds only.
