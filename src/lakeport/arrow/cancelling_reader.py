@@ -74,11 +74,10 @@ class _IpcSource(io.RawIOBase):
     batches: Generator[pa.RecordBatch]
 
     def __init__(self, schema: pa.Schema) -> None:
-        opening = schema.serialize().to_pybytes()
-        self._buffer = io.BytesIO(opening)
-        self._writer = pa.ipc.new_stream(self._buffer, schema)
-        # The writer repeats the schema before the first batch; the reader has read it already.
-        self._schema_bytes = len(opening)
+        self._schema = schema
+        self._buffer = io.BytesIO(schema.serialize())
+        # Made with the first batch, because most readers are read by Python, without their bytes.
+        self._writer: pa.RecordBatchStreamWriter | None = None
 
     def readable(self) -> bool:
         return True
@@ -92,12 +91,15 @@ class _IpcSource(io.RawIOBase):
         return self._buffer.read(size)
 
     def _write_next(self) -> None:
+        # The writer repeats the schema before the first batch; the reader has read it already.
+        start = self._buffer.tell() if self._writer is None else 0
         self._buffer.seek(0)
         self._buffer.truncate()
+        if self._writer is None:
+            self._writer = pa.ipc.new_stream(self._buffer, self._schema)
         batch = next(self.batches, None)
         if batch is None:
             self._writer.close()
         else:
             self._writer.write_batch(batch)
-        self._buffer.seek(self._schema_bytes)
-        self._schema_bytes = 0
+        self._buffer.seek(start)

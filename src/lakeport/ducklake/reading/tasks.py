@@ -37,7 +37,6 @@ __all__ = [
 BatchFilter: TypeAlias = Callable[[int, Sequence[pa.Array]], pa.RecordBatch | None]
 
 BATCH_ROWS = 65_536
-_COUNTED_BATCH_ROWS = 1 << 20
 
 # In smaller files, reading the columns of the filter first takes longer than reading all columns.
 _PROBED_BYTES = 512 * 1024
@@ -172,11 +171,6 @@ _PROBES = LruCache(64)
 _NO_POSITIONS = np.empty(0, np.int64)
 
 
-def _rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, count, _COUNTED_BATCH_ROWS):
-        yield no_columns(min(_COUNTED_BATCH_ROWS, count - start))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
     """The smallest unit of work of a scan."""
@@ -251,7 +245,9 @@ class FileTask(ScanTask):
         columns and without a filter are counted by the catalog: the file is not read.
         """
         if self._is_counted and positions is None:
-            yield from _rows_without_columns(self._counted_rows())
+            count = self._counted_rows()
+            if count:
+                yield no_columns(count)
             return
         request = FileReadRequest(
             file=self.file,

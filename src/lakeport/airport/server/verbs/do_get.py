@@ -9,14 +9,15 @@ accepts it.
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Collection, Iterator
-from functools import lru_cache
-from typing import Final
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.types as pt
 from pyarrow import flight, ipc
 
+from lakeport._cache import cached_by_identity
 from lakeport._tracing import note_event
 from lakeport.airport.protocol.codec import encode
 from lakeport.airport.protocol.errors import translate_errors
@@ -44,6 +45,9 @@ _SMALL_BATCH_BYTES: Final = 1024 * 1024
 _FIRST_BATCH_ROWS: Final = 2048
 _FIRST_ROWS: Final = 32_768
 
+_Piece: TypeAlias = tuple[pa.RecordBatch, int]
+"""A batch that may be sent, and its bytes."""
+
 
 def open_stream(host: ServerState, call: Call, raw_ticket: bytes) -> flight.FlightDataStream:
     """Return the stream of the rows that a ticket describes."""
@@ -55,35 +59,28 @@ def open_stream(host: ServerState, call: Call, raw_ticket: bytes) -> flight.Flig
     call.notes.filter = scan_request.filter
     call.notes.columns = ",".join(ticket.columns or ())
     size, reader = scan.open(scan_request)
-    schema, columns, batch_rows = scan.schema, ticket.columns, host.batch_rows
-    source, rows = reader.schema, iter(reader)
+    schema, columns = scan.schema, ticket.columns
     options = host.write_options(call)
+    has_dictionaries = _has_dictionaries(schema)
     if columns is not None and call.accepts_null_columns and size.rows:
-        unread = [field.type for field in schema if field.name not in columns]
-        if size.rows * sum(map(_null_bytes, unread)) > _MANY_NULL_BYTES:
-            schema = _with_null_columns(schema, columns)
-    if not source.names:
-        if ticket.rows_only:
-            # The client converts a column of its type, and reads no value of it.
-            source, batch_rows = project_schema(schema, columns), _COUNTED_BATCH_ROWS
-            if (size.rows or 0) > _COUNTED_BATCH_ROWS:
-                options = _FEW_BYTES
-        rows = _counted(reader, source, batch_rows)
+        schema = _without_many_nulls(schema, columns, size.rows)
+    source, batch_rows = reader.schema, host.batch_rows
+    if not source.names and ticket.rows_only:
+        # The client converts a column of its type, and reads no value of it.
+        source, batch_rows = project_schema(schema, columns), _COUNTED_BATCH_ROWS
+        if (size.rows or 0) > _COUNTED_BATCH_ROWS:
+            options = _FEW_BYTES
     align = Alignment(schema, source, columns, scan.subject)
+    if reader.schema.names:
+        pieces = _aligned(reader, align, batch_rows, host.max_message_size)
+    else:
+        placeholders = partial(_placeholders, source, align, max_bytes=host.max_message_size)
+        pieces = _counted(reader, placeholders, batch_rows)
     total_rows = None if scan_request.filter else size.rows
-    batches = _batches(
-        host,
-        scan,
-        reader,
-        rows,
-        align,
-        total_rows,
-        batch_rows=batch_rows,
-        budget=budget,
-    )
+    batches = _batches(host, scan, reader, pieces, total_rows, budget)
     # pyarrow calls Python for every batch without the context of the request.
     context = contextvars.copy_context()
-    if _has_dictionaries(schema):
+    if has_dictionaries:
         batches = _as_tables(batches)
     return flight.GeneratorStream(schema, _in_context(batches, context), options=options)
 
@@ -94,8 +91,11 @@ def _null_bytes(type: pa.DataType) -> float:
     return float(pa.nulls(1024, type).nbytes / 1024)
 
 
-def _with_null_columns(schema: pa.Schema, requested: Collection[str]) -> pa.Schema:
-    """Return the schema with the null type for all columns that were not requested."""
+def _without_many_nulls(schema: pa.Schema, requested: tuple[str, ...], rows: int) -> pa.Schema:
+    """Return the schema of so many rows, with the null type where nulls would be many bytes."""
+    unread = [field.type for field in schema if field.name not in requested]
+    if rows * sum(map(_null_bytes, unread)) <= _MANY_NULL_BYTES:
+        return schema
     fields = [
         field
         if field.name in requested
@@ -109,11 +109,8 @@ def _batches(
     host: ServerState,
     scan: CatalogScan,
     reader: pa.RecordBatchReader,
-    rows: Iterator[pa.RecordBatch],
-    align: Alignment,
+    pieces: Iterator[_Piece],
     total_rows: int | None,
-    *,
-    batch_rows: int,
     budget: ScanBudget,
 ) -> Iterator[tuple[pa.RecordBatch, bytes | None]]:
     sent = 0
@@ -125,22 +122,18 @@ def _batches(
     waiting = host.idle.stream(f"the scan of {scan.subject}", reader.close)
     with translate_errors(f"the scan of {scan.subject}", typed=True, stopping=host.stopping.is_set):
         try:
-            for batch in rows:
-                aligned = align(batch)
-                row_size = align.size(aligned) / max(aligned.num_rows, 1)
-                for piece in _split(aligned, sent, batch_rows, host.max_message_size):
-                    host.check_running()
-                    if not sent:
-                        note_event("first batch", rows=piece.num_rows)
-                    check_not_cancelled(notes)
-                    sent += piece.num_rows
-                    size = round(row_size * piece.num_rows)
-                    budget.check(sent, notes.bytes_sent + size)
-                    with waiting:
-                        yield piece, _progress(sent, total_rows)
-                    notes.rows_sent += piece.num_rows
-                    notes.bytes_sent += size
-                    observer.batch_sent(piece.num_rows, size)
+            for piece, size in pieces:
+                host.check_running()
+                if not sent:
+                    note_event("first batch", rows=piece.num_rows)
+                check_not_cancelled(notes)
+                sent += piece.num_rows
+                budget.check(sent, notes.bytes_sent + size)
+                with waiting:
+                    yield piece, _progress(sent, total_rows)
+                notes.rows_sent += piece.num_rows
+                notes.bytes_sent += size
+                observer.batch_sent(piece.num_rows, size)
             note_event("last batch", rows=sent)
             complete = True
             notes.is_sending = False
@@ -150,30 +143,48 @@ def _batches(
             reader.close()
 
 
-def _counted(
-    reader: pa.RecordBatchReader, schema: pa.Schema, rows: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield batches without columns as batches of `rows` rows with placeholder values.
+def _aligned(
+    reader: pa.RecordBatchReader, align: Alignment, rows: int, max_bytes: int
+) -> Iterator[_Piece]:
+    """Yield the rows of a reader in the schema of the client, in batches that may be sent."""
+    sent = 0
+    for batch in reader:
+        aligned = align(batch)
+        row_size = align.size(aligned) / max(aligned.num_rows, 1)
+        for piece in _split(aligned, sent, rows, max_bytes):
+            sent += piece.num_rows
+            yield piece, round(row_size * piece.num_rows)
 
-    Small files would each be a message.
+
+def _counted(
+    reader: pa.RecordBatchReader, placeholders: Callable[[int], list[_Piece]], rows: int
+) -> Iterator[_Piece]:
+    """Yield batches of placeholders for batches without columns: `rows` rows in each.
+
+    Small files would each be a message. The same batch is sent again and again.
     """
     notes = current_request().notes
+    full: list[_Piece] | None = None
     count = 0
     for batch in reader:
         check_not_cancelled(notes)
         count += batch.num_rows
         while count >= rows:
-            yield _without_values(schema, rows)
+            full = full or placeholders(rows)
+            yield from full
             count -= rows
     if count:
-        yield _without_values(schema, count)
+        yield from placeholders(count)
 
 
-def _without_values(schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    if not schema.names:
-        return no_columns(rows)
-    arrays = [_blank(field.type, rows) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def _placeholders(source: pa.Schema, align: Alignment, rows: int, max_bytes: int) -> list[_Piece]:
+    """Return so many rows without values, in batches that may be sent."""
+    arrays = [_blank(field.type, rows) for field in source]
+    values = pa.RecordBatch.from_arrays(arrays, schema=source) if arrays else no_columns(rows)
+    batch = align(values)
+    row_size = align.size(batch) / rows
+    pieces = split(batch, rows=rows, size=max_bytes)
+    return [(piece, round(row_size * piece.num_rows)) for piece in pieces]
 
 
 def _blank(type: pa.DataType, rows: int) -> pa.Array:
@@ -208,6 +219,7 @@ def _progress(sent: int, total_rows: int | None) -> bytes | None:
     return encode({"progress": min(1.0, sent / total_rows)})
 
 
+@cached_by_identity
 def _has_dictionaries(schema: pa.Schema) -> bool:
     def has(type: pa.DataType) -> bool:
         if isinstance(type, pa.BaseExtensionType):
