@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.spark.frames import parquet_frames
+from lakeport.spark.frames import lake_files, parquet_frames
 from tests.spark.dataframe_comparison import (
     IN_FILES,
     VIRTUAL,
@@ -36,19 +37,20 @@ def test_deleted_rows_stay_deleted_whatever_the_path_looks_like(
     assert frame.count() == 240
 
 
-DELETE_ROUTES: dict[str, dict[str, int]] = {
-    "filter": {},
-    "join of bitmaps": {"MAX_SLOTS": 0},
-    "anti join": {"MAX_BITMAP_BYTES": -1},
+# What stands in the way of the route before.
+DELETE_ROUTES: dict[str, list[tuple[ModuleType, str, int]]] = {
+    "reader": [],
+    "join of bitmaps": [(lake_files, "MAX_BYTES", -1)],
+    "anti join": [(lake_files, "MAX_BYTES", -1), (parquet_frames, "MAX_BITMAP_BYTES", -1)],
 }
 
 
 @pytest.mark.parametrize("limits", DELETE_ROUTES.values(), ids=DELETE_ROUTES)
 def test_files_of_one_size_keep_their_own_deletes(
-    spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+    spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, limits: Any
 ) -> None:
-    for name, limit in limits.items():
-        monkeypatch.setattr(parquet_frames, name, limit)
+    for module, name, limit in limits:
+        monkeypatch.setattr(module, name, limit)
     lake = make_lake(options=IN_FILES)
     lake.execute("CREATE TABLE t(id INTEGER)")
     for start in (100, 200, 300):
@@ -62,10 +64,10 @@ def test_files_of_one_size_keep_their_own_deletes(
 
 @pytest.mark.parametrize("limits", DELETE_ROUTES.values(), ids=DELETE_ROUTES)
 def test_many_files_keep_their_own_deletes(
-    spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+    spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch, limits: Any
 ) -> None:
-    for name, limit in limits.items():
-        monkeypatch.setattr(parquet_frames, name, limit)
+    for module, name, limit in limits:
+        monkeypatch.setattr(module, name, limit)
     lake = make_lake(options=IN_FILES)
     lake.execute("CREATE TABLE t(id INTEGER, name VARCHAR)")
     for count in (1, 64, 65, 700, 1000):
@@ -89,6 +91,71 @@ def test_only_files_with_deletes_number_their_rows(spark: Any, make_lake: MakeLa
     plan = frame._jdf.queryExecution().executedPlan().toString()
     scans = [line for line in plan.splitlines() if "FileScan parquet" in line]
     assert sorted("row_index" in line for line in scans) == [False, True]
+
+
+def test_rows_that_spark_reads_one_by_one_keep_their_deletes(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id, {'x': i, 'l': [i, i]} AS s FROM range(5000) r(i)",
+        "DELETE FROM t WHERE id % 7 = 3",
+    )
+    with lake.open() as ours:
+        for setting in ("codegen.maxFields", "parquet.enableNestedColumnVectorizedReader"):
+            other = spark.newSession()
+            name = "codegen" if setting.startswith("codegen") else "parquet"
+            value = "1" if name == "codegen" else "false"
+            other.conf.set(f"spark.sql.{setting}", value)
+            check(ours.table("t").scan(["id", "s", *VIRTUAL]), other, native=True)
+
+
+def test_rows_of_skipped_pages_keep_their_deletes(
+    spark: Any, make_lake: MakeLake, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": list(range(100_000)), "v": list(range(100_000))})
+    pq.write_table(
+        rows,
+        tmp_path / "paged.parquet",
+        write_page_index=True,
+        data_page_size=2000,
+        use_dictionary=False,
+    )
+    lake = make_lake()
+    lake.execute(
+        "CREATE TABLE t(id BIGINT, v BIGINT)",
+        f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/paged.parquet')",
+        "DELETE FROM t WHERE id % 10 = 3",
+    )
+    with lake.open() as ours:
+        frame = ours.table("t").scan(["id", "v", "file_row_number"]).to_spark(spark)
+        found = frame.where("id BETWEEN 50000 AND 50099").collect()
+
+    assert sorted(row.id for row in found) == [i for i in range(50_000, 50_100) if i % 10 != 3]
+    assert all(row.v == row.id == row.file_row_number for row in found)
+
+
+def test_the_same_files_with_other_deletes_are_not_taken_from_the_cache(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id FROM range(100) r(i)",
+        "DELETE FROM t WHERE id < 10",
+    )
+    with lake.open() as ours:
+        before = ours.table("t").scan().to_spark(spark).cache()
+        assert before.count() == 90
+    lake.execute("DELETE FROM t WHERE id > 95")
+    with lake.open() as ours:
+        after = ours.table("t").scan().to_spark(spark)
+        same = ours.table("t").scan().to_spark(spark)
+
+        assert after.count() == 86
+        assert after.unionAll(before).count() == 176
+        assert after.sameSemantics(same)
+        assert not after.sameSemantics(before)
+    before.unpersist()
 
 
 def test_the_deletes_of_a_small_table_do_not_make_spark_shuffle_a_join_with_it(

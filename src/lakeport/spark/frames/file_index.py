@@ -1,6 +1,6 @@
-"""A file index of Spark in Python: the files of a scan that the predicates of a query may need.
+"""A file index of Spark: the files of a scan that the predicates of a query may need.
 
-Spark's planner calls `listFiles` with the predicates of each query, whether it comes from `where`,
+Spark's planner calls the index with the predicates of each query, whether it comes from `where`,
 from SQL or through a view. The call reaches this process by py4j's callback server, as those of
 `foreachBatch` do. A predicate that has no translation leaves out nothing.
 """
@@ -13,13 +13,12 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.ducklake.storage import local_path
 from lakeport.filters import Filter
-from lakeport.spark.compat import is_connect
+from lakeport.spark.frames.lake_files import lake_files
 from lakeport.spark.frames.parquet_scans import ParquetFile, ParquetScan
 from lakeport.spark.frames.predicates import stored_columns, translate_predicates
 
@@ -35,7 +34,7 @@ ExcludedFiles = Callable[[Filter], frozenset[int]]
 """Returns the ids of the data files in which no row passes a filter."""
 
 _MOST_CACHED: Final = 64
-_MOST_LISTINGS: Final = 8
+_NONE_DELETED: Final = struct.pack(">i", 0)
 _BLOCK_BYTES: Final = 32 * 1024 * 1024
 # Two threads must not start the callback server of one gateway.
 _starting = threading.Lock()
@@ -47,9 +46,21 @@ def indexed_dataframe(
     schema: StructType,
     options: Mapping[str, str],
     pruning: FilePruning,
+    bits: Sequence[bytes] | None = None,
 ) -> DataFrame | None:
-    """Return the fields of a scan's files; None if Spark cannot call this process."""
-    if is_connect(spark):
+    """Return the fields of a scan's files; None if Spark cannot call this process.
+
+    Args:
+        spark: The session.
+        scan: The files.
+        schema: The fields; with the column `NUMBERS`, which has the positions of rows.
+        options: Options of the reader.
+        pruning: Finds the files that a query does not need.
+        bits: The deleted rows of each file, from `deleted_bits`: their positions become negative.
+            Then a partition column has the size of each file, if the scan needs it.
+    """
+    format = lake_files(spark)  # noqa: A001 - Spark's word
+    if format is None:
         return None
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.java_gateway import ensure_callback_server_started
@@ -58,16 +69,24 @@ def indexed_dataframe(
     gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
     jvm: Any = spark._jvm  # noqa: SLF001
     in_java: Any = spark._jsparkSession  # noqa: SLF001
+    deleted = [_NONE_DELETED] * len(scan.files) if bits is None else bits
     try:
-        _check_methods(jvm)
         with _starting:
             ensure_callback_server_started(gateway)
+        index = format.index(
+            struct.pack(">i", len(scan.files)) + b"".join(map(_file_status, scan.files)),
+            b"".join(deleted),
+            bits is not None and scan.layout.needs_file_columns,
+            str(Path(file_url(scan.files[0])).parent),
+            _digest(scan, deleted),
+            _KeptFiles(scan, pruning),
+        )
         relation = jvm.org.apache.spark.sql.execution.datasources.HadoopFsRelation(
-            LakeFileIndex(gateway, jvm, scan, pruning),
-            jvm.org.apache.spark.sql.types.StructType(),
+            index,
+            index.partitionSchema(),
             in_java.parseDataType(schema.json()),
             jvm.scala.Option.empty(),
-            jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat(),
+            format,
             jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(dict(options)),
             in_java,
         )
@@ -77,21 +96,13 @@ def indexed_dataframe(
         return None
 
 
-# The JVM's methods do not change; another JVM of this process has the same Spark.
-_methods: list[str] = []
-
-
-def _check_methods(jvm: Any) -> None:
-    """Raise TypeError if the interface has methods that Spark would not find here."""
-    if not _methods:
-        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        interface = loader.loadClass(LakeFileIndex.Java.implements[0])
-        names = {method.getName() for method in interface.getMethods()}
-        # Scala's copies of default methods, such as `toString$`, are static.
-        _methods.extend(sorted(name for name in names if "$" not in name))
-    missing = [name for name in _methods if not hasattr(LakeFileIndex, name)]
-    if missing:
-        raise TypeError(f"Spark's FileIndex has other methods: {', '.join(missing)}")
+def _digest(scan: ParquetScan, deleted: Sequence[bytes]) -> str:
+    """Return a text that is equal for equal files with the same deleted rows."""
+    paths = (file.task.file.path.encode() for file in scan.files)
+    digest = hashlib.sha256()
+    for path, bits in sorted(zip(paths, deleted, strict=True)):
+        digest.update(struct.pack(">q", len(path)) + path + bits)
+    return digest.hexdigest()
 
 
 class FilePruning:
@@ -121,122 +132,34 @@ class FilePruning:
         return found
 
 
-class LakeFileIndex:
-    """Implements `org.apache.spark.sql.execution.datasources.FileIndex`; Spark calls its methods.
+class _KeptFiles:
+    """Implements `java.util.function.Function`: from the predicates of a query to the files for it.
 
-    Any process of this machine can call them, too, by the port of py4j's callback server: they
-    return only references to Java objects.
+    Any process of this machine can call it, too, by the port of py4j's callback server: it returns
+    only numbers of files.
     """
 
-    def __init__(self, gateway: Any, jvm: Any, scan: ParquetScan, pruning: FilePruning) -> None:
-        self._gateway, self._jvm = gateway, jvm
+    def __init__(self, scan: ParquetScan, pruning: FilePruning) -> None:
         self._scan, self._pruning = scan, pruning
-        self._lock = threading.Lock()
-        self._listings: OrderedDict[tuple[int, ...], Any] = OrderedDict()
 
-    def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: ARG002, N802
-        """Return the files that may have rows for a query, as one partition directory."""
-        return self._listing(self._kept(data_filters))
-
-    def rootPaths(self) -> Any:  # noqa: N802
-        """Return a folder, for Spark's description of a plan."""
-        return self._root_paths
-
-    def inputFiles(self) -> Any:  # noqa: N802
-        """Return the URLs of all files."""
-        urls = [file_url(file) for file in self._scan.files]
-        array = self._gateway.new_array(self._jvm.java.lang.String, len(urls))
-        for position, url in enumerate(urls):
-            array[position] = url
-        return array
-
-    def sizeInBytes(self) -> Any:  # noqa: N802
-        """Return the size of all files, for Spark's estimate."""
-        return self._size
-
-    def partitionSchema(self) -> Any:  # noqa: N802
-        """Return no columns: partition values are also in the files."""
-        return self._jvm.org.apache.spark.sql.types.StructType()
-
-    def refresh(self) -> None:
-        """Do nothing: the files of a snapshot do not change."""
-
-    def isTimeTravel(self) -> bool:  # noqa: N802
-        """Return whether the files are those of an older version; Spark must not replace them."""
-        return False
-
-    def metadataOpsTimeNs(self) -> Any:  # noqa: N802
-        """Return no time spent on metadata."""
-        return self._jvm.scala.Option.empty()
-
-    def toString(self) -> str:  # noqa: N802
-        """Return a text that is equal for equal files."""
-        return self._digest
-
-    def hashCode(self) -> int:  # noqa: N802
-        """Return a hash of the files."""
-        return int(self._digest[-7:], 16)
-
-    def equals(self, other: Any) -> bool:
-        """Return whether another index has the same files, so that `cache()` finds their plan."""
-        return other is not None and other.toString() == self._digest
-
-    @cached_property
-    def _digest(self) -> str:
-        paths = "\0".join(sorted(file.task.file.path for file in self._scan.files))
-        return f"LakeFileIndex {hashlib.sha256(paths.encode()).hexdigest()}"
-
-    @cached_property
-    def _root_paths(self) -> Any:
-        folder = Path(local_path(self._scan.files[0].task.file.path)).absolute().parent
-        path = self._jvm.org.apache.hadoop.fs.Path(f"file:{folder}")
-        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq([path])
-
-    @cached_property
-    def _size(self) -> Any:
-        total = sum(file.footer.size for file in self._scan.files)
-        # A small number would become an Integer, which is no Long.
-        return self._jvm.java.lang.Long.valueOf(str(total))
-
-    def _kept(self, data_filters: Any) -> Sequence[ParquetFile]:
+    def apply(self, data_filters: Any) -> bytes | None:
+        """Return the positions of the files to read, as Java's integers; None for all files."""
         try:
             predicates = [data_filters.apply(i) for i in range(data_filters.length())]
             excluded = self._pruning.excluded(self._scan, predicates)
         except Exception as error:  # noqa: BLE001 - a query must not fail because it reads too much
             _log.warning("a query reads all files of a table: %s", error)
-            return self._scan.files
-        return [file for file in self._scan.files if file.task.file.id not in excluded]
-
-    def _listing(self, files: Sequence[ParquetFile]) -> Any:
-        key = tuple(file.task.file.id for file in files)
-        with self._lock:
-            found = self._listings.get(key)
-        if found is None:
-            found = self._directories(files)
-            with self._lock:
-                self._listings[key] = found
-                while len(self._listings) > _MOST_LISTINGS:
-                    self._listings.popitem(last=False)
-        return found
-
-    def _directories(self, files: Sequence[ParquetFile]) -> Any:
-        """Return a Seq of one PartitionDirectory; its files are created by a few calls."""
-        jvm = self._jvm
-        data = struct.pack(">i", len(files)) + b"".join(map(_file_status, files))
-        array = self._gateway.new_array(jvm.org.apache.hadoop.fs.FileStatus, len(files))
-        statuses = jvm.org.apache.hadoop.io.ArrayWritable(array.getClass().getComponentType())
-        stream = jvm.java.io.ByteArrayInputStream(data)
-        statuses.readFields(jvm.java.io.DataInputStream(stream))
-        jvm.java.lang.System.arraycopy(statuses.get(), 0, array, 0, len(files))
-        directory = jvm.org.apache.spark.sql.execution.datasources.PartitionDirectory.apply(
-            jvm.org.apache.spark.sql.catalyst.InternalRow.empty(), array
-        )
-        return jvm.org.apache.spark.api.python.PythonUtils.toSeq([directory])
+            return None
+        if not excluded:
+            return None
+        files = enumerate(self._scan.files)
+        kept = [position for position, file in files if file.task.file.id not in excluded]
+        return struct.pack(f">{len(kept)}i", *kept)
 
     class Java:
         """The interface, for py4j."""
 
-        implements: Final = ["org.apache.spark.sql.execution.datasources.FileIndex"]
+        implements: Final = ["java.util.function.Function"]
 
 
 def file_url(file: ParquetFile) -> str:

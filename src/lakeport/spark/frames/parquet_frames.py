@@ -5,7 +5,7 @@ Expressions are written as SQL: every step of Spark's Column API is a call into 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,8 +15,14 @@ from lakeport.ducklake.reading import Positions
 from lakeport.spark.compat import create_dataframe
 from lakeport.spark.frames.columns import sql_type
 from lakeport.spark.frames.file_index import FilePruning, file_url, indexed_dataframe
+from lakeport.spark.frames.lake_files import (
+    FILE_SIZE,
+    NUMBERS,
+    deleted_bits,
+    select_columns,
+)
 from lakeport.spark.frames.parquet_columns import ConstantColumn, FileColumn
-from lakeport.spark.frames.parquet_footers import Footer, map_in_threads
+from lakeport.spark.frames.parquet_footers import map_in_threads
 from lakeport.spark.frames.parquet_scans import POSITION_BITS, ParquetScan, ReadLayout
 from lakeport.types import spark_identifier
 
@@ -45,11 +51,6 @@ _WITH_ZEROS: Final = {
     "parquet.filter.bloom.enabled": "false",
 }
 
-# The filter tests each row before the filters of a query do; a join of more rows comes after them.
-MAX_FILTERED_ROWS: Final = 1 << 20
-# The most slots for the sizes of files with deletes; the files of a larger scan are joined.
-MAX_SLOTS: Final = 1 << 16
-
 # One bit for each position, in words of 64; a file's last words may be missing.
 _IS_DELETED: Final = (
     "getbit(get(deleted, CAST(position >> 6 AS INT)), CAST(position & 63 AS INT)) <=> 1"
@@ -61,21 +62,55 @@ def parquet_dataframe(
 ) -> DataFrame:
     """Return the rows of a scan's files under the names of the plan's columns."""
     layout = scan.layout
-    schema = _schema(layout)
-    options = _OPTIONS | (_WITH_ZEROS if scan.shows_numbers else {})
-    frame = indexed_dataframe(spark, scan, schema, options, pruning)
-    if frame is None:
-        reader = spark.read.format("parquet").options(**options).schema(schema)
-        frame = reader.load([file_url(file) for file in scan.files])
-    frame = frame.selectExpr(*_numbered(layout))
-    if layout.first_snapshot is not None:
-        frame = frame.where(f"snapshot >= {layout.first_snapshot}")
-    if layout.last_snapshot is not None:
-        frame = frame.where(f"snapshot <= {layout.last_snapshot}")
-    frame = _joined(spark, frame, scan)
-    return frame.selectExpr(
-        *[f"{_column(layout, i)} AS {spark_identifier(name)}" for i, name in enumerate(names)]
+    deleted = map_in_threads(lambda file: file.task.deleted(), scan.files)
+    rows = _marked_rows(spark, scan, deleted, pruning) if layout.needs_positions else None
+    is_marked = rows is not None
+    if rows is None:
+        rows = _plain_rows(spark, scan, pruning)
+    if layout.snapshot is not None and layout.first_snapshot is not None:
+        rows = rows.where(f"{spark_identifier(layout.snapshot)} >= {layout.first_snapshot}")
+    if layout.snapshot is not None and layout.last_snapshot is not None:
+        rows = rows.where(f"{spark_identifier(layout.snapshot)} <= {layout.last_snapshot}")
+    terms = _terms(layout, NUMBERS if is_marked else "_metadata.row_index")
+    if layout.needs_file_columns or (layout.has_deletes and not is_marked):
+        size = FILE_SIZE if is_marked else "_metadata.file_size"
+        fields = {**terms, "size": size}
+        rows = select_columns(rows, [f"{sql} AS {name}" for name, sql in fields.items()])
+        rows = _joined(spark, rows, scan, [] if is_marked else deleted)
+        terms = {name: name for name in fields}
+    columns = [_column(layout, i, terms) for i in range(len(names))]
+    return select_columns(
+        rows,
+        [f"{sql} AS {spark_identifier(name)}" for sql, name in zip(columns, names, strict=True)],
     )
+
+
+def _marked_rows(
+    spark: SparkSession, scan: ParquetScan, deleted: list[Positions], pruning: FilePruning
+) -> DataFrame | None:
+    """Return the rows of files by our reader, without deleted ones; None if it cannot be used."""
+    bits = deleted_bits([file.footer.rows for file in scan.files], deleted)
+    if bits is None:
+        return None
+    schema = _schema(scan.layout).add(NUMBERS, "long")
+    frame = indexed_dataframe(spark, scan, schema, _options(scan), pruning, bits)
+    if frame is None or not scan.layout.has_deletes:
+        return frame
+    return frame.where(f"{NUMBERS} >= 0")
+
+
+def _plain_rows(spark: SparkSession, scan: ParquetScan, pruning: FilePruning) -> DataFrame:
+    """Return all rows of files."""
+    schema = _schema(scan.layout)
+    frame = indexed_dataframe(spark, scan, schema, _options(scan), pruning)
+    if frame is None:
+        reader = spark.read.format("parquet").options(**_options(scan)).schema(schema)
+        frame = reader.load([file_url(file) for file in scan.files])
+    return frame
+
+
+def _options(scan: ParquetScan) -> dict[str, str]:
+    return _OPTIONS | (_WITH_ZEROS if scan.shows_numbers else {})
 
 
 def _schema(layout: ReadLayout) -> StructType:
@@ -87,22 +122,20 @@ def _schema(layout: ReadLayout) -> StructType:
     return StructType(fields + [StructField(name, LongType()) for name in internal])
 
 
-def _numbered(layout: ReadLayout) -> list[str]:
-    """Return SQL for the columns under numbers, row positions and file sizes."""
-    selected = [
-        f"{_read(column)} AS c{i}"
+def _terms(layout: ReadLayout, position: str) -> dict[str, str]:
+    """Return SQL for numbered columns and DuckLake's own, over the fields of the files."""
+    terms = {
+        f"c{i}": _read(column)
         for i, column in enumerate(layout.columns)
         if isinstance(column, FileColumn)
-    ]
+    }
     if layout.row_id is not None:
-        selected.append(f"{spark_identifier(layout.row_id)} AS row_id")
+        terms["row_id"] = spark_identifier(layout.row_id)
     if layout.snapshot is not None:
-        selected.append(f"{spark_identifier(layout.snapshot)} AS snapshot")
+        terms["snapshot"] = spark_identifier(layout.snapshot)
     if layout.needs_positions:
-        selected.append("_metadata.row_index AS position")
-    if layout.needs_files:
-        selected.append("_metadata.file_size AS size")
-    return selected
+        terms["position"] = position
+    return terms
 
 
 def _read(column: FileColumn) -> str:
@@ -114,40 +147,36 @@ def _read(column: FileColumn) -> str:
     return value if column.type == column.target else _cast(value, column.target)
 
 
-def _column(layout: ReadLayout, index: int) -> str:
-    """Return SQL for a column of the plan, over the columns of `_numbered` and of the join."""
+def _column(layout: ReadLayout, index: int, terms: Mapping[str, str]) -> str:
+    """Return SQL for a column of the plan, over terms and the columns of the join with files."""
     match layout.columns[index]:
         case FileColumn():
-            return f"c{index}"
+            return terms[f"c{index}"]
         case ConstantColumn(None, target):
             return _cast("NULL", target)
         case ConstantColumn(sql, target):
             # All columns are nullable, also where Spark infers that a value is not null.
             return f"nullif({_cast(str(sql), target)}, NULL)"
         case "file_row_number":
-            return "nullif(position, NULL)"
+            return f"nullif({terms['position']}, NULL)"
         case "rowid":
-            return "row_id" if layout.row_id else "first_row_id + position"
+            return terms["row_id"] if layout.row_id else f"first_row_id + {terms['position']}"
         case "snapshot_id":
-            return "snapshot" if layout.snapshot else "begin_snapshot"
+            return terms["snapshot"] if layout.snapshot else "begin_snapshot"
         case _:
             return "filename"
 
 
-def _joined(spark: SparkSession, frame: DataFrame, scan: ParquetScan) -> DataFrame:
+def _joined(
+    spark: SparkSession, frame: DataFrame, scan: ParquetScan, deleted: list[Positions]
+) -> DataFrame:
     """Add the catalog's columns of each file, and remove deleted rows."""
     from pyspark.sql.functions import broadcast, col
 
     file_columns: dict[str, Any] = _file_columns(scan) if scan.layout.needs_file_columns else {}
-    if scan.layout.has_deletes:
-        deleted = map_in_threads(lambda file: file.task.deleted(), scan.files)
-        numbers = deleted_numbers([file.footer for file in scan.files], deleted)
-        if numbers is not None:
-            frame = _without_deleted(spark, frame, *numbers)
-        elif (
-            sum(int(positions[-1]) for positions in deleted if len(positions)) // 8
-            > MAX_BITMAP_BYTES
-        ):
+    if deleted and scan.layout.has_deletes:
+        last = [int(positions[-1]) for positions in deleted if len(positions)]
+        if sum(last) // 8 > MAX_BITMAP_BYTES:
             frame = _anti_join_deleted(spark, frame, scan, deleted)
         else:
             file_columns["deleted"] = _bitmaps(deleted)
@@ -157,62 +186,6 @@ def _joined(spark: SparkSession, frame: DataFrame, scan: ParquetScan) -> DataFra
     files = broadcast(create_dataframe(spark, pa.table(file_columns)))
     joined = frame.join(files, col("size") == col("file_size"))
     return joined.where(f"NOT {_IS_DELETED}") if "deleted" in file_columns else joined
-
-
-def deleted_numbers(
-    footers: Sequence[Footer], deleted: Sequence[Positions]
-) -> tuple[np.ndarray, int] | None:
-    """Return the deleted positions of files in one array of numbers, and its number of slots.
-
-    A file's slot is its size modulo the number of slots. At a slot is the index of the file's
-    bitmap, and after all of these, in the same order, are the sizes. The bitmaps follow, with one
-    bit for each row. None if there are too many rows, or the array would be too large.
-    """
-    words = [footer.rows // 64 + 1 for footer in footers]
-    rows = sum(footer.rows for footer in footers)
-    if rows > MAX_FILTERED_ROWS or sum(words) * 8 > MAX_BITMAP_BYTES:
-        return None
-    sizes = np.array([footer.size for footer in footers], np.int64)
-    slots = _slots(sizes)
-    if slots is None:
-        return None
-    table = np.full(2 * slots, -1, np.int64)
-    starts = 2 * slots + np.cumsum([0, *words[:-1]], dtype=np.int64)
-    table[sizes % slots] = starts
-    table[slots + sizes % slots] = sizes
-    bits = np.zeros(sum(words) * 64, np.bool_)
-    for start, footer, positions in zip(starts, footers, deleted, strict=True):
-        # A position after the last row would be one of the next file.
-        inside = positions[(positions >= 0) & (positions < footer.rows)]
-        bits[(start - 2 * slots) * 64 + inside] = True
-    return np.concatenate([table, np.packbits(bits, bitorder="little").view(np.int64)]), slots
-
-
-def _slots(sizes: np.ndarray) -> int | None:
-    """Return the smallest number by which all sizes, which differ, have different remainders."""
-    for slots in range(len(sizes), min(MAX_SLOTS, len(sizes) ** 2 + 64)):
-        if len(np.unique(sizes % slots)) == len(sizes):
-            return slots
-    return None
-
-
-def _without_deleted(
-    spark: SparkSession, frame: DataFrame, numbers: np.ndarray, slots: int
-) -> DataFrame:
-    """Remove deleted rows by a filter.
-
-    The numbers are the result of a subquery. As a join, they would make Spark overestimate the
-    frame, and join it with others by a shuffle. As a literal, they would be part of every plan.
-    """
-    values = pa.ListArray.from_arrays([0, len(numbers)], pa.array(numbers))
-    constant = create_dataframe(spark, pa.table({"numbers": values})).scalar()
-    start = f"get(numbers, CAST(size % {slots} AS INT))"
-    size = f"CAST({slots} + size % {slots} AS INT)"
-    word = f"get(numbers, CAST({start} + (position >> 6) AS INT))"
-    is_deleted = f"getbit({word}, CAST(position & 63 AS INT)) <=> 1"
-    return frame.withColumn("numbers", constant).where(
-        f"get(numbers, {size}) = size AND NOT {is_deleted}"
-    )
 
 
 def _file_columns(scan: ParquetScan) -> dict[str, pa.Array]:

@@ -20,6 +20,7 @@ from lakeport.ducklake.reading import (
     FileTask,
 )
 from lakeport.ducklake.storage import hive_value, is_local
+from lakeport.spark.frames.lake_files import FILE_SIZE, NUMBERS
 from lakeport.spark.frames.parquet_columns import (
     ConstantColumn,
     FileColumn,
@@ -215,8 +216,8 @@ def _layout(task: FileTask, footer: Footer) -> ReadLayout | None:
         return None
     if not all(spark_can_write(name) for name in _names(task, fields)):
         return None
-    # Spark's metadata column has that name.
-    if any(node.name.lower() == "_metadata" for node in fields):
+    # Columns that Spark and our reader add to those of a file have these names.
+    if any(node.name.lower() in ("_metadata", NUMBERS, FILE_SIZE) for node in fields):
         return None
     if task.name_mapping is None and not has_ids:
         return None
