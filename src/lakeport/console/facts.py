@@ -287,13 +287,16 @@ def _null_share(known: dict[str, Any]) -> float | None:
     return float(known["null_count"] / known["row_count"])
 
 
-def layout(client: Client, schema: str, name: str) -> list[tuple[str, str, str]]:
-    """Return how a table is partitioned and sorted, and its options: property, name, value."""
+def layout(client: Client, schema: str, name: str) -> list[tuple[str, str, str]] | None:
+    """Return how a table is partitioned and sorted, and its options: property, name, value.
+
+    None if the caller may not see it.
+    """
     try:
         called = client.call_table(f"{FUNCTIONS}.table_layout", _path(schema, name))
         return [tuple(row.values()) for row in called.to_arrow().to_pylist()]
     except (NotFoundError, PermissionDeniedError):
-        return []
+        return None
 
 
 def partitions(client: Client, schema: str, name: str) -> list[tuple[str, int]]:
@@ -383,8 +386,22 @@ def restore_table(client: Client, schema: str, name: str, version: int) -> None:
 
 def shown(value: Any) -> str:
     """Return a value as the text of a cell."""
-    text = "NULL" if value is None else str(value)
+    text = _text(value)
     return text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}…"
+
+
+def _text(value: Any) -> str:
+    """Return a value as DuckDB shows it, nested ones too."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # More elements than fit into a cell need no text.
+    if isinstance(value, list):
+        return f"[{', '.join(_text(each) for each in value[:_MAX_CELL])}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}: {_text(each)}' for name, each in value.items())}}}"
+    return str(value)
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 _DARK: Final = {"yes": True, "no": False}
 _NARROW: Final = "w-full max-w-screen-xl mx-auto p-4 gap-4"
+_NAV: Final = "flex gap-x-3 sm:gap-x-4 order-last w-full sm:order-none sm:w-auto sm:ml-4"
 
 
 class Page:
@@ -76,14 +77,12 @@ def frame(visitors: Visitors, title: str, *, lake: str = "") -> Iterator[Page]:
     page = Page(visitors, browser, lake)
     apply_look()
     page.dark = ui.dark_mode(value=None)
-    with ui.header().classes("items-center gap-2 bg-slate-800"):
+    with ui.header().classes("items-center gap-x-3 gap-y-0 py-2 bg-slate-800"):
         ui.link("Lakeport", "/").classes("text-white text-lg font-bold no-underline")
         if lake:
-            ui.link(lake, lake_path(lake)).classes("text-white no-underline font-mono")
-            with ui.element("nav").classes("flex gap-3").props('aria-label="pages of the lake"'):
-                for name in ("History", "Query", "Activity", "Maintenance", "Access"):
-                    path = f"{lake_path(lake)}/{name.lower()}"
-                    ui.link(name, path).classes("text-white no-underline")
+            ui.label("/").classes("text-slate-400").props("aria-hidden=true")
+            ui.link(lake, lake_path(lake)).classes("text-white no-underline font-mono break-all")
+            _show_pages(lake, title)
         ui.space()
         ui.button(icon="contrast", on_click=lambda: _switch_dark(page)).props(
             'flat round color=white aria-label="dark or light"'
@@ -99,6 +98,17 @@ def frame(visitors: Visitors, title: str, *, lake: str = "") -> Iterator[Page]:
         yield page
 
 
+def _show_pages(lake: str, title: str) -> None:
+    """Show the links to the pages of a lake; on a narrow screen in a line of their own."""
+    nav = ui.element("nav").classes(_NAV)
+    with nav.props('aria-label="pages of the lake"'):
+        for name in ("Tables", "History", "Query", "Activity", "Maintenance", "Access"):
+            path = lake_path(lake) if name == "Tables" else f"{lake_path(lake)}/{name.lower()}"
+            link = ui.link(name, path).classes("text-white no-underline")
+            if name == title or (name == "Tables" and title == lake):
+                link.props("aria-current=page")
+
+
 async def _switch_dark(page: Page) -> None:
     """Switch between dark and light; the browser keeps it for later pages."""
     is_dark = await ui.run_javascript("Quasar.Dark.isActive")
@@ -112,11 +122,12 @@ def _sign_out(page: Page) -> None:
     ui.navigate.to("/sign-in")
 
 
-def show_error(sentence: str) -> None:
-    """Show why something cannot be shown."""
+def show_error(sentence: str, *, can_reload: bool = True) -> None:
+    """Show why something cannot be shown; reloading loses what was typed on the page."""
     with ui.card().classes("border-l-4 border-red-600 w-full").props("role=alert"):
         ui.label(sentence).classes("break-words")
-        ui.button("Try again", on_click=ui.navigate.reload).props("flat dense")
+        if can_reload:
+            ui.button("Try again", on_click=ui.navigate.reload).props("flat dense")
 
 
 def lake_path(lake: str) -> str:

@@ -6,22 +6,31 @@ from typing import Final
 
 from nicegui import ui
 
-__all__ = ["CHART_TEXT", "apply_look"]
+__all__ = ["CHART_COLOUR", "CHART_TEXT", "apply_look"]
 
 PRIMARY: Final = "#1d5fa6"
 """Readable as text on white, and behind white text."""
 
-CHART_TEXT: Final = "#7a7a7a"
-"""Readable on light and dark pages: a chart does not know on which it is drawn."""
+CHART_TEXT: Final = "#595959"
+"""Readable on a light page; a dark page inverts its charts."""
+
+CHART_COLOUR: Final = "#3b82c4"
+"""Has the same hue on a dark page."""
 
 # Quasar's own rules are !important in a layer, which only their variable changes.
 _STYLE: Final = """
 .body--dark .text-primary, .body--dark .nicegui-link { --q-primary: #8fbdf0; }
 .q-page .nicegui-link { color: var(--q-primary); }
-.body--dark .cm-editor { filter: invert(1) hue-rotate(180deg); }
+.body--dark .cm-editor, .body--dark .nicegui-echart { filter: invert(1) hue-rotate(180deg); }
+.q-btn, .q-tab__label { text-transform: none; }
 .q-table td { overflow-wrap: anywhere; white-space: normal; max-width: 40rem; }
-.q-table td.nowrap { white-space: nowrap; }
-@media (max-width: 600px) { .q-table td { min-width: 8rem; } }
+.q-table td.nowrap { white-space: nowrap; overflow-wrap: normal; }
+@media (max-width: 600px) {
+  .q-table td:not(.nowrap) { min-width: 9rem; }
+  .q-table td, .q-table th { padding: 4px 10px; }
+}
+header nav a { opacity: 0.8; padding: 0.1rem 0; border-bottom: 2px solid transparent; }
+header nav a[aria-current] { opacity: 1; border-color: currentColor; }
 .q-page { overflow-wrap: anywhere; }
 """
 

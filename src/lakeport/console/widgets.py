@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
 
@@ -10,12 +10,13 @@ import pyarrow as pa
 from nicegui import ui
 
 from lakeport.console.facts import shown
-from lakeport.console.look import CHART_TEXT
+from lakeport.console.look import CHART_COLOUR, CHART_TEXT
 
 __all__ = [
     "DataTable",
     "arrow_table",
     "bar_chart",
+    "counted_fact",
     "fact",
     "heading",
     "line_chart",
@@ -26,8 +27,11 @@ T = TypeVar("T")
 Row = dict[str, Any]
 
 _ROWS_PER_PAGE: Final = 25
+_FEW_ROWS: Final = 10
+"""So many need neither pages nor a search field."""
 _MAX_ROWS_PER_PAGE: Final = 100
 _MAX_POINTS: Final = 400
+_MAX_SYMBOLS: Final = 40
 _MAX_CHOICES: Final = 50
 _AXIS: Final = {
     "axisLabel": {"color": CHART_TEXT},
@@ -43,17 +47,22 @@ def fact(name: str, value: object) -> None:
         ui.label(name).classes("text-sm text-gray-600 dark:text-gray-400")
 
 
+def counted_fact(number: int, noun: str) -> None:
+    """Show how many things there are."""
+    fact(noun if number == 1 else f"{noun}s", f"{number:,}")
+
+
 def heading(text: str) -> None:
     """Show the heading of a part of a page."""
     ui.label(text).classes("text-xl").props("role=heading aria-level=2")
 
 
-def searched_select(label: str, names: Sequence[str]) -> ui.select:
+def searched_select(label: str, names: Sequence[str], *, chosen: int = 0) -> ui.select:
     """Return a choice of one of many names; its value is the name's position.
 
     A browser gets a few names, and others that have the text which is typed.
     """
-    select = ui.select(_choices(names, "", 0), label=label, value=0, with_input=True)
+    select = ui.select(_choices(names, "", chosen), label=label, value=chosen, with_input=True)
 
     def find(text: object) -> None:
         is_chosen = select.value is not None and text == names[select.value]
@@ -88,6 +97,8 @@ class DataTable(Generic[T]):
         show: Returns the row of an item: a value for each column, and others for slots.
         key: The column whose values are unique; the first by default.
         order: How columns are sorted whose text has another order, such as sizes.
+        numbers: Columns of numbers, which are aligned at the right.
+        short: Other columns whose text is kept in one line.
     """
 
     def __init__(
@@ -98,6 +109,8 @@ class DataTable(Generic[T]):
         *,
         key: str | None = None,
         order: Mapping[str, Callable[[T], Any]] | None = None,
+        numbers: Collection[str] = (),
+        short: Collection[str] = (),
     ) -> None:
         self._items = items
         self._show = show
@@ -106,11 +119,18 @@ class DataTable(Generic[T]):
         self._search = ""
         pairs = [(each, each) if isinstance(each, str) else each for each in columns]
         self._names = [name for name, _ in pairs]
-        search = ui.input("Search", on_change=lambda event: self._find(event.value))
-        search.props("dense clearable debounce=300").classes("w-64")
+        self._field = ui.input("Search", on_change=lambda event: self._find(event.value))
+        self._field.props("dense clearable debounce=300").classes("w-64")
         self.table = ui.table(
             columns=[
-                {"name": name, "label": label, "field": name, "sortable": True, "align": "left"}
+                {
+                    "name": name,
+                    "label": label,
+                    "field": name,
+                    "sortable": True,
+                    "align": "right" if name in numbers else "left",
+                    "classes": "nowrap" if name in numbers or name in short else "",
+                }
                 for name, label in pairs
             ],
             rows=[],
@@ -118,6 +138,7 @@ class DataTable(Generic[T]):
             pagination=self._state,
         ).classes("w-full")
         self.table.props(f":rows-per-page-options='[10, {_ROWS_PER_PAGE}, {_MAX_ROWS_PER_PAGE}]'")
+        self.table.props('rows-per-page-label="Rows per page:" no-data-label="nothing is found"')
         self.table.on("request", lambda event: self._request(event.args))
         self.refresh()
 
@@ -134,6 +155,9 @@ class DataTable(Generic[T]):
         page = self._state["page"] = min(self._state["page"], last)
         self.table.pagination = {**self._state, "rowsNumber": len(found)}
         self.table.rows = [self._show(item) for item in found[(page - 1) * size : page * size]]
+        is_long = len(self._items) > _FEW_ROWS
+        self._field.set_visibility(is_long or bool(self._search))
+        self.table.props["hide-pagination"] = not is_long
         self.table.update()
 
     def _found(self) -> Sequence[T]:
@@ -202,6 +226,13 @@ def arrow_table(rows: pa.Table, *, classes: Sequence[str] = ()) -> DataTable[int
         show,
         key="_row",
         order={name: column.__getitem__ for name, column in zip(names, values, strict=True)},
+        numbers=[name for name in names if _is_number(rows.schema.field(int(name)).type)],
+    )
+
+
+def _is_number(type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type)
     )
 
 
@@ -214,16 +245,18 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def line_chart(title: str, points: Sequence[tuple[object, float]], *, unit: str) -> None:
-    """Show a line; its description has the same numbers for screen readers."""
-    _chart(title, points, unit=unit, kind="line")
+    """Show numbers by snapshot; the description has the same numbers for screen readers."""
+    _chart(title, points, unit=unit, kind="line", axis="snapshot")
 
 
 def bar_chart(title: str, points: Sequence[tuple[object, float]], *, unit: str) -> None:
     """Show bars."""
-    _chart(title, points, unit=unit, kind="bar")
+    _chart(title, points, unit=unit, kind="bar", axis="")
 
 
-def _chart(title: str, points: Sequence[tuple[object, float]], *, unit: str, kind: str) -> None:
+def _chart(
+    title: str, points: Sequence[tuple[object, float]], *, unit: str, kind: str, axis: str
+) -> None:
     # More points than pixels: every so many of them, and the last.
     step = -(-len(points) // _MAX_POINTS) if points else 1
     points = points[::-1][::step][::-1]
@@ -234,9 +267,31 @@ def _chart(title: str, points: Sequence[tuple[object, float]], *, unit: str, kin
             "title": {"text": title, "textStyle": {"fontSize": 14, "color": CHART_TEXT}},
             # Names of a lake are not HTML.
             "tooltip": {"trigger": "axis", "renderMode": "richText"},
-            "grid": {"left": 70, "right": 20, "bottom": 40},
-            "xAxis": {"type": "category", "data": [str(x) for x, _ in points], **_AXIS},
-            "yAxis": {"type": "value", "name": unit, **_AXIS},
-            "series": [{"type": kind, "data": [y for _, y in points], "areaStyle": {}}],
+            "color": [CHART_COLOUR],
+            "grid": {"left": 70, "right": 20, "top": 60, "bottom": 48},
+            "xAxis": {
+                "type": "category",
+                "data": [str(x) for x, _ in points],
+                "name": axis,
+                "nameLocation": "middle",
+                "nameGap": 28,
+                **_AXIS,
+            },
+            "yAxis": {
+                "type": "value",
+                "name": unit,
+                # Rows and files are whole numbers.
+                "minInterval": 1 if all(y == int(y) for _, y in points) else 0,
+                **_AXIS,
+            },
+            "series": [
+                {
+                    "type": kind,
+                    "data": [y for _, y in points],
+                    "areaStyle": {"opacity": 0.2},
+                    "showSymbol": len(points) <= _MAX_SYMBOLS,
+                    "barMaxWidth": 72,
+                }
+            ],
         }
     ).classes("w-full h-64").props("role=img").props["aria-label"] = description

@@ -46,7 +46,7 @@ def _show_identity(page: Page) -> None:
                 else:
                     _show(rows, "may")
             except LakeportError as error:
-                show_error(str(error))
+                show_error(str(error), can_reload=False)
 
     heading("What another identity may do")
     with ui.row().classes("items-end"):
@@ -70,7 +70,7 @@ def _show_readers(page: Page, choices: Sequence[tuple[str, str]]) -> None:
                     _show(rows, "may", first="identity")
                 ui.label("Callers with signed tokens of an issuer are not listed.")
             except LakeportError as error:
-                show_error(str(error))
+                show_error(str(error), can_reload=False)
 
     heading("Who can read a table")
     with ui.row().classes("items-end"):

@@ -46,14 +46,21 @@ async def show_activity(page: Page) -> None:
         return
     ui.label("Running and recent queries, newest first")
     calls = await page.read(_calls, page)
-    kind = ui.toggle(list(_KINDS), value="all").props('aria-label="which queries"')
+    names = {name: name.capitalize() for name in _KINDS}
+    kind = ui.toggle(names, value="all").props('aria-label="which queries"')
     table = DataTable(
-        _COLUMNS, calls, _row, key="id", order={"size": _bytes, "seconds": lambda c: c["seconds"]}
+        _COLUMNS,
+        calls,
+        _row,
+        key="id",
+        order={"size": _bytes, "seconds": lambda call: call["seconds"], "rows": _rows},
+        numbers=["seconds", "rows", "size"],
+        short=["state", "who"],
     )
     table.table.add_slot(
         "body-cell-id",
         """<q-td :props="props" class="nowrap">{{ props.value }}
-             <q-btn v-if="props.row.state == 'RUNNING'" flat dense label="cancel" color="negative"
+             <q-btn v-if="props.row.state == 'running'" flat dense label="cancel" color="negative"
                     @click="$parent.$emit('cancel', props.row.id)" /></q-td>""",
     )
     empty = ui.label("No query has run yet.")
@@ -98,12 +105,12 @@ def _is_shown(table: str) -> bool:
 def _row(call: Call) -> dict[str, Any]:
     return {
         "id": call["id"],
-        "state": call["state"],
+        "state": call["state"].lower(),
         "who": call["identity"],
         "query": _query(call),
         "plan": _plan(call),
         "seconds": f"{call['seconds']:.2f}",
-        "rows": call["rows_sent"] + call["rows_received"],
+        "rows": f"{_rows(call):,}",
         "size": _moved(call),
         "note": call["error"] or call["progress"],
     }
@@ -133,6 +140,10 @@ def _plan(call: Call) -> str:
     left_out = f" ({', '.join(reasons)})" if reasons else ""
     size = size_text(call["bytes_to_read"])
     return f"{files}{left_out}, {counted(call['tasks'], 'task')}, {size}, engine {call['engine']}"
+
+
+def _rows(call: Call) -> int:
+    return int(call["rows_sent"] + call["rows_received"])
 
 
 def _bytes(call: Call) -> int:

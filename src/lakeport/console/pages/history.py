@@ -31,6 +31,10 @@ _ORDER: Final[dict[str, Callable[[SnapshotFacts], int]]] = {
     "rows": lambda snapshot: snapshot.rows_added - snapshot.rows_removed,
     "files": lambda snapshot: snapshot.files_added - snapshot.files_removed,
 }
+_CHANGES_OF_ROWS: Final = (
+    *("tables_inserted_into", "tables_deleted_from"),
+    *("inlined_insert", "inlined_delete"),
+)
 _COLOURS: Final = {
     "insert": "bg-green-100 dark:bg-green-900",
     "delete": "bg-red-100 dark:bg-red-900",
@@ -45,7 +49,14 @@ async def show_history(page: Page) -> None:
     if not history:
         ui.label("The lake has no snapshot.")
         return
-    DataTable(_COLUMNS, history[::-1], _row, order=_ORDER)
+    DataTable(
+        _COLUMNS,
+        history[::-1],
+        _row,
+        order=_ORDER,
+        numbers=["rows", "files"],
+        short=["snapshot", "time (UTC)"],
+    )
     listed = await page.read(tables, page.client)
     choices = [(t.schema, t.name) for t in listed if t.kind == "BASE TABLE"]
     if choices and len(history) > 1:
@@ -78,16 +89,18 @@ def _show_comparison(
     page: Page, history: list[SnapshotFacts], choices: list[tuple[str, str]]
 ) -> None:
     ids = [snapshot.id for snapshot in reversed(history)]
+    chosen, last = _newest_change(history, choices)
     # Others are typed: a browser does not get ten thousand of them.
     newest = ids[:_MAX_CHOICES]
     heading("Compare two snapshots")
     with ui.row().classes("items-end"):
-        table = searched_select("Table", [f"{schema}.{name}" for schema, name in choices])
+        names = [f"{schema}.{name}" for schema, name in choices]
+        table = searched_select("Table", names, chosen=chosen)
         before, after = (
             ui.select(
                 newest, label=label, value=value, with_input=True, new_value_mode="add-unique"
             )
-            for label, value in (("From", ids[1]), ("To", ids[0]))
+            for label, value in (("From", ids[last + 1]), ("To", ids[last]))
         )
         compare_button = ui.button("Compare")
     result = ui.column().classes("w-full")
@@ -100,9 +113,19 @@ def _show_comparison(
                 first, last = sorted(_snapshot(each.value, ids) for each in (before, after))
                 await _compare(page, schema, name, first, last)
             except LakeportError as error:
-                show_error(str(error))
+                show_error(str(error), can_reload=False)
 
     compare_button.on_click(compare)
+
+
+def _newest_change(history: list[SnapshotFacts], choices: list[tuple[str, str]]) -> tuple[int, int]:
+    """Return the table whose rows changed last, and how many snapshots ago."""
+    places = {f"{schema}.{name}": place for place, (schema, name) in enumerate(choices)}
+    for age, snapshot in enumerate(history[:0:-1][: _MAX_CHOICES - 1]):
+        for kind, names in snapshot.changes:
+            if kind in _CHANGES_OF_ROWS and names and names[0] in places:
+                return places[names[0]], age
+    return 0, 0
 
 
 def _snapshot(value: object, ids: list[int]) -> int:

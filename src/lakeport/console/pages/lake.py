@@ -5,7 +5,7 @@ from __future__ import annotations
 from nicegui import ui
 
 from lakeport._wording import size_text
-from lakeport.console.facts import LakeFacts, growth, is_lake, lake_facts, tables
+from lakeport.console.facts import LakeFacts, growth, is_lake, lake_facts, snapshot_ids, tables
 from lakeport.console.frame import Page, lake_path, link_to, show_error
 from lakeport.console.operations import (
     EXAMINED_FILES,
@@ -14,8 +14,8 @@ from lakeport.console.operations import (
     health_key,
     verdict,
 )
-from lakeport.console.pages.maintenance import SEVERITY_COLOURS
-from lakeport.console.widgets import DataTable, fact, line_chart
+from lakeport.console.pages.maintenance import HEALTH_ICONS, HEALTHY_COLOUR, SEVERITY_COLOURS
+from lakeport.console.widgets import DataTable, counted_fact, fact, line_chart
 from lakeport.errors import LakeportError
 
 __all__ = ["show_lake", "show_lakes"]
@@ -46,12 +46,12 @@ def _show_card(lake: LakeFacts) -> None:
     if lake.comment:
         ui.label(lake.comment)
     with ui.row():
-        fact("tables", f"{lake.tables:,}")
+        counted_fact(lake.tables, "table")
         if lake.is_lake:
-            fact("views", f"{lake.views:,}")
-            fact("files", f"{lake.files:,}")
+            counted_fact(lake.views, "view")
+            counted_fact(lake.files, "file")
             fact("in files", size_text(lake.bytes))
-            fact("snapshots", f"{lake.snapshots:,}")
+            counted_fact(lake.snapshots, "snapshot")
     if lake.newest is not None:
         by = f" by {lake.newest.author}" if lake.newest.author else ""
         when = lake.newest.time.strftime("%Y-%m-%d %H:%M:%S")
@@ -66,8 +66,10 @@ def _show_health(page: Page, lake: LakeFacts) -> None:
     It is made once for a snapshot. For a lake of many files, a button on the page of
     maintenance makes it; here is the last one.
     """
-    link = ui.link("", f"{lake_path(lake.name)}/maintenance")
-    link.set_visibility(False)
+    with ui.row().classes("items-center gap-2") as line:
+        icon = ui.icon("check_circle", size="sm").props("aria-hidden=true")
+        link = ui.link("", f"{lake_path(lake.name)}/maintenance")
+    line.set_visibility(False)
     client = page.visitors.client(page.browser, lake.name)
     newest = -1 if lake.newest is None else lake.newest.id
 
@@ -85,8 +87,11 @@ def _show_health(page: Page, lake: LakeFacts) -> None:
         except LakeportError:
             return  # the caller may not maintain the lake
         link.set_text(f"health: {_health(known, newest)}")
-        link.set_visibility(True)
-        link.classes(SEVERITY_COLOURS.get("" if known is None else known.worst, ""))
+        worst = "" if known is None else known.worst
+        icon.set_name("help_outline" if known is None else HEALTH_ICONS.get(worst, "check_circle"))
+        link.classes(SEVERITY_COLOURS.get(worst, ""))
+        icon.classes(SEVERITY_COLOURS.get(worst, "" if known is None else HEALTHY_COLOUR))
+        line.set_visibility(True)
 
     ui.timer(0.1, fill, once=True)
 
@@ -105,12 +110,20 @@ async def show_lake(page: Page) -> None:
     if not listed:
         ui.label("The lake has no table that you may see.")
         return
+    is_a_lake = await page.read(is_lake, page.client)
+    with ui.row():
+        counted_fact(sum(entry.kind != "VIEW" for entry in listed), "table")
+        if is_a_lake:
+            counted_fact(sum(entry.kind == "VIEW" for entry in listed), "view")
+            counted_fact(sum(entry.files or 0 for entry in listed), "file")
+            fact("in files", size_text(sum(entry.bytes or 0 for entry in listed)))
+            counted_fact(len(await page.read(snapshot_ids, page.client)), "snapshot")
     table = DataTable(
         ["table", "kind", "files", "size", "delete files", "comment"],
         listed,
         lambda entry: {
             "table": f"{entry.schema}.{entry.name}",
-            "kind": entry.kind.lower(),
+            "kind": entry.kind.lower().removeprefix("base "),
             "files": entry.files,
             "size": "" if entry.bytes is None else size_text(entry.bytes),
             "delete files": entry.delete_files,
@@ -118,6 +131,7 @@ async def show_lake(page: Page) -> None:
             "address": link_to(page.lake, entry.schema, entry.name),
         },
         order={"size": lambda entry: entry.bytes},
+        numbers=["files", "size", "delete files"],
     ).table
     # Vue escapes text in {{ }} and checks the address, which this module has quoted.
     table.add_slot(
@@ -126,14 +140,21 @@ async def show_lake(page: Page) -> None:
              <a class="text-primary underline" :href="props.row.address">{{ props.value }}</a>
            </q-td>""",
     )
-    if await page.read(is_lake, page.client):
+    if is_a_lake:
         points = await page.read(growth, page.client)
         if points:
+            unit, bytes_of_unit = _unit(max(size for _, _, size in points))
             line_chart(
                 "Data in files by snapshot",
-                [(snapshot, size / 2**20) for snapshot, _, size in points],
-                unit="MiB",
+                [(snapshot, round(size / bytes_of_unit, 2)) for snapshot, _, size in points],
+                unit=unit,
             )
             line_chart(
                 "Rows by snapshot", [(snapshot, rows) for snapshot, rows, _ in points], unit="rows"
             )
+
+
+def _unit(size: int) -> tuple[str, int]:
+    """Return the unit in which a chart shows sizes up to this, and its bytes."""
+    power = min(3, max(1, (max(size, 1).bit_length() - 1) // 10))
+    return ("KiB", "MiB", "GiB")[power - 1], 1024**power

@@ -30,12 +30,17 @@ from lakeport.console.operations import (
 from lakeport.console.widgets import DataTable, heading
 from lakeport.errors import LakeportError, PermissionDeniedError
 
-__all__ = ["SEVERITY_COLOURS", "show_maintenance"]
+__all__ = ["HEALTHY_COLOUR", "HEALTH_ICONS", "SEVERITY_COLOURS", "show_maintenance"]
 
 SEVERITY_COLOURS: Final = {
     "error": "text-red-700 dark:text-red-400",
     "warning": "text-amber-700 dark:text-amber-400",
 }
+HEALTH_ICONS: Final = {"error": "error", "warning": "warning"}
+"""By the worst finding; any other lake is healthy."""
+
+HEALTHY_COLOUR: Final = "text-green-700 dark:text-green-400"
+
 _SEVERITIES: Final = ("error", "warning", "note")
 _POLL_SECONDS: Final = 0.5
 _MAX_TEXT: Final = "break-words max-w-full"
@@ -86,6 +91,7 @@ def _show_advice(gains: Sequence[dict[str, Any]]) -> None:
             "inlined rows": row["inlined_rows"],
         },
         order={"size": lambda row: row["bytes"], "deleted": lambda row: row["deleted_share"]},
+        numbers=["files", "small files", "size", "deleted", "inlined rows"],
     )
 
 
@@ -104,7 +110,7 @@ def _show_run(page: Page) -> None:
                 done = await page.read(maintain, page.client, dry_run=dry_run)
                 _show_outcomes(done, is_plan=dry_run)
             except LakeportError as error:
-                show_error(str(error))
+                show_error(str(error), can_reload=False)
             finally:
                 waiting.delete()
                 if poll is not None:
@@ -168,6 +174,7 @@ def _outcome_table(done: Sequence[Outcome]) -> None:
             "left as it is": "; ".join(entry[1].skipped),
         },
         key="_number",
+        short=["time (UTC)", "operation"],
     )
 
 
@@ -187,17 +194,24 @@ def _show_schedule(rows: Sequence[dict[str, Any]]) -> None:
 def _thresholds(row: dict[str, Any]) -> str:
     """Return when a table or the lake is maintained, in a sentence."""
     parts = [
-        f"looked at every {row['every_seconds']:g} s",
-        f"flushed from {counted(row['flush_rows'], 'inlined row')}",
-        f"merged from {counted(row['merge_files'], 'small file')}",
+        f"flushed from {counted(row['flush_rows'], 'inlined row')} on",
+        f"merged from {counted(row['merge_files'], 'small file')} on",
     ]
     if row["rewrite_threshold"] is not None:
-        parts.append(f"rewritten from {row['rewrite_threshold']:.0%} deleted rows")
+        parts.append(f"rewritten from {row['rewrite_threshold']:.0%} deleted rows on")
     if row["expire_older_than"] is not None:
         parts.append(f"snapshots older than {row['expire_older_than']} expire")
     if row["retain_last"] is not None:
-        parts.append(f"the last {row['retain_last']} stay")
-    return ", ".join(parts)
+        parts.append(f"the last {counted(row['retain_last'], 'snapshot')} stay")
+    return f"examined {_every(row['every_seconds'])}; {', '.join(parts)}"
+
+
+def _every(seconds: float) -> str:
+    """Return how often something happens: `every 5 minutes`, `every hour`."""
+    for name, length in (("hour", 3600), ("minute", 60)):
+        if seconds >= length and seconds % length == 0:
+            return f"every {name}" if seconds == length else f"every {seconds / length:g} {name}s"
+    return f"every {seconds:g} seconds"
 
 
 async def _show_past_runs(page: Page) -> None:
@@ -223,7 +237,7 @@ async def _show_doctor(page: Page) -> None:
                 page.visitors.remember(page.browser, health_key(page.lake), known)
                 _show_findings(found, known)
             except LakeportError as error:
-                show_error(str(error))
+                show_error(str(error), can_reload=False)
             finally:
                 waiting.delete()
 
@@ -244,9 +258,11 @@ async def _show_doctor(page: Page) -> None:
 
 
 def _show_verdict(known: Verdict, when: str = "") -> None:
-    ui.label(f"{known.line}{when}").classes(
-        f"text-lg {SEVERITY_COLOURS.get(known.worst, '')}"
-    ).props("role=status")
+    with ui.row().classes(f"items-center gap-2 {SEVERITY_COLOURS.get(known.worst, '')}"):
+        icon = ui.icon(HEALTH_ICONS.get(known.worst, "check_circle"), size="sm")
+        icon.classes("" if known.worst in HEALTH_ICONS else HEALTHY_COLOUR)
+        icon.props("aria-hidden=true")
+        ui.label(f"{known.line}{when}").classes("text-lg").props("role=status")
 
 
 def _show_findings(found: Sequence[dict[str, Any]], known: Verdict) -> None:

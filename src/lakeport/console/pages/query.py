@@ -27,6 +27,7 @@ _MEDIA_TYPES: Final = {
     "parquet": "application/vnd.apache.parquet",
     "arrow": "application/vnd.apache.arrow.file",
 }
+_KINDS: Final = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow"}
 _MAX_CHOICES: Final = 200
 _NOW: Final = "now"
 
@@ -51,7 +52,7 @@ async def show_query(page: Page, sql: str) -> None:
             query = Query(page.client, editor.value, version=_version(at.value))
         except LakeportError as error:
             with result:
-                show_error(str(error))
+                show_error(str(error), can_reload=False)
             return
         running[:] = [query]
         run_button.disable()
@@ -62,7 +63,7 @@ async def show_query(page: Page, sql: str) -> None:
                 answer = await page.read(_run, page, query, max_rows=_MAX_ROWS)
                 _show_result(page, query, answer, time.monotonic() - started)
             except LakeportError as error:
-                show_error(str(error))
+                show_error(str(error), can_reload=False)
             finally:
                 waiting.delete()
                 run_button.enable()
@@ -104,7 +105,7 @@ def _show_result(page: Page, query: Query, answer: QueryResult, seconds: float) 
     with buttons:
         for kind in _MEDIA_TYPES:
             ui.button(
-                f"Save as {kind}", on_click=lambda _, kind=kind: _save(page, query, kind)
+                f"Save as {_KINDS[kind]}", on_click=lambda _, kind=kind: _save(page, query, kind)
             ).props("flat dense")
         ui.button("Chart", on_click=lambda: _show_chart(chart, rows)).props("flat dense")
     arrow_table(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import urlencode
 
 from nicegui import ui
 
@@ -19,11 +20,12 @@ from lakeport.console.facts import (
     row_counts,
     sample,
 )
-from lakeport.console.frame import Page, show_error
+from lakeport.console.frame import Page, lake_path, show_error
 from lakeport.console.widgets import (
     DataTable,
     arrow_table,
     bar_chart,
+    counted_fact,
     fact,
     heading,
     line_chart,
@@ -53,15 +55,17 @@ async def show_table(page: Page, schema: str, name: str) -> None:
         ui.button(icon="content_copy", on_click=lambda: ui.clipboard.write(f"FROM {path}")).props(
             'flat round dense aria-label="copy the query"'
         )
+        query = f"{lake_path(page.lake)}/query?{urlencode({'sql': f'FROM {path}'})}"
+        ui.button("Query", on_click=lambda: ui.navigate.to(query)).props("flat dense")
     shown: set[str] = set()
-    with ui.tabs().classes("w-full") as tabs:
+    with ui.tabs().classes("w-full").props("align=left") as tabs:
         names = ["Columns", "Rows", "Files", "Layout", "History"]
         for each in names if await page.read(is_lake, page.client) else names[:2]:
             ui.tab(each)
     panels = {}
-    with ui.tab_panels(tabs, value="Columns").classes("w-full"):
+    with ui.tab_panels(tabs, value="Columns").classes("w-full bg-transparent"):
         for each in names:
-            with ui.tab_panel(each):
+            with ui.tab_panel(each).classes("px-1"):
                 panels[each] = ui.column().classes("w-full")
     contents = {
         "Columns": _columns,
@@ -76,10 +80,13 @@ async def show_table(page: Page, schema: str, name: str) -> None:
             return
         shown.add(tab)
         with panels[tab]:
+            waiting = ui.spinner(size="lg").props('aria-label="loading"')
             try:
                 await contents[tab](page, schema, name)
             except LakeportError as error:
                 show_error(str(error))
+            finally:
+                waiting.delete()
 
     tabs.on_value_change(lambda event: open_tab(event.value))
     await open_tab("Columns")
@@ -99,6 +106,7 @@ async def _columns(page: Page, schema: str, name: str) -> None:
             "max": column.max,
             "comment": column.comment,
         },
+        short=["null"],
     )
 
 
@@ -113,14 +121,14 @@ def _nulls(column: ColumnFacts) -> str:
 
 async def _rows(page: Page, schema: str, name: str) -> None:
     rows = await page.read(sample, page.client, schema, name)
-    ui.label(f"the first {rows.num_rows} rows")
+    ui.label(f"the first {counted(rows.num_rows, 'row')}")
     arrow_table(rows)
 
 
 async def _files(page: Page, schema: str, name: str) -> None:
     files = await page.read(file_facts, page.client, schema, name)
     with ui.row():
-        fact("files", f"{len(files):,}")
+        counted_fact(len(files), "file")
         fact("size", size_text(sum(file.bytes for file in files)))
         fact("with deletes", f"{sum(file.delete_bytes is not None for file in files):,}")
     if not files:
@@ -144,6 +152,7 @@ async def _files(page: Page, schema: str, name: str) -> None:
             "deletes": "" if file.delete_bytes is None else size_text(file.delete_bytes),
         },
         order={"size": lambda file: file.bytes, "deletes": lambda file: file.delete_bytes},
+        numbers=["size", "deletes"],
     )
 
 
@@ -154,16 +163,26 @@ def _size_classes(files: Sequence[FileFacts]) -> list[tuple[object, float]]:
         power = max(0, (max(file.bytes, 1).bit_length() - 1) // 2)
         counts[power] = counts.get(power, 0) + 1
     powers = range(min(counts), max(counts) + 1)
-    return [(f"< {size_text(4 ** (power + 1))}", counts.get(power, 0)) for power in powers]
+    return [(_size_class(4**power, 4 ** (power + 1)), counts.get(power, 0)) for power in powers]
+
+
+def _size_class(low: int, high: int) -> str:
+    """Return the bounds of a class: `4 to 16 KiB`, `256 KiB to 1 MiB`."""
+    least, most = (size_text(size).replace(".0 ", " ") for size in (low, high))
+    number, _, unit = least.partition(" ")
+    return f"{number if most.endswith(f' {unit}') else least} to {most}"
 
 
 async def _layout(page: Page, schema: str, name: str) -> None:
     found = await page.read(layout, page.client, schema, name)
+    if found is None:
+        ui.label("You may not see the layout of this table.")
+        return
     for kind, title in _LAYOUT.items():
         heading(title)
         listed = [(key, value) for each, key, value in found if each == kind]
         if not listed:
-            ui.label("none that you may see")
+            ui.label("none")
         for key, value in listed:
             ui.label(f"{key}: {value}").classes("font-mono break-all")
 

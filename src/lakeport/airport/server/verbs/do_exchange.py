@@ -33,7 +33,7 @@ from lakeport.errors import (
 __all__ = ["Exchange", "OperationHandler", "run_exchange"]
 
 # Tables often retain inserted rows. Arrow's default pool is several times slower for memory that
-# is not released; see docs/performance.md.
+# is not released; see docs/decisions/what-was-slow.md.
 _SYSTEM_POOL = pa.system_memory_pool()
 
 # Bounds the Python objects of batches with few rows that wait to be concatenated.
