@@ -22,7 +22,9 @@ EXTENSIONS = ("ducklake", "sqlite_scanner", "postgres_scanner", "mysql_scanner",
 
 def connect() -> duckdb.DuckDBPyConnection:
     """A DuckDB with the real implementation loaded."""
-    connection = duckdb.connect(config={"threads": 2})
+    # DuckDB verifies the signature of a file, for a tenth of a second, each time that it loads it.
+    # These come from packages whose hashes pip has verified.
+    connection = duckdb.connect(config={"threads": 2, "allow_unsigned_extensions": "true"})
     for name in EXTENSIONS:
         package = importlib.import_module(f"duckdb_extension_{name}")
         folder = Path(next(iter(package.__path__))) / "extensions" / f"v{duckdb.__version__}"
@@ -128,11 +130,11 @@ class RealLake:
     ) -> int:
         """Compare every table at every snapshot, read in some ways; how many were compared."""
         expected: dict[tuple[int, str, str], tuple[list[Any], list[Any]]] = {}
-        for snapshot in self.snapshots() if snapshots is None else snapshots:
-            for schema, table in self.tables(snapshot):
+        names = {s: self.tables(s) for s in (self.snapshots() if snapshots is None else snapshots)}
+        for snapshot, tables in names.items():
+            for schema, table in tables:
                 name = f"lake.{quote(schema)}.{quote(table)} AT (VERSION => {snapshot})"
                 expected[(snapshot, schema, table)] = self._rows(name)
-        names = {s: self.tables(s) for s in {key[0] for key in expected}}
         with self.open(**options) as lake, self._kept_open():
             actual, counted = {}, {}
             for snapshot, schema, name in expected:
@@ -142,7 +144,8 @@ class RealLake:
                 found = [read(scan) for read in reads or (Scan.to_arrow,)]
                 actual[(snapshot, schema, name)] = found
             for snapshot, wanted in names.items():
-                assert lake.tables(version=snapshot) == wanted
+                if wanted:
+                    assert lake.tables(version=snapshot) == wanted
         for key, (types, rows) in expected.items():
             assert counted[key] == len(rows), key
             for found in actual[key]:
