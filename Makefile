@@ -17,7 +17,7 @@ MIN_COVERAGE := 90
 FAST := not (spark or database_server or s3 or process or soak or exhaustive)
 # For two cores: tests that start processes wait for them, and others run meanwhile.
 WORKERS ?= 3
-XDIST := -n $(WORKERS) --dist worksteal
+XDIST = -n $(WORKERS) --dist worksteal
 PYTEST = $(BIN)/python -m pytest $(XDIST)
 SOAK_SECONDS ?= 120
 
@@ -107,12 +107,13 @@ format: $(READY)  ## rewrite the sources in the project's format
 
 ##@ Testing
 
-test: $(READY)  ## run the test suite on two workers (ARGS="-k name" to choose), then some of it with DuckDB 2.0
+test: $(READY)  ## run the test suite (WORKERS=3, ARGS="-k name" to choose), then some of it with DuckDB 2.0
 	$(PYTEST) $(ARGS)
 	@# A choice of tests is for DuckDB 1.5; the whole suite is for both versions.
 	$(if $(ARGS),,$(MAKE) test-duckdb2)
 
-test-fast: $(READY)  ## run the tests that start no Spark, server or process and are not exhaustive, in about four minutes
+test-fast: WORKERS = 2
+test-fast: $(READY)  ## run the tests that start no Spark, server or process and are not exhaustive, in about three minutes
 	$(PYTEST) -q -m "$(FAST)" $(ARGS)
 
 test-spark: $(READY)  ## run the tests that start Spark

@@ -182,7 +182,7 @@ class PostgreSQL(DatabaseServer):
 
 
 class MariaDB(DatabaseServer):
-    """A MariaDB server with a user `lake`."""
+    """A MariaDB server without durability, with a user `lake`."""
 
     name = "MariaDB"
 
@@ -199,7 +199,8 @@ class MariaDB(DatabaseServer):
         return [
             self._daemon, "--no-defaults", self._data, f"--port={self.port}",
             f"--socket={self._socket}", f"--pid-file={self.folder / 'pid'}",
-            "--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0", *self._user,
+            "--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0",
+            "--innodb-flush-method=nosync", "--sync-frm=OFF", *self._user,
         ]  # fmt: skip
 
     def check(self) -> None:

@@ -58,7 +58,7 @@ class ClassArchive:
 
     def wait(self) -> Path:
         """Return the file when it is made."""
-        wait_until(self._end.exists)
+        wait_until(self._end.exists, seconds=2 * TIMEOUT_SECONDS)
         made = self._made()
         assert len(made) == 1, (self._folder / "log").read_text()
         return made[0]

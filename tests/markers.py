@@ -72,6 +72,7 @@ FILES = {
     "lakehouse/writing/test_concurrent_writers.py": ("process",),
     "lakehouse/writing/test_changing_functions.py": ("exhaustive",),
     "lakehouse/writing/test_recordings.py": ("exhaustive",),
+    "lakehouse/writing/test_rows.py": ("exhaustive",),
     "end_to_end/test_concurrency.py": ("soak",),
     "examples": ("process",),
     "lakehouse/test_view_dialect.py": ("exhaustive",),

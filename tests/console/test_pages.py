@@ -39,7 +39,7 @@ def test_the_first_page_leads_to_a_lake_and_its_tables(tab: Tab) -> None:
     page.get_by_role("link", name="public.orders").click()
 
     texts(page, "customer").wait_for()
-    assert page.get_by_text("VARCHAR").count() >= 1
+    page.get_by_text("VARCHAR").first.wait_for()
     assert page.url.endswith("/lake/shop/table?schema=public&name=orders")
 
 
@@ -114,7 +114,7 @@ def test_a_query_appears_among_the_recent_ones(tab: Tab) -> None:
     page = tab.open("/lake/shop/activity")
 
     page.get_by_role("cell", name="public.orders").first.wait_for()
-    assert page.get_by_text('("id" = ?)').count() >= 1
+    page.get_by_text('("id" = ?)').first.wait_for()
 
 
 def test_a_lake_and_a_table_that_are_not_there_are_reported(tab: Tab) -> None:

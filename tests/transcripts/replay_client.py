@@ -11,6 +11,7 @@ from pyarrow import flight
 
 from tests.transcripts.recording import Message, Rpc
 from tests.transcripts.reply_checks import Stream, require
+from tests.wait import TIMEOUT_SECONDS
 
 __all__ = ["Answers", "CallFailedError", "Chunk", "OpenExchange", "ReplayClient"]
 
@@ -18,7 +19,6 @@ __all__ = ["Answers", "CallFailedError", "Chunk", "OpenExchange", "ReplayClient"
 _OWN_HEADERS = {"user-agent", "authority", "host"}
 
 _FINISHED = b"chunk_finished"
-_TIMEOUT = 30.0
 
 Headers = Mapping[str, Sequence[str]]
 R = TypeVar("R")
@@ -179,7 +179,7 @@ def _options(headers: Headers) -> flight.FlightCallOptions:
         if name not in _OWN_HEADERS
         for value in values
     ]
-    return flight.FlightCallOptions(headers=pairs, timeout=_TIMEOUT)
+    return flight.FlightCallOptions(headers=pairs, timeout=TIMEOUT_SECONDS)
 
 
 def _next(reader: Any) -> Chunk:

@@ -12,7 +12,7 @@ import pytest
 from lakeport.ducklake import Lake
 from lakeport.errors import CancelledError
 from tests.ducklake.maintenance.lake_states import read_state
-from tests.fixtures_lakes import LakeMaker, RealLake
+from tests.fixtures_lakes import LakeMaker, RealLake, make_twins
 
 NO_INLINING = "DATA_INLINING_ROW_LIMIT 0"
 ROWS = "INSERT INTO t SELECT i, 'n' || i, i / 4 FROM range({0}, {1}) r(i)"
@@ -147,7 +147,8 @@ def _columns(lake: RealLake) -> list[str]:
 def test_merges_of_ours_and_of_the_reference_leave_equal_catalogs(
     make_lake: LakeMaker, life: str
 ) -> None:
-    ours, theirs = make_lake(options=NO_INLINING), make_lake(options=NO_INLINING)
+    statements = ("SELECT setseed(0.5)", *LIVES[life])
+    ours, theirs = make_twins(make_lake, *statements, options=NO_INLINING)
     queries = (
         (
             "SELECT data_file_id, begin_snapshot, end_snapshot, record_count, row_id_start, partial_max,"
@@ -164,9 +165,6 @@ def test_merges_of_ours_and_of_the_reference_leave_equal_catalogs(
         "SELECT record_count, next_row_id FROM meta.ducklake_table_stats",
         "SELECT * EXCLUDE (snapshot_time) FROM meta.ducklake_snapshot ORDER BY 1",
     )
-    for lake in (ours, theirs):
-        lake.execute("SELECT setseed(0.5)", *LIVES[life])
-        lake.detach()
     theirs.execute("CALL ducklake_merge_adjacent_files('lake')")
     expected = [theirs.query(sql) for sql in queries]
     theirs.detach()

@@ -12,7 +12,7 @@ import pytest
 
 from lakeport.errors import InvalidArgumentError, NotFoundError, SnapshotNotFoundError
 from tests.ducklake.maintenance.lake_states import read_state
-from tests.fixtures_lakes import LakeMaker, RealLake
+from tests.fixtures_lakes import LakeMaker, RealLake, make_twins
 
 ROWS = "INSERT INTO {0} SELECT i, 'n' || i FROM range({1}, {2}) r(i)"
 LIFE = (
@@ -46,10 +46,7 @@ def stored(lake: RealLake) -> set[str]:
 def test_an_expiry_leaves_the_catalog_that_the_reference_leaves(
     make_lake: LakeMaker, kind: str
 ) -> None:
-    ours, theirs = make_lake(kind), make_lake(kind)
-    for each in (ours, theirs):
-        each.execute(*LIFE)
-        each.detach()
+    ours, theirs = make_twins(make_lake, *LIFE, kind=kind)
     versions = [s for s in range(len(LIFE)) if s not in (2, 18)]
     kept = [s for s in range(1, len(LIFE) + 1) if s not in versions]
     before = read_state(ours, feed=False)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.ducklake.maintenance.lake_states import our_feed, read_state
-from tests.fixtures_lakes import LakeMaker, RealLake
+from tests.fixtures_lakes import LakeMaker, RealLake, make_twins
 
 LIFE = (
     "CREATE TABLE t (id INTEGER, name VARCHAR, day DATE)",
@@ -74,10 +74,7 @@ def test_a_flush_keeps_every_snapshot_and_change(
 
 
 def test_a_flush_of_ours_and_of_the_reference_leave_equal_catalogs(make_lake: LakeMaker) -> None:
-    ours, theirs = make_lake(), make_lake()
-    for lake in (ours, theirs):
-        lake.execute(*LIFE)
-        lake.detach()
+    ours, theirs = make_twins(make_lake, *LIFE)
     flush(ours)
     theirs.execute("CALL ducklake_flush_inlined_data('lake')")
     queries = (

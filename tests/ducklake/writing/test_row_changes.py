@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakeport.ducklake import LakeTable
-from tests.fixtures_lakes import LakeMaker, RealLake
+from tests.fixtures_lakes import LakeMaker, RealLake, make_twins
 
 TABLE = "CREATE TABLE t (id INTEGER, name VARCHAR, amount DECIMAL(9,2), moment TIMESTAMP)"
 ROWS = (
@@ -29,10 +29,7 @@ class Twins:
     """Two equal lakes of the reference: statements of ours go to one, the reference's to the other."""
 
     def __init__(self, make_lake: LakeMaker, kind: str, statements: tuple[str, ...]) -> None:
-        self.ours, self.theirs = make_lake(kind), make_lake(kind)
-        for lake in (self.ours, self.theirs):
-            lake.execute(*statements)
-            lake.detach()
+        self.ours, self.theirs = make_twins(make_lake, *statements, kind=kind)
         self.feed_start = len(statements)
 
     def run(self, change: Callable[[LakeTable], Any], *statements: str) -> Any:

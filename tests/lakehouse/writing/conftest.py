@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -59,16 +62,33 @@ class Written:
 Write: TypeAlias = Callable[..., Written]
 
 
+@pytest.fixture(scope="module")
+def made(
+    reference: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., RealLake]:
+    """Make a lake of a kind by statements, once for a module: its tests get copies."""
+    folder = tmp_path_factory.mktemp("made")
+
+    @cache
+    def make(kind: str, *statements: str) -> RealLake:
+        place = folder / uuid.uuid4().hex
+        uri = f"ducklake:{'sqlite:' if kind == 'sqlite' else ''}{place}"
+        lake = RealLake(reference, uri, f"{place}_data/")
+        lake.execute(*statements)
+        lake.detach()
+        return lake
+
+    return make
+
+
 @pytest.fixture
-def write(make_lake: LakeMaker) -> Iterator[Write]:
+def write(make_lake: LakeMaker, made: Callable[..., RealLake]) -> Iterator[Write]:
     """Make two equal lakes and serve one of them, writable."""
     with ExitStack() as stack:
 
         def served(*statements: str, kind: str = "sqlite", **options: Any) -> Written:
-            ours, theirs = make_lake(kind), make_lake(kind)
-            for lake in (ours, theirs):
-                lake.execute(*statements)
-                lake.detach()
+            lake = made(kind, *statements)
+            ours, theirs = lake.copy_to(make_lake(kind)), lake.copy_to(make_lake(kind))
             options = {"writable": True, "engine": "local", **options}
             catalog = stack.enter_context(LakeCatalog(ours.uri, **options))
             server = stack.enter_context(Server(catalog))

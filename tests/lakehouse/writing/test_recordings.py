@@ -119,9 +119,9 @@ def test_recorded_writes_leave_what_the_reference_leaves(make_lake: LakeMaker, t
     # The database of the recordings, and the alias under which the reference attaches its twin.
     aliases = {"db1": "d", "cat2": "c2"} if theme == "multi_catalog" else {"db1": "d"}
     ours = {name: make_lake("sqlite") for name in aliases}
-    theirs = {name: make_lake("sqlite") for name in aliases}
-    for lake in (*ours.values(), *theirs.values()):
+    for lake in ours.values():
         make_recorded_tables(lake, statements)
+    theirs = {name: lake.copy_to(make_lake("sqlite")) for name, lake in ours.items()}
 
     with ExitStack() as stack:
         enter = stack.enter_context

@@ -50,7 +50,7 @@ def dying(marker: str, folder: str, attempts: int) -> Any:
         for number, batch in enumerate(batches):
             if is_doomed and number == 15:
                 # Spark passes batches on in blocks: wait until some are in a file.
-                deadline = time.monotonic() + 60
+                deadline = time.monotonic() + 300
                 while not (files := list(Path(folder).rglob("*-00001-*.parquet"))):
                     assert time.monotonic() < deadline
                     time.sleep(0.05)
