@@ -66,11 +66,17 @@ def _stored_field(field: pa.Field) -> pa.Field:
 @cached_by_identity
 def readable_columns(schema: pa.Schema) -> pa.Schema:
     """Return the columns of a table in the layouts in which DuckDB reads them."""
+    # Arrow computes the hash of a type from its text, which takes a microsecond.
+    if not any(type.num_fields or type.id == _DICTIONARY for type in schema.types):
+        return schema
     types = [readable_type(type, in_column=True) for type in schema.types]
     if types == schema.types:
         return schema
     fields = [field.with_type(type) for field, type in zip(schema, types, strict=True)]
     return pa.schema(fields, metadata=schema.metadata)
+
+
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string()).id
 
 
 @lru_cache(maxsize=4096)
