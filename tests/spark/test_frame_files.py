@@ -110,6 +110,41 @@ def test_rows_that_spark_reads_one_by_one_keep_their_deletes(
             check(ours.table("t").scan(["id", "s", *VIRTUAL]), other, native=True)
 
 
+def test_a_spark_without_our_reader_removes_deleted_rows_by_a_join(
+    spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(lake_files._formats, spark._jvm, None)
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id FROM range(1000) r(i)",
+        "DELETE FROM t WHERE id % 7 = 3",
+    )
+    with lake.open() as ours:
+        check(ours.table("t").scan(["id", *VIRTUAL]), spark, native=True)
+
+
+def test_the_numbers_of_sparks_own_reader_are_marked_where_it_cannot_be_reached(
+    spark: Any, make_lake: MakeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lake_files.lake_files(spark) is not None
+    source = lake_files._source().replace("package lakeport;", "package lakeport.other;")
+    source = source.replace('"rowIndexGenerator"', '"noSuchField"')
+    monkeypatch.setattr(lake_files, "_source", lambda: source)
+    monkeypatch.setattr(lake_files, "_CLASS", "lakeport.other.LakeFiles")
+    monkeypatch.delitem(lake_files._formats, spark._jvm, raising=False)
+    lake = make_lake(options=IN_FILES)
+    lake.execute(
+        "CREATE TABLE t AS SELECT i AS id FROM range(10000) r(i)",
+        "DELETE FROM t WHERE id % 7 = 3",
+    )
+    by_rows = spark.newSession()
+    by_rows.conf.set("spark.sql.codegen.maxFields", "1")
+    with lake.open() as ours:
+        for each in (spark, by_rows):
+            check(ours.table("t").scan(["id", *VIRTUAL]), each, native=True)
+    assert lake_files._formats[spark._jvm].getClass().getName() == "lakeport.other.LakeFiles"
+
+
 def test_rows_of_skipped_pages_keep_their_deletes(
     spark: Any, make_lake: MakeLake, tmp_path: Path
 ) -> None:

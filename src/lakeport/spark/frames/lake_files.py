@@ -7,6 +7,7 @@ gives each row its position in the file, and a deleted row a negative number.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import struct
 import threading
@@ -35,7 +36,6 @@ FILE_SIZE: Final = "_lakeport_file_size"
 
 _log = logging.getLogger("lakeport.spark")
 
-_SOURCE: Final = "LakeFiles.java"
 _CLASS: Final = "lakeport.LakeFiles"
 # The bits of a file are sent with every task that reads a part of it.
 MAX_BYTES_OF_FILE: Final = 1 << 20
@@ -67,9 +67,11 @@ def lake_files(spark: SparkSession) -> Any:
 def _compiled(jvm: Any) -> Any:
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(files("lakeport.spark.frames").joinpath(_SOURCE).read_text())
+    source = _source()
+    compiler.cook(source)
     classes = compiler.getBytecodes()
-    jar = private_folder() / "lakeport-files.jar"
+    # Spark takes no second jar of one name with other contents.
+    jar = private_folder() / f"lakeport-{hashlib.sha256(source.encode()).hexdigest()[:16]}.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         for name in sorted(classes.keySet()):
             archive.writestr(f"{name.replace('.', '/')}.class", bytes(classes.get(name)))
@@ -77,6 +79,10 @@ def _compiled(jvm: Any) -> Any:
     made = found.getDeclaredConstructor(None).newInstance(None)
     made.setJar(str(jar))
     return made
+
+
+def _source() -> str:
+    return files("lakeport.spark.frames").joinpath("LakeFiles.java").read_text()
 
 
 def select_columns(frame: DataFrame, expressions: Sequence[str]) -> DataFrame:
