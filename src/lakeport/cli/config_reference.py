@@ -33,7 +33,8 @@ __all__ = ["reference"]
 
 _HEAD = """# Configuration
 
-All settings of `lakeport serve`, with their types and defaults. Generated from the model by `python -m lakeport.cli.config_reference`.
+All settings of `lakeport serve`, with their types and defaults. Generated from the model by
+`python -m lakeport.cli.config_reference`.
 [The command line](../guides/command-line.md) describes the commands.
 
 `lakeport serve --config lakeport.toml` reads a file like this:
