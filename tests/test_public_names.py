@@ -29,6 +29,15 @@ def test_every_exported_name_is_there(door: str) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("door", ["lakeport.ducklake", "lakeport.spark"])
+def test_the_reference_lists_every_exported_name(door: str) -> None:
+    page = (SOURCES.parents[1] / "docs/reference" / f"{door.partition('.')[2]}.md").read_text()
+    # The members of the first module of the page.
+    listed = re.findall(r"^ +- (\w+)$", page.split(":::")[1], re.MULTILINE)
+
+    assert sorted(listed) == sorted(importlib.import_module(door).__all__)
+
+
 def test_the_front_door_shows_what_the_documentation_uses() -> None:
     promised = {
         "CatalogBuilder",

@@ -33,7 +33,8 @@ __all__ = ["reference"]
 
 _HEAD = """# Configuration
 
-Generated from the model by `python -m lakeport.cli.config_reference`.
+All settings of `lakeport serve`, with their types and defaults. Generated from the model by
+`python -m lakeport.cli.config_reference`.
 [The command line](../guides/command-line.md) describes the commands.
 
 `lakeport serve --config lakeport.toml` reads a file like this:
@@ -142,21 +143,27 @@ def _type(annotation: Any) -> str:
     if options and all(isinstance(option, str) for option in options):
         return ", ".join(f"`{option}`" for option in options)
     name = getattr(annotation, "__name__", "")
-    if name == "list":
-        return "list of texts" if str in options else "sections"
-    if name == "dict":
+    if name in ("list", "tuple", "set", "frozenset"):
+        return _list_type(options[0])
+    if name == "dict" or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return "table"
     if options:
-        return _type(options[0])
+        return " or ".join(dict.fromkeys(_type(option) for option in options))
     return {"str": "text", "int": "number", "float": "number", "bool": "true or false"}.get(
         name, name.lower()
     )
 
 
+def _list_type(element: Any) -> str:
+    if isinstance(element, type) and issubclass(element, BaseModel):
+        return "sections"
+    return "list of texts" if element is str else f"list of {_type(element)}"
+
+
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    if field.default in (None, "", {}, []):
+    if field.default in (None, "", {}, []) or isinstance(field.default, BaseModel):
         return "none"
     if isinstance(field.default, bool):
         return str(field.default).lower()

@@ -37,7 +37,7 @@ def access(
 ) -> None:
     """Print what USER may do with each table, which rows and columns it sees, and why.
 
-    Groups and attributes of a [[token]] of the user are added by themselves.
+    Groups and attributes of the tokens of the user in the file are added by themselves.
 
       lakeport access --config lakeport.toml --as ada --group analysts --attribute region=eu
     """

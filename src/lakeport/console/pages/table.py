@@ -80,7 +80,7 @@ async def show_table(page: Page, schema: str, name: str) -> None:
             return
         shown.add(tab)
         with panels[tab]:
-            waiting = ui.spinner(size="lg").props('aria-label="loading"')
+            waiting = ui.spinner(size="lg").props('aria-label="reading"')
             try:
                 await contents[tab](page, schema, name)
             except LakeportError as error:
