@@ -24,6 +24,9 @@ def keep_in_memory() -> None:
     """Let pytest make its folders in memory, if there is enough of it and no other was chosen."""
     if not os.access(_MEMORY, os.W_OK | os.X_OK):
         return
+    # Some tests run programs that they write.
+    if os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC:
+        return
     free = min(psutil.disk_usage(str(_MEMORY)).free, psutil.virtual_memory().available)
     if free > _MIN_FREE_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
