@@ -16,11 +16,11 @@ from tests.fixtures_databases import mariadb, postgresql
 from tests.fixtures_java import SWITCH, ClassArchive, class_archive_of_the_run
 from tests.fixtures_lakes import lake_class, make_lake, reference
 from tests.fixtures_s3 import s3, s3_reference
-from tests.temporary_files import keep_in_memory
+from tests.temporary_files import keep_in_memory, run_folder
 
 __all__ = [
     "class_archive_of_the_run", "lake_class", "make_lake", "mariadb", "postgresql", "reference",
-    "s3", "s3_reference",
+    "run_folder", "s3", "s3_reference",
 ]  # fmt: skip
 
 MASTER = "local[2,4]"

@@ -92,12 +92,11 @@ class ClassArchive:
 
 @pytest.fixture(scope="session", autouse=True)
 def class_archive_of_the_run(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, run_folder: Path
 ) -> Iterator[ClassArchive]:
     """The archive; it is made if a test of the run needs it."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
-    base = tmp_path_factory.getbasetemp()
-    archive = ClassArchive(base if worker is None else base.parent, base)
+    archive = ClassArchive(run_folder if worker is None else run_folder.parent, run_folder)
     if worker in (None, "gw0") and any(map(_needs_archive, request.session.items)):
         archive.start_making()
     yield archive
