@@ -75,6 +75,20 @@ def test_a_long_life_leaves_no_finding(make_lake: LakeMaker, kind: str) -> None:
     assert diagnosis.verdict is Verdict.HEALTHY
 
 
+def test_empty_lists_and_maps_that_were_inlined_are_healthy(make_lake: LakeMaker) -> None:
+    """Their elements have no NULL while they are inlined, but have one in a file."""
+    real = make_lake("duckdb", options="DATA_INLINING_ROW_LIMIT 100")
+    real.execute(
+        "CREATE TABLE t (l INTEGER[], m MAP(VARCHAR, STRUCT(x INTEGER)))",
+        "INSERT INTO t VALUES ([1], MAP {'a': {'x': 1}}), ([], MAP {}), ([3], MAP {})",
+    )
+    with real.open() as lake:
+        lake.table("t").flush()
+        diagnosis = lake.check(deep=True)
+
+    assert serious(diagnosis) == []
+
+
 @pytest.mark.parametrize("name", READABLE)
 def test_lakes_of_format_1_1_are_healthy(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

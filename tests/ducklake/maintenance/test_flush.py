@@ -105,12 +105,27 @@ def test_a_dry_run_counts_and_changes_nothing(make_lake: LakeMaker) -> None:
     assert len(lake.snapshots()) == len(LIFE) + 1
 
 
-def test_rows_that_files_would_round_stay_inlined(make_lake: LakeMaker) -> None:
+def test_times_of_utc_are_flushed(make_lake: LakeMaker) -> None:
     lake = make_lake()
-    lake.execute(
-        "CREATE TABLE t (id INTEGER, big HUGEINT)",
-        "INSERT INTO t VALUES (1, 170141183460469231731687303715884105727)",
-    )
+    lake.execute("CREATE TABLE t (x TIMETZ)", "INSERT INTO t VALUES ('01:02:03+00'), (NULL)")
+    before = read_state(lake)
+    assert flush(lake).rows == 2
+    assert read_state(lake, range(1, 3)) == before
+
+
+@pytest.mark.parametrize(
+    ("type", "value"),
+    [
+        ("HUGEINT", "170141183460469231731687303715884105727"),
+        ("TIMETZ", "TIMETZ '01:02:03+02'"),
+        ("TIMETZ[]", "[NULL, TIMETZ '01:02:03+02']"),
+    ],
+)
+def test_rows_that_files_would_change_stay_inlined(
+    make_lake: LakeMaker, type: str, value: str
+) -> None:
+    lake = make_lake()
+    lake.execute(f"CREATE TABLE t (id INTEGER, x {type})", f"INSERT INTO t VALUES (1, {value})")
     result = flush(lake)
     assert "cannot be written" in result.skipped[0]
     assert inlined(lake) == 1

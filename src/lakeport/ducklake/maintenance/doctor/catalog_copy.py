@@ -7,7 +7,8 @@ are the `ducklake_*` tables with the columns of `metadata.rows`, and these:
 * `inlined_row`: row ids and snapshots of all inlined rows;
 * `inlined_table`: which tables for inlined rows exist in the database;
 * `named`: the newest name of each table, as `schema.table`;
-* `live_file`: the data files of the newest snapshot; `leaf`: the columns of it with their types;
+* `live_file`: the data files of the newest snapshot; `leaf`: the columns of it with their types,
+  and whether they are inside of lists or maps;
 * `needed_file` and `needed_delete`: the files of all snapshots, each with the newest one that has
   it as `seen_at`.
 """
@@ -169,18 +170,26 @@ class CatalogCopy:
     def _describe_leaves(self) -> None:
         """Make the table of scalar columns, nested ones too, with their types in DuckDB."""
         leaves: list[tuple[Any, ...]] = []
-        for table_id, column_id, name, type in self.rows(
-            "SELECT table_id, column_id, column_name, column_type FROM ducklake_column "
-            "SEMI JOIN live_table USING (table_id) WHERE end_snapshot IS NULL"
+        repeated: set[tuple[int, int]] = set()
+        # A nested column has a larger id than what contains it.
+        for table_id, column_id, parent, name, type in self.rows(
+            "SELECT table_id, column_id, parent_column, column_name, column_type "
+            "FROM ducklake_column SEMI JOIN live_table USING (table_id) "
+            "WHERE end_snapshot IS NULL ORDER BY table_id, column_id"
         ):
+            is_repeated = (table_id, parent) in repeated
+            if is_repeated or type.lower() in _REPEATING:
+                repeated.add((table_id, column_id))
             if type.lower() in NESTED:
                 continue
-            leaves.append((table_id, column_id, name, type.lower(), _duckdb_type(name, type)))
+            own_type = _duckdb_type(name, type)
+            leaves.append((table_id, column_id, name, type.lower(), own_type, is_repeated))
         numbers = dict.fromkeys(("table_id", "column_id"), int)
         texts = dict.fromkeys(("column_name", "type", "duckdb_type"), str)
-        self._store("leaf", {**numbers, **texts}, leaves)
+        self._store("leaf", {**numbers, **texts, "is_repeated": bool}, leaves)
 
 
+_REPEATING: Final = ("list", "map")
 _DELETES: Final = ("file_id", "row_id", "begin_snapshot")
 
 

@@ -96,7 +96,10 @@ class FileTarget:
     encrypted: bool = False
     options: FileOptions = FileOptions()
     exact: bool = False
-    """Refuse integers of 128 bits that a file would round; by default they become floats."""
+    """Refuse integers of 128 bits and offsets of times that a file cannot hold.
+
+    By default such integers become floats, and such times those of UTC.
+    """
 
     @property
     def is_partitioned(self) -> bool:

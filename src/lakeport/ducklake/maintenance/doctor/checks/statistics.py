@@ -136,7 +136,8 @@ def bounds_of_tables(exam: Examination) -> Iterator[Finding]:
             f" {low.format('f')} < {low.format('s')} OR {high.format('f')} > {high.format('s')} "
             " OR (f.value_count > 0 AND f.min_value IS NULL AND s.min_value IS NOT NULL) "
             " OR (f.value_count > 0 AND f.max_value IS NULL AND s.max_value IS NOT NULL) "
-            " OR (f.null_count > 0 AND s.contains_null = false) "
+            # Files count each NULL or empty list as a NULL of its elements.
+            " OR (f.null_count > 0 AND s.contains_null = false AND NOT l.is_repeated) "
             " OR (f.contains_nan AND s.contains_nan = false)) GROUP BY ALL ORDER BY ALL",
             [type],
         )

@@ -206,6 +206,8 @@ def _converter(column: Column, path: str, *, exact: bool) -> Converter | None:
             return lambda array: _as_micros(array, path)
         case "time_ns":
             return lambda array: _whole_micros(array, path)
+        case "timetz" if exact:
+            return lambda array: _in_utc(array, path)
         case "geometry":
             return lambda array: pa.ExtensionArray.from_storage(_GEOMETRY, array)
         case _:
@@ -247,6 +249,17 @@ def _whole_micros(array: pa.Array, path: str) -> pa.Array:
         raise InvalidInputError(
             f"column {path!r}: a time with nanoseconds cannot be stored in a file, where DuckLake "
             "reads microseconds"
+        )
+    return array
+
+
+def _in_utc(array: pa.Array, path: str) -> pa.Array:
+    """Return times with time zone unchanged; files hold none of their offsets."""
+    rows = thread_connection().from_arrow(pa.table({"x": array}))
+    ((has_offset,),) = rows.aggregate("bool_or(date_part('timezone', x) <> 0)").fetchall()
+    if has_offset:
+        raise InvalidInputError(
+            f"column {path!r}: DuckLake stores times with time zone as times of UTC in files"
         )
     return array
 
