@@ -246,6 +246,7 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         "the first batch of many",
         "a write",
         "statements",
+        "streams",
         "closing",
         "another server",
         SPARK_REMOTE=f"sc://{address}",
@@ -271,6 +272,7 @@ def test_a_connect_session_reads_a_lake_and_serves_queries(
         "the first batch of many": True,
         "a write": WRITTEN,
         "statements": [3010, 20, 5],
+        "streams": [[3000, 3000], ["", ""], True, True],
         "closing": ROWS,
     }
     assert refused == "UnsupportedError"

@@ -22,6 +22,7 @@ import pyarrow.compute
 from cluster_writes import (
     SPECULATION,
     statements,
+    streams,
     writing,
     writing_with_a_dead_executor,
     writing_with_a_twin,
@@ -216,6 +217,7 @@ TRIES: dict[str, Try] = {
     "another server": another_server,
     "a write": writing,
     "statements": statements,
+    "streams": streams,
     "a write and a twin": writing_with_a_twin,
     "a write and a dead executor": writing_with_a_dead_executor,
 }

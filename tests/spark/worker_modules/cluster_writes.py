@@ -13,7 +13,7 @@ import pyarrow as pa
 from scan_tasks import _parent
 
 from lakeport import Lake
-from lakeport.spark import SparkEngine
+from lakeport.spark import SparkEngine, each_batch
 
 
 def writing(spark: Any, lake: str, folder: Path) -> Any:
@@ -91,6 +91,39 @@ def writing_with_a_twin(spark: Any, lake: str, folder: Path) -> Any:
         frame = _small_batches(spark).range(0, 80_000, 1, 4).selectExpr("id", "id % 3 AS k")
         made.table("w").append(frame.mapInArrow(slow, "id bigint, k bigint"))
         return [marker.exists(), *_found(made)]
+
+
+def streams(spark: Any, lake: str, folder: Path) -> Any:
+    """Copy a table by the sink and by a function, and use the function wrongly."""
+    with _new_lake(spark, folder / "streams") as made:
+        uri = str(made.catalog.database.location)
+        made.create_table_as("w", spark.range(0, 3000, 1, 2).toDF("id"))
+        for name in ("copy", "merged"):
+            made.create_table(name, {"id": "BIGINT"})
+        rows = spark.readStream.format("ducklake").option("lake", uri).option("table", "w").load()
+
+        def run(writer: Any, name: str, write: Any = None) -> str:
+            writer = writer.option("checkpointLocation", str(folder / name))
+            try:
+                writer = writer.foreachBatch(write) if write is not None else writer
+                writer.trigger(availableNow=True).start().awaitTermination(400)
+            except Exception as error:
+                return str(error)
+            return ""
+
+        sink = rows.writeStream.format("ducklake").option("lake", uri).option("table", "copy")
+        by_function = each_batch(uri, "merged", application="loader")
+        failed = [
+            run(sink, "sink"),
+            run(rows.writeStream, "function", by_function),
+        ]
+        unnamed = run(rows.writeStream, "unnamed", each_batch(uri, "merged"))
+        opened = run(rows.writeStream, "opened", each_batch(made, "merged"))
+        found = [
+            made.table(name).scan(["id"]).to_arrow(engine="local").num_rows
+            for name in ("copy", "merged")
+        ]
+        return [found, failed, "the name of an application" in unnamed, bool(opened)]
 
 
 def _small_batches(spark: Any) -> Any:
