@@ -80,7 +80,9 @@ def model(
             f"SELECT target.rowid FROM target JOIN source ON {on} WHERE {applies or 'false'} "
             "GROUP BY ALL HAVING count(*) > 1"
         ).fetchall()
-        if twice:
+        matched = [clause for clause in clauses if clause.rows == "matched"]
+        all_are_deleted = [(c.condition, c.values) for c in matched] == [(None, None)]
+        if twice and not all_are_deleted:
             return None
         duck.execute(
             f"MERGE INTO target USING source ON ({on}) {' '.join(map(clause_sql, clauses))}"
@@ -125,6 +127,14 @@ def clause_sql(clause: Clause) -> str:
     second=[(1, 0, "a")],
     source=[(1, None, "a"), (0, None, "a"), (1, 0, "a")],
     clauses=[Clause("matched", "target.v = source.v", "*")],
+    on="target.id = source.id",
+)
+# The row matches twice, and is deleted whichever match applies.
+@example(
+    first=[(1, 0, "a")],
+    second=[(1, 5, None)],
+    source=[(1, 1, "a"), (1, 2, "b")],
+    clauses=[Clause("matched", None, None), Clause("not_matched", None, "*")],
     on="target.id = source.id",
 )
 def test_a_merge_of_any_clauses_does_what_the_merge_of_duckdb_does(

@@ -102,9 +102,10 @@ def streams(spark: Any, lake: str, folder: Path) -> Any:
             made.create_table(name, {"id": "BIGINT"})
         rows = spark.readStream.format("ducklake").option("lake", uri).option("table", "w").load()
 
-        def run(writer: Any, name: str) -> str:
+        def run(writer: Any, name: str, write: Any = None) -> str:
             writer = writer.option("checkpointLocation", str(folder / name))
             try:
+                writer = writer.foreachBatch(write) if write is not None else writer
                 writer.trigger(availableNow=True).start().awaitTermination(400)
             except Exception as error:
                 return str(error)
@@ -114,10 +115,10 @@ def streams(spark: Any, lake: str, folder: Path) -> Any:
         by_function = each_batch(uri, "merged", application="loader")
         failed = [
             run(sink, "sink"),
-            run(rows.writeStream.foreachBatch(by_function), "function"),
+            run(rows.writeStream, "function", by_function),
         ]
-        unnamed = run(rows.writeStream.foreachBatch(each_batch(uri, "merged")), "unnamed")
-        opened = run(rows.writeStream.foreachBatch(each_batch(made, "merged")), "opened")
+        unnamed = run(rows.writeStream, "unnamed", each_batch(uri, "merged"))
+        opened = run(rows.writeStream, "opened", each_batch(made, "merged"))
         found = [
             made.table(name).scan(["id"]).to_arrow(engine="local").num_rows
             for name in ("copy", "merged")

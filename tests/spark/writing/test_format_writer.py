@@ -65,8 +65,8 @@ def test_rows_are_appended_and_replaced(spark: Any, lake: RealLake) -> None:
         ("SELECT 1L AS id", "append", {"where": "id = 1"}, "need mode"),
         ("SELECT 1L AS id", "append", {"version": "1"}, "is for reading"),
         ("SELECT 1L AS id", "overwrite", {"where": "nothing = 1"}, "nothing"),
-        ("SELECT 1L AS id", "ignore", {}, "cannot be written in the Ignore mode"),
-        ("SELECT 1L AS id", "error", {}, "cannot be written in the ErrorIfExists mode"),
+        ("SELECT 1L AS id", "ignore", {}, '"Ignore" mode. Please use either'),
+        ("SELECT 1L AS id", "error", {}, '"ErrorIfExists" mode. Please use either'),
         ("SELECT CAST(raise_error('enough') AS BIGINT) AS id", "append", {}, "enough"),
     ],
 )
