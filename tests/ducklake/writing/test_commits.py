@@ -504,6 +504,23 @@ def test_bounds_of_a_retyped_column_are_values_of_the_new_type(
     assert real.query("SELECT count(*) FROM t WHERE i = '10'") == [(1,)]
 
 
+def test_bounds_that_are_no_values_of_a_new_type_are_removed(new_lake: Callable[..., Lake]) -> None:
+    """The reference keeps them, and cannot read the table once it has been attached again."""
+    lake = new_lake()
+    lake.create_table("t", {"i": "INTEGER", "ms": "TIMESTAMP_MS", "l": "TIMESTAMP[]"})
+    real = REAL[lake]
+    early = "'0044-03-15 (BC)'"
+    real.execute(f"INSERT INTO t VALUES (1, {early}, [{early}]), (2, '2024-01-01', [])")
+    real.detach()
+    lake.table("t").delete("i = 1")
+    lake.table("t").alter_column("ms", "TIMESTAMP_NS")
+    lake.table("t").alter_column("l", "TIMESTAMP_NS[]")
+
+    assert real.query("SELECT i, ms::VARCHAR, min(ms)::VARCHAR, l FROM t GROUP BY ALL") == [
+        (2, "2024-01-01 00:00:00", "2024-01-01 00:00:00", [])
+    ]
+
+
 def test_unknown_bounds_stay_unknown(new_lake: Callable[..., Lake]) -> None:
     """The reference takes unknown bounds for those of an empty table, and loses rows."""
     lake = new_lake()

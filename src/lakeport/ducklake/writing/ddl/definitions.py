@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from lakeport.ducklake.metadata.queries import QueryResult
@@ -72,7 +73,7 @@ class SortKey:
     dialect: str = "duckdb"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TableDefinition:
     """Everything about a table that DDL statements change."""
 
@@ -93,7 +94,7 @@ class TableDefinition:
     tags: Mapping[str, str | None] = field(default_factory=dict)
     column_tags: Mapping[int, Mapping[str, str | None]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def tree(self) -> tuple[Column, ...]:
         """The columns as a tree."""
         now = max((row.begin_snapshot for row in self.columns), default=0)

@@ -39,6 +39,8 @@ from lakeport.ducklake.writing.ddl.definitions import TableDefinition, same_colu
 from lakeport.ducklake.writing.rows.changes_made import Change
 from lakeport.ducklake.writing.rows.ids import CommitIds
 from lakeport.ducklake.writing.state import CommitState
+from lakeport.errors import CorruptLakeError
+from lakeport.types import Column, parse_value
 
 __all__ = ["ObjectRows", "object_rows"]
 
@@ -293,19 +295,28 @@ def _retyped_statistics(
         if recorded is None or type == row.column_type:
             continue
         key = {"table_id": before.id, "column_id": row.column_id}
-        if row.column_type in ("json", "variant"):
-            # The order of texts is not that of the old type: no row is safe, other bounds are not.
-            rows.statements.append(Delete(TableColumnStatsRow, tuple(key), (tuple(key.values()),)))
-            continue
         bounds = {
-            name: _retyped_bound(value, type, row.column_type)
-            for name, value in (
-                ("min_value", recorded.min_value),
-                ("max_value", recorded.max_value),
-            )
+            "min_value": _retyped_bound(recorded.min_value, type, row.column_type),
+            "max_value": _retyped_bound(recorded.max_value, type, row.column_type),
         }
-        if bounds != {"min_value": recorded.min_value, "max_value": recorded.max_value}:
+        is_text = row.column_type in ("json", "variant")
+        if is_text or not _are_values(bounds.values(), row.column_type):
+            # Texts have another order than values of the old type, and a date before 1677 is no
+            # TIMESTAMP_NS. A column without a row is safe, one with unknown bounds is not.
+            rows.statements.append(Delete(TableColumnStatsRow, tuple(key), (tuple(key.values()),)))
+        elif bounds != {"min_value": recorded.min_value, "max_value": recorded.max_value}:
             rows.statements.append(Update(TableColumnStatsRow, bounds, key))
+
+
+def _are_values(bounds: Iterable[str | None], type: str) -> bool:
+    """Return whether bounds are values of a type."""
+    column = Column(id=0, name="bound", type=type)
+    try:
+        for text in bounds:
+            parse_value(text, column)
+    except CorruptLakeError:
+        return False
+    return True
 
 
 def _retyped_bound(text: str | None, old: str, new: str) -> str | None:
