@@ -48,6 +48,22 @@ def test_an_archive_in_a_private_folder_is_used(cache_home: Path) -> None:
     assert "-XX:+VerifySharedSpaces" in archive_options(java_home())
 
 
+def test_java_maps_an_archive_at_the_address_that_it_was_made_for(cache_home: Path) -> None:
+    """Elsewhere its pages would be rewritten, and be private memory of each JVM."""
+    place_archive()
+    command = [java_home() / "bin" / "java", *archive_options(java_home())]
+
+    flags = subprocess.run(
+        [*command, "-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintFlagsFinal", "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    (flag,) = [line.split() for line in flags.splitlines() if " ArchiveRelocationMode " in line]
+    assert flag[:4] == ["intx", "ArchiveRelocationMode", "=", "0"]
+
+
 @pytest.mark.parametrize("place", ["file", "folder", "parent"])
 def test_an_archive_that_another_user_could_write_is_ignored(cache_home: Path, place: str) -> None:
     archive = place_archive()

@@ -53,6 +53,10 @@ def archive_options(java_home: Path) -> list[str]:
         f"-XX:SharedArchiveFile={archive}",
         "-Xshare:auto",
         "-XX:+VerifySharedSpaces",
+        # Java 17.0.15 maps archives at a random address by default, and rewrites their pointers:
+        # 150 MB become private memory of the process, instead of 45 to 60.
+        "-XX:+UnlockDiagnosticVMOptions",
+        "-XX:ArchiveRelocationMode=0",
         # An archive that does not fit is no reason for a warning.
         "-Xlog:cds=off",
         "-Xlog:cds+dynamic=off",
