@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -95,7 +96,8 @@ def test_spark_prunes_columns_and_pushes_filters_into_the_files(
         filtered = ours.table("t").scan(["v"], filter="number > 90").to_spark(spark)
 
     chosen = physical_plan(frame.where("number < 50").select("s.x"))
-    assert "PushedFilters: [IsNotNull(id), LessThan(id,50)]" in chosen
+    # The condition on the numbers of rows is beside it; no file has their column.
+    assert re.search(r"PushedFilters: \[[^]]*IsNotNull\(id\)[^]]*LessThan\(id,50\)", chosen)
     assert "ReadSchema: struct<id:bigint,s:struct<x:bigint>" in chosen
     assert "Join" not in chosen
     assert "Exchange hashpartitioning" not in chosen
