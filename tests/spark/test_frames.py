@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -90,12 +91,15 @@ def test_spark_prunes_columns_and_pushes_filters_into_the_files(
         "DELETE FROM t WHERE id = 7",
         "ALTER TABLE t RENAME COLUMN id TO number",
     )
+    other = spark.newSession()
+    other.conf.set("spark.sql.maxMetadataStringLength", "1000")
     with lake.open() as ours:
-        frame = ours.table("t").scan().to_spark(spark)
-        filtered = ours.table("t").scan(["v"], filter="number > 90").to_spark(spark)
+        frame = ours.table("t").scan().to_spark(other)
+        filtered = ours.table("t").scan(["v"], filter="number > 90").to_spark(other)
 
     chosen = physical_plan(frame.where("number < 50").select("s.x"))
-    assert "PushedFilters: [IsNotNull(id), LessThan(id,50)]" in chosen
+    # The condition on the numbers of rows is beside it; no file has their column.
+    assert re.search(r"PushedFilters: \[[^]]*IsNotNull\(id\)[^]]*LessThan\(id,50\)", chosen)
     assert "ReadSchema: struct<id:bigint,s:struct<x:bigint>" in chosen
     assert "Join" not in chosen
     assert "Exchange hashpartitioning" not in chosen
