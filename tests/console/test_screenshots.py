@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,11 +20,17 @@ PAGES = {
     "console-table": ("/lake/demo/table?schema=public&name=trips", "started_at"),
     "console-history": ("/lake/demo/history", "Compare two snapshots"),
     "console-maintenance": ("/lake/demo/maintenance", "healthy"),
-    "console-activity": ("/lake/demo/activity", "Running and recent"),
 }
 QUERY = (
     "SELECT station, count(*) AS trips, round(avg(minutes), 1) AS minutes\n"
     "FROM trips GROUP BY station ORDER BY trips DESC"
+)
+
+
+RECENT = (
+    "SELECT count(*) FROM trips WHERE id BETWEEN 200000 AND 200100",
+    "SELECT station, max(minutes) FROM trips WHERE station = 'Harbour' GROUP BY station",
+    QUERY,
 )
 
 
@@ -57,3 +64,15 @@ def test_a_query_of_the_demo_has_a_picture(tab: Tab, pictures: Path) -> None:
     page.screenshot(path=pictures / "console-query.png", animations="disabled")
 
     assert (pictures / "console-query.png").stat().st_size > 10_000
+
+
+def test_recent_queries_of_the_demo_have_a_picture(tab: Tab, pictures: Path) -> None:
+    for sql in RECENT:
+        page = tab.open(f"/lake/demo/query?sql={quote(sql)}")
+        page.get_by_role("button", name="Run").click()
+        page.get_by_text(re.compile("rows? in")).wait_for()
+    page = tab.open("/lake/demo/activity")
+    page.get_by_role("cell", name="left out by statistics").first.wait_for()
+    page.screenshot(path=pictures / "console-activity.png", animations="disabled")
+
+    assert (pictures / "console-activity.png").stat().st_size > 10_000

@@ -38,7 +38,7 @@ async def show_query(page: Page, sql: str) -> None:
     editor = ui.codemirror(
         sql or "SELECT 42 AS answer", language="SQL", line_wrapping=True, theme="vscodeLight"
     )
-    editor.classes("w-full h-40 border").props('aria-label="query"')
+    editor.classes("w-full h-40 border border-gray-400").props('aria-label="query"')
     versions = [_NOW]
     if await page.read(is_lake, page.client):
         # A browser does not get ten thousand of them.
