@@ -51,7 +51,7 @@ def test_an_archive_in_a_private_folder_is_used(cache_home: Path) -> None:
 def test_java_maps_an_archive_at_the_address_that_it_was_made_for(cache_home: Path) -> None:
     """Elsewhere its pages would be rewritten, and be private memory of each JVM."""
     place_archive()
-    command = [java_home() / "bin" / "java", *archive_options(java_home())]
+    command = [str(java_home() / "bin" / "java"), *archive_options(java_home())]
 
     flags = subprocess.run(
         [*command, "-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintFlagsFinal", "-version"],
