@@ -389,3 +389,26 @@ def test_wide_deltas_of_integers_are_read_alike(spark: Any, make_lake: MakeLake)
         frame = check(plan, spark)
         assert sorted(tuple(row) for row in frame.collect()) == expected
         assert sorted(zip(*plan.to_arrow().to_pydict().values(), strict=True)) == expected
+
+
+def test_executors_need_no_class_of_ours_for_files_without_deletes(
+    spark: Any, make_lake: MakeLake
+) -> None:
+    """They would have it only after a query of a table with deletes."""
+    lake = make_lake(options=IN_FILES)
+    lake.execute("CREATE TABLE kept(id INTEGER)", "CREATE TABLE deleted(id INTEGER)")
+    for table in ("kept", "deleted"):
+        lake.execute(f"INSERT INTO {table} FROM range(100)")
+    lake.execute("DELETE FROM deleted WHERE id = 7")
+
+    with lake.open() as ours:
+        sent = {}
+        for name in ("kept", "deleted"):
+            rows = ours.table(name).to_spark(spark)._jdf.queryExecution().toRdd()
+            utils = spark._jvm.org.apache.commons.lang3.SerializationUtils
+            sent[name] = (
+                b"lakeport.ReadFile" in utils.serialize(rows),
+                (b"lakeport.LakeFiles" in utils.serialize(rows)),
+            )
+
+    assert sent == {"kept": (False, False), "deleted": (True, False)}

@@ -34,7 +34,9 @@ def test_that_needs_spark(spark):
 
 def test_the_next_module_gets_a_new_session(tmp_path: Path) -> None:
     root = str(Path(__file__).parents[2])
-    (tmp_path / "conftest.py").write_text("from tests.conftest import spark\n")
+    (tmp_path / "conftest.py").write_text(
+        "from tests.conftest import class_archive_of_the_run, run_folder, spark\n"
+    )
     (tmp_path / "test_1.py").write_text(INTERRUPTED)
     (tmp_path / "test_2.py").write_text(NEXT)
     plain = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-n", "0"]

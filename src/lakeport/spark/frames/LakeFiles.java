@@ -91,7 +91,8 @@ public class LakeFiles extends ParquetFileFormat {
     public Function1 buildReaderWithPartitionValues(
             SparkSession spark, StructType data, StructType partition, StructType required, Seq filters,
             Map options, Configuration configuration) {
-        Function1 read = super.buildReaderWithPartitionValues(
+        // The function holds its format, and executors have Spark's own without the jar.
+        Function1 read = new ParquetFileFormat().buildReaderWithPartitionValues(
             spark, data, partition, required, filters, options, configuration);
         Option column = required.getFieldIndex(NUMBERS);
         if (column.isEmpty()) return read;
