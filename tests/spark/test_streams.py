@@ -141,6 +141,7 @@ def test_a_query_that_is_stopped_at_random_writes_every_row_once(
     assert ids(real, "copy") == list(range(ROWS + 20 * more))
 
 
+@pytest.mark.process
 @pytest.mark.timeout(600 + 300 * KILLS)
 def test_a_chain_whose_process_is_killed_at_random_brings_every_row_to_its_end_once(
     spark: Any, real: RealLake, tmp_path: Path
