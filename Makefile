@@ -32,7 +32,7 @@ PYTHONS ?= 3.12 3.13
 
 # Older versions of PySpark and pyarrow, each pair with an environment of its own.
 MATRIX ?= 4.1.4:24.0.0 4.2.1:25.0.1
-TESTS_OF_MATRIX := tests/types tests/client tests/memory/test_rows.py tests/spark/test_frames.py tests/spark/test_data_source.py \
+TESTS_OF_MATRIX := tests/types tests/client tests/memory/test_rows.py tests/spark/test_frames.py tests/spark/test_frame_files.py tests/spark/test_data_source.py \
   tests/lakehouse/test_catalog.py tests/lakehouse/test_time.py
 
 # The peers of a benchmark, some of which need other versions of the same packages.

@@ -103,14 +103,14 @@ def test_a_write_whose_task_never_succeeds_leaves_nothing(
     small_batches: Any, tmp_path: Path
 ) -> None:
     lake = new_lake(tmp_path)
-    lake.create_table("t", {"id": "BIGINT"})
+    lake.create_table("t", {"id": "BIGINT", "k": "BIGINT"})
     lake.set_option("parquet_row_group_size", 500)
     marker = tmp_path / "marker"
-    frame = small_batches.range(0, 40_000, 1, 2)
+    frame = small_batches.range(0, 40_000, 1, 2).selectExpr("id", "id % 3 AS k")
 
     with pytest.raises(LakeportError, match="the write failed on Spark"):
         killer = dying(str(marker), lake.table("t").path, 9)
-        lake.table("t").append(frame.mapInArrow(killer, "id bigint"))
+        lake.table("t").append(frame.mapInArrow(killer, "id bigint, k bigint"))
 
     assert int(marker.read_text()) > 0
     assert on_disk(lake) == set()
