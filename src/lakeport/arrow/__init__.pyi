@@ -28,6 +28,7 @@ from .nested import (
     rebuild_struct,
     relabel,
     stored_type,
+    with_children,
 )
 from .readers import RowsLike, RowSource, arrow_table, as_reader, reader_of
 
@@ -63,5 +64,6 @@ __all__ = [
     "take_cursor",
     "thread_connection",
     "thread_sandbox",
+    "with_children",
     "write_batch",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ __all__ = [
     "relabel",
     "storage_type",
     "stored_type",
+    "with_children",
 ]
 
 
@@ -32,22 +34,44 @@ def stored_type(type: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pt.is_run_end_encoded(type):
         return stored_type(type.value_type)
+    nested = with_children(type, stored_type)
+    if pt.is_list_view(nested):
+        return pa.list_(nested.value_field)
+    if pt.is_large_list_view(nested):
+        return pa.large_list(nested.value_field)
+    if pt.is_union(nested):
+        fields = [nested.field(i) for i in range(nested.num_fields)]
+        return pa.sparse_union(fields, nested.type_codes)
+    return nested
+
+
+def with_children(type: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with other types of its fields; one without fields stays as it is."""
+
+    def changed(field: pa.Field) -> pa.Field:
+        return field.with_type(change(field.type))
+
     if pt.is_struct(type):
-        return pa.struct([_stored_field(type.field(i)) for i in range(type.num_fields)])
-    if pt.is_list(type) or pt.is_list_view(type):
-        return pa.list_(_stored_field(type.value_field))
-    if pt.is_large_list(type) or pt.is_large_list_view(type):
-        return pa.large_list(_stored_field(type.value_field))
-    if pt.is_fixed_size_list(type):
-        return pa.list_(_stored_field(type.value_field), type.list_size)
+        return pa.struct([changed(type.field(i)) for i in range(type.num_fields)])
     if pt.is_map(type):
-        return pa.map_(
-            _stored_field(type.key_field), _stored_field(type.item_field), type.keys_sorted
-        )
+        return pa.map_(changed(type.key_field), changed(type.item_field), type.keys_sorted)
+    if pt.is_fixed_size_list(type):
+        return pa.list_(changed(type.value_field), type.list_size)
     if pt.is_union(type):
-        fields = [_stored_field(type.field(i)) for i in range(type.num_fields)]
-        return pa.sparse_union(fields, type.type_codes)
+        fields = [changed(type.field(i)) for i in range(type.num_fields)]
+        return pa.union(fields, mode=type.mode, type_codes=type.type_codes)
+    for is_kind, kind in _LISTS:
+        if is_kind(type):
+            return kind(changed(type.value_field))
     return type
+
+
+_LISTS = (
+    (pt.is_list, pa.list_),
+    (pt.is_large_list, pa.large_list),
+    (pt.is_list_view, pa.list_view),
+    (pt.is_large_list_view, pa.large_list_view),
+)
 
 
 def _stored_extension(type: pa.BaseExtensionType) -> pa.BaseExtensionType:
@@ -57,10 +81,6 @@ def _stored_extension(type: pa.BaseExtensionType) -> pa.BaseExtensionType:
     if isinstance(type, pa.OpaqueType):
         return pa.opaque(storage, type.type_name, type.vendor_name)
     return type
-
-
-def _stored_field(field: pa.Field) -> pa.Field:
-    return field.with_type(stored_type(field.type))
 
 
 @cached_by_identity
@@ -89,29 +109,7 @@ def readable_type(type: pa.DataType, *, in_column: bool = False) -> pa.DataType:
     """
     if pt.is_dictionary(type) or pt.is_run_end_encoded(type):
         return type if in_column and _is_flat(type.value_type) else readable_type(type.value_type)
-    if pt.is_struct(type):
-        return pa.struct([_readable_field(type.field(i)) for i in range(type.num_fields)])
-    for is_kind, kind in _LISTS:
-        if is_kind(type):
-            return kind(_readable_field(type.value_field))
-    if pt.is_fixed_size_list(type):
-        return pa.list_(_readable_field(type.value_field), type.list_size)
-    if pt.is_map(type):
-        key, item = _readable_field(type.key_field), _readable_field(type.item_field)
-        return pa.map_(key, item, type.keys_sorted)
-    return type
-
-
-_LISTS = (
-    (pt.is_list, pa.list_),
-    (pt.is_large_list, pa.large_list),
-    (pt.is_list_view, pa.list_view),
-    (pt.is_large_list_view, pa.large_list_view),
-)
-
-
-def _readable_field(field: pa.Field) -> pa.Field:
-    return field.with_type(readable_type(field.type))
+    return type if pt.is_union(type) else with_children(type, readable_type)
 
 
 def _is_flat(type: pa.DataType) -> bool:
@@ -122,19 +120,9 @@ def storage_type(type: pa.DataType) -> pa.DataType:
     """Return the type of the same values without extensions, at every level."""
     if isinstance(type, pa.BaseExtensionType):
         return storage_type(type.storage_type)
-    if pt.is_struct(type):
-        return pa.struct([_storage_field(type.field(i)) for i in range(type.num_fields)])
-    if pt.is_list(type):
-        return pa.list_(_storage_field(type.value_field))
-    if pt.is_map(type):
-        return pa.map_(
-            _storage_field(type.key_field), _storage_field(type.item_field), type.keys_sorted
-        )
+    if pt.is_struct(type) or pt.is_list(type) or pt.is_map(type):
+        return with_children(type, storage_type)
     return type
-
-
-def _storage_field(field: pa.Field) -> pa.Field:
-    return field.with_type(storage_type(field.type))
 
 
 def relabel(array: pa.Array, target: pa.DataType) -> pa.Array:

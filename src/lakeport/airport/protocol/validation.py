@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.types as pt
 
+from lakeport.arrow import with_children
 from lakeport.errors import InvalidArgumentError, first_line
 
 __all__ = ["ContentCheck", "check_layout", "is_compressed"]
@@ -103,31 +104,7 @@ def _bare(type: pa.DataType) -> pa.DataType:
         return pa.binary(type.byte_width)
     if pt.is_dictionary(type):
         return pa.dictionary(type.index_type, _bare(type.value_type), type.ordered)
-    if pt.is_map(type):
-        return pa.map_(_field(type.key_field), _field(type.item_field), type.keys_sorted)
-    if pt.is_struct(type):
-        return pa.struct([_field(field) for field in type])
-    if pt.is_union(type):
-        fields = [_field(type.field(index)) for index in range(type.num_fields)]
-        return pa.union(fields, mode=type.mode, type_codes=type.type_codes)
-    if pt.is_fixed_size_list(type):
-        return pa.list_(_field(type.value_field), type.list_size)
-    for is_kind, kind in _LISTS:
-        if is_kind(type):
-            return kind(_field(type.value_field))
-    return type
-
-
-_LISTS = (
-    (pt.is_list, pa.list_),
-    (pt.is_large_list, pa.large_list),
-    (pt.is_list_view, pa.list_view),
-    (pt.is_large_list_view, pa.large_list_view),
-)
-
-
-def _field(field: pa.Field) -> pa.Field:
-    return field.with_type(_bare(field.type))
+    return with_children(type, _bare)
 
 
 def _reason(error: Exception) -> str:
