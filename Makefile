@@ -113,7 +113,7 @@ test: $(READY)  ## run the test suite (WORKERS=3, ARGS="-k name" to choose), the
 	$(if $(ARGS),,$(MAKE) test-duckdb2)
 
 test-fast: WORKERS = 2
-test-fast: $(READY)  ## run the tests that start no Spark, server or process and are not exhaustive, in about three minutes
+test-fast: $(READY)  ## run the tests that start no Spark, server or process and are not exhaustive, in less than four minutes
 	$(PYTEST) -q -m "$(FAST)" $(ARGS)
 
 test-spark: $(READY)  ## run the tests that start Spark
