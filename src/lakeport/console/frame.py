@@ -67,7 +67,9 @@ class Page:
             _log.exception("a page of the console failed")
             show_error("the page could not be shown: the server's log has the reason")
         finally:
-            waiting.delete()
+            # A visitor who has left the page has removed all of it.
+            if not waiting.is_deleted:
+                waiting.delete()
 
 
 @contextmanager
