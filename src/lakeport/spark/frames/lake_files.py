@@ -26,7 +26,7 @@ from lakeport.spark.security import private_folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FILE_SIZE", "NUMBERS", "deleted_bits", "lake_files", "select_columns"]
+__all__ = ["FILE_SIZE", "NUMBERS", "bitmap", "deleted_bits", "lake_files", "select_columns"]
 
 NUMBERS: Final = "_tmp_metadata_row_index"
 """The column that Spark's Parquet reader fills with the positions of rows."""
@@ -107,14 +107,19 @@ def deleted_bits(rows: Sequence[int], deleted: Sequence[Positions]) -> list[byte
         positions[(positions >= 0) & (positions < count)]
         for count, positions in zip(rows, deleted, strict=True)
     ]
-    words = [int(positions[-1]) // 64 + 1 if len(positions) else 0 for positions in inside]
-    if max(words, default=0) * 8 > MAX_BYTES_OF_FILE or sum(words) * 8 > MAX_BYTES:
+    sizes = [_words(positions) * 8 for positions in inside]
+    if max(sizes, default=0) > MAX_BYTES_OF_FILE or sum(sizes) > MAX_BYTES:
         return None
-    return [_bits(positions, count) for positions, count in zip(inside, words, strict=True)]
+    bitmaps = map(bitmap, inside)
+    return [struct.pack(">i", len(words)) + words.astype(">i8").tobytes() for words in bitmaps]
 
 
-def _bits(positions: Positions, words: int) -> bytes:
-    bits = np.zeros(words * 64, np.bool_)
+def bitmap(positions: Positions) -> np.ndarray:
+    """Return a bit for each position, in words of 64 bits up to the last position."""
+    bits = np.zeros(_words(positions) * 64, np.bool_)
     bits[positions] = True
-    packed = np.packbits(bits, bitorder="little").view(np.int64).astype(">i8")
-    return struct.pack(">i", words) + packed.tobytes()
+    return np.packbits(bits, bitorder="little").view(np.int64)
+
+
+def _words(positions: Positions) -> int:
+    return int(positions[-1]) // 64 + 1 if len(positions) else 0

@@ -18,6 +18,7 @@ from lakeport.spark.frames.file_index import FilePruning, file_url, indexed_data
 from lakeport.spark.frames.lake_files import (
     FILE_SIZE,
     NUMBERS,
+    bitmap,
     deleted_bits,
     select_columns,
 )
@@ -198,16 +199,9 @@ def _file_columns(scan: ParquetScan) -> dict[str, pa.Array]:
 
 
 def _bitmaps(deleted: list[Positions]) -> pa.ListArray:
-    words = [_bitmap(positions) for positions in deleted]
-    ends = np.cumsum([0, *(len(bitmap) for bitmap in words)], dtype=np.int32)
+    words = [bitmap(positions) for positions in deleted]
+    ends = np.cumsum([0, *map(len, words)], dtype=np.int32)
     return pa.ListArray.from_arrays(pa.array(ends), pa.array(np.concatenate(words)))
-
-
-def _bitmap(positions: Positions) -> np.ndarray:
-    count = int(positions[-1]) // 64 + 1 if len(positions) else 0
-    bits = np.zeros(count * 64, np.bool_)
-    bits[positions] = True
-    return np.packbits(bits, bitorder="little").view(np.int64)
 
 
 def _anti_join_deleted(
