@@ -239,17 +239,6 @@ def test_an_unknown_option_is_exit_code_two(lakeport_command: Command) -> None:
     assert lakeport_command("no-such-command").exit_code == 2
 
 
-@pytest.mark.parametrize("command", ["serve", "demo", "inspect", "sql", "query"])
-def test_the_help_of_every_command_has_examples(lakeport_command: Command, command: str) -> None:
-    result = lakeport_command(command, "--help")
-
-    assert result.exit_code == 0
-    lines = [line.strip() for line in result.stdout.splitlines()]
-    # The line of the usage begins with "Usage:".
-    assert any(line.startswith(f"lakeport {command}") for line in lines), lines
-    assert command in lakeport_command("--help").stdout
-
-
 def test_the_version_is_told(lakeport_command: Command) -> None:
     assert lakeport_command("--version").stdout == f"lakeport {lakeport.__version__}\n"
 

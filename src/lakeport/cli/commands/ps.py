@@ -80,7 +80,12 @@ def kill(
     token_file: _TokenFile = None,
     tls_ca: _TlsCa = None,
 ) -> None:
-    """End a running query. Its client receives an error; the server frees what it held."""
+    """End a running query. Its client receives an error; the server frees what it held.
+
+    For example:
+
+      lakeport kill grpc://127.0.0.1:8815 5f0c9a1d2b3e
+    """
     with _connected(location, catalog, token_file, tls_ca) as client:
         ended = client.call_table("lakeport.kill", id).to_arrow().to_pylist()
     for row in ended:

@@ -103,7 +103,12 @@ def check(
     issuer: Annotated[str, typer.Option(help="The claim iss.")] = ISSUER,
     audience: Annotated[str, typer.Option(help="The claim aud.")] = AUDIENCE,
 ) -> None:
-    """Check a token as a server does, and print whose it is and how long it is valid."""
+    """Check a token as a server does, and print whose it is and how long it is valid.
+
+    For example:
+
+      lakeport token check --keys lakeport.jwks --file token-of-ada
+    """
     text = read_token(file) if file is not None else sys.stdin.read(64 * 1024).strip()
     auth = JwtAuth(
         issuer, audience=audience, keys=KeySet.of_file(keys), algorithms=(SIGNING_ALGORITHM,)
