@@ -25,7 +25,6 @@ __all__ = [
 
 _SETTINGS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
 _NO_ACCESS: Final = """
-    SET temp_directory = '';
     SET python_enable_replacements = false;
     SET autoinstall_known_extensions = false;
     SET autoload_known_extensions = false;
@@ -170,11 +169,12 @@ def sandbox(prepare: Callable[[Any], object] | None = None, **settings: str) -> 
 
     Args:
         prepare: Called with the connection before its configuration is locked.
-        settings: More settings of DuckDB, such as `memory_limit`.
+        settings: More settings of DuckDB, such as `memory_limit`, or a `temp_directory` for what
+            exceeds it.
     """
     import duckdb
 
-    connection = duckdb.connect(config={"threads": "1", **settings})
+    connection = duckdb.connect(config={"threads": "1", "temp_directory": "", **settings})
     connection.execute(_NO_ACCESS)
     if prepare is not None:
         prepare(connection)

@@ -7,12 +7,14 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 
-from lakeport.arrow import thread_connection
-from lakeport.ducklake.writing.ddl.expressions import print_expression
+from lakeport.arrow import thread_connection, thread_sandbox
+from lakeport.ducklake.writing.ddl.expressions import function_names, print_expression
 from lakeport.errors import InvalidArgumentError, first_line
-from lakeport.types import NESTED, Column, duckdb_type
+from lakeport.types import NESTED, Column, duckdb_type, sql_type
 
-__all__ = ["NO_DEFAULT", "Default", "default_of"]
+__all__ = ["NO_DEFAULT", "Default", "check_default", "default_of"]
+
+_OF_THE_PROCESS: Final = frozenset({"current_setting", "getenv", "getvariable"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,9 @@ def default_of(column: Column, value: Any, expression: str | None = None) -> Def
     if expression is not None:
         if value is not None:
             raise InvalidArgumentError("a column has one default: a value or an expression")
-        return Default(None, print_expression(expression), "expression")
+        printed = print_expression(expression)
+        check_default(column, printed)
+        return Default(None, printed, "expression")
     if value is None:
         return NO_DEFAULT
     if column.type in NESTED or column.type in ("variant", "geometry"):
@@ -46,6 +50,27 @@ def default_of(column: Column, value: Any, expression: str | None = None) -> Def
         # The text NULL stands for no default; as an expression it is a string.
         return Default(initial, "'NULL'", "expression")
     return Default(initial, text, "literal")
+
+
+def check_default(column: Column, sql: str) -> None:
+    """Raise InvalidArgumentError for a default that an INSERT cannot, or may not, compute.
+
+    DuckDB refuses columns, subqueries, aggregates and functions that it does not have. Settings and
+    variables would be those of the process that writes.
+    """
+    import duckdb
+
+    subject = f"the default {sql[:80]!r} of column {column.name!r}"
+    try:
+        # Binds the expression as CREATE TABLE does, and creates nothing.
+        thread_sandbox().execute(f"EXPLAIN CREATE TABLE t (v {sql_type(column)} DEFAULT ({sql}))")
+    except duckdb.Error as error:
+        raise InvalidArgumentError(f"{subject} cannot be computed: {first_line(error)}") from None
+    refused = _OF_THE_PROCESS & function_names(sql)
+    if refused:
+        raise InvalidArgumentError(
+            f"{subject} cannot be computed: {min(refused)} reads the settings of a process"
+        )
 
 
 def _text(value: Any) -> str:

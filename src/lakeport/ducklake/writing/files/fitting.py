@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from lakeport.arrow import combine, null_count, rebuild_list, rebuild_map, relabel
+from lakeport.arrow import combine, null_count, rebuild_list, rebuild_map, relabel, sandbox
+from lakeport.ducklake.writing.ddl.defaults import check_default
 from lakeport.ducklake.writing.files.stand_ins import stand_in_converter
 from lakeport.errors import (
     ConstraintError,
@@ -169,8 +170,11 @@ def _absent(column: Column) -> _ColumnMaker:
 def _expression(column: Column, sql: str) -> _ColumnMaker:
     import duckdb
 
-    connection = duckdb.connect(config={"threads": 1, "arrow_lossless_conversion": "true"})
-    connection.execute("SET TimeZone = 'UTC'")
+    # Another writer may have recorded the default.
+    check_default(column, sql)
+    connection = sandbox(
+        lambda fresh: fresh.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
+    )
     # In one transaction, now() is the same for all rows of a statement.
     connection.begin()
 

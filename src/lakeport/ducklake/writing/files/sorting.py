@@ -5,13 +5,14 @@ DuckDB writes to a temporary directory what does not fit its memory limit.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 
-from lakeport.arrow import relabel
+from lakeport.arrow import relabel, sandbox
 from lakeport.ducklake.model import SortField
 from lakeport.errors import InvalidInputError, first_line
 
@@ -19,6 +20,7 @@ __all__ = ["sorted_batches"]
 
 _MEMORY: Final = "1GB"
 _BATCH_ROWS: Final = 122_880
+_SETTINGS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
 
 
 def sorted_batches(
@@ -35,9 +37,14 @@ def sorted_batches(
     reader = pa.RecordBatchReader.from_batches(schema, _recorded(batches, failures))
     with (
         tempfile.TemporaryDirectory(prefix="lakeport-sort-") as folder,
-        duckdb.connect(config={"memory_limit": _MEMORY, "temp_directory": folder}) as connection,
+        # The expressions are those of any writer of the lake.
+        sandbox(
+            lambda fresh: fresh.execute(_SETTINGS),
+            memory_limit=_MEMORY,
+            temp_directory=folder,
+            threads=str(os.cpu_count() or 1),
+        ) as connection,
     ):
-        connection.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
         text = ", ".join(_key_sql(key) for key in keys)
         try:
             found = connection.from_arrow(reader).order(text).to_arrow_reader(_BATCH_ROWS)

@@ -14,6 +14,7 @@ from lakeport._wording import counted
 from lakeport.ducklake.writing.changes.expressions import SqlExpression, parse_expression
 from lakeport.ducklake.writing.changes.sources import PLACE, POSITION
 from lakeport.ducklake.writing.changes.statements import assignments_of, typed
+from lakeport.ducklake.writing.ddl.defaults import check_default
 from lakeport.errors import InvalidArgumentError, InvalidInputError
 from lakeport.types import Column, duckdb_identifier, duckdb_string, fold_name
 
@@ -297,5 +298,6 @@ def default_sql(column: Column) -> str:
     if column.default is None:
         return typed("NULL", column)
     if column.default_is_expression:
+        check_default(column, column.default)
         return typed(parse_expression(column.default, "the default of a column").sql, column)
     return typed(duckdb_string(column.default), column)
