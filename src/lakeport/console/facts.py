@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.airport.client import Client
+from lakeport.console.cells import shown_value
 from lakeport.errors import LakeportError, NotFoundError, PermissionDeniedError
 from lakeport.filters import col
 from lakeport.types import duckdb_identifier, from_arrow_type
@@ -35,7 +36,6 @@ __all__ = [
     "row_counts",
     "sample",
     "schema_differences",
-    "shown",
     "snapshot_ids",
     "snapshots",
     "tables",
@@ -44,7 +44,6 @@ __all__ = [
 FUNCTIONS: Final = "lakeport"
 """The schema of tables and functions about a lake."""
 
-_MAX_CELL: Final = 200
 _MAX_COUNTED_FILES: Final = 200
 _MAX_COUNTS: Final = 20
 
@@ -250,7 +249,9 @@ def column_facts(client: Client, schema: str, name: str) -> list[ColumnFacts]:
             try:
                 statistics = table.statistics(column.name)
                 has_null = statistics.has_null
-                low, high = shown(statistics.min), shown(statistics.max)
+                low, high = (
+                    shown_value(each, column.type) for each in (statistics.min, statistics.max)
+                )
             except LakeportError:
                 pass  # the server has none for this type
         found.append(
@@ -382,26 +383,6 @@ def changed_rows(
 def restore_table(client: Client, schema: str, name: str, version: int) -> None:
     """Give a table the columns and rows of an earlier snapshot, as a new snapshot."""
     client.call_table(f"{FUNCTIONS}.restore", _path(schema, name), version).to_arrow()
-
-
-def shown(value: Any) -> str:
-    """Return a value as the text of a cell."""
-    text = _text(value)
-    return text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}…"
-
-
-def _text(value: Any) -> str:
-    """Return a value as DuckDB shows it, nested ones too."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    # More elements than fit into a cell need no text.
-    if isinstance(value, list):
-        return f"[{', '.join(_text(each) for each in value[:_MAX_CELL])}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{name}: {_text(each)}' for name, each in value.items())}}}"
-    return str(value)
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

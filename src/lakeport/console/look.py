@@ -24,6 +24,8 @@ _STYLE: Final = """
 .body--dark .cm-editor, .body--dark .nicegui-echart { filter: invert(1) hue-rotate(180deg); }
 .q-btn, .q-tab__label { text-transform: none; }
 .q-table td { overflow-wrap: anywhere; white-space: normal; max-width: 40rem; }
+.q-table .null { font-style: italic; color: #666; }
+.body--dark .q-table .null { color: #aaa; }
 .q-table td.nowrap { white-space: nowrap; overflow-wrap: normal; }
 @media (max-width: 600px) {
   .q-table td:not(.nowrap) { min-width: 9rem; }

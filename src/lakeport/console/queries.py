@@ -33,6 +33,7 @@ MAX_RESULT_BYTES: Final = 256 * 1024 * 1024
 """A result in memory is cut at this size."""
 
 _MEMORY: Final = "1GB"
+_SETTINGS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
 _BATCH_ROWS: Final = 16_384
 
 
@@ -65,7 +66,7 @@ class Query:
         """Return the rows, at most `max_rows` of them and `MAX_RESULT_BYTES`."""
         import duckdb
 
-        connection = self._connection = sandbox(memory_limit=_MEMORY)
+        connection = self._connection = sandbox(_configure, memory_limit=_MEMORY)
         try:
             self._add_tables(connection)
             return self._rows(connection, max_rows)
@@ -150,3 +151,7 @@ class Query:
             if isinstance(dataset.error, LakeportError):
                 return dataset.error
         return InvalidInputError(first_line(error))
+
+
+def _configure(connection: Any) -> None:
+    connection.execute(_SETTINGS)

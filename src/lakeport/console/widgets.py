@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
 
-import pyarrow as pa
 from nicegui import ui
 
-from lakeport.console.facts import shown
+from lakeport.console.cells import Cells, is_number, shown
 from lakeport.console.look import CHART_COLOUR, CHART_TEXT
 
 __all__ = [
@@ -25,6 +24,8 @@ __all__ = [
 
 T = TypeVar("T")
 Row = dict[str, Any]
+Points = Sequence[tuple[object, float | None]]
+"""Names and numbers; a chart has a gap where there is no number."""
 
 _ROWS_PER_PAGE: Final = 25
 _FEW_ROWS: Final = 10
@@ -33,6 +34,15 @@ _MAX_ROWS_PER_PAGE: Final = 100
 _MAX_POINTS: Final = 400
 _MAX_SYMBOLS: Final = 40
 _MAX_CHOICES: Final = 50
+# In Vue's language: rows may have a colour, and NULL differs from the text NULL.
+_ARROW_ROW: Final = """
+<q-tr :props="props" :class="props.row._class">
+  <q-td v-for="c in props.cols" :key="c.name" :props="props">
+    <span v-if="c.value === null" class="null">NULL</span>
+    <template v-else>{{ c.value }}</template>
+  </q-td>
+</q-tr>"""
+
 _AXIS: Final = {
     "axisLabel": {"color": CHART_TEXT},
     "nameTextStyle": {"color": CHART_TEXT},
@@ -40,7 +50,7 @@ _AXIS: Final = {
 }
 
 
-def fact(name: str, value: object) -> None:
+def fact(name: str, value: str) -> None:
     """Show one fact with its name."""
     with ui.card().classes("p-3 gap-0"):
         ui.label(shown(value)).classes("text-xl font-semibold")
@@ -173,7 +183,8 @@ class DataTable(Generic[T]):
 
     def _has(self, item: T, text: str) -> bool:
         row = self._show(item)
-        return any(text in str(row.get(name)).lower() for name in self._names)
+        values = (row.get(name) for name in self._names)
+        return any(value is not None and text in str(value).lower() for value in values)
 
     def _find(self, text: str | None) -> None:
         self._search, self._state["page"] = (text or "").strip().lower(), 1
@@ -208,59 +219,50 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def arrow_table(rows: pa.Table, *, classes: Sequence[str] = ()) -> DataTable[int]:
-    """Show the rows of an Arrow table as text; two columns may have one name.
+def arrow_table(cells: Cells, *, classes: Sequence[str] = ()) -> None:
+    """Show the rows of an Arrow table; two columns may have one name.
 
     `classes` are those of the rows, for tables whose rows have colours.
     """
-    names = [str(index) for index in range(rows.num_columns)]
-    values = [_values(column) for column in rows.columns]
+    schema = cells.rows.schema
+    names = [str(index) for index in range(len(schema))]
 
     def show(row: int) -> Row:
-        cells = {name: shown(column[row]) for name, column in zip(names, values, strict=True)}
-        return {"_row": row, "_class": classes[row] if classes else "", **cells}
+        texts = {name: column[row] for name, column in zip(names, cells.texts, strict=True)}
+        return {"_row": row, "_class": classes[row] if classes else "", **texts}
 
-    return DataTable(
-        list(zip(names, rows.column_names, strict=True)),
-        range(rows.num_rows),
+    table = DataTable(
+        list(zip(names, schema.names, strict=True)),
+        range(cells.rows.num_rows),
         show,
         key="_row",
-        order={name: column.__getitem__ for name, column in zip(names, values, strict=True)},
-        numbers=[name for name in names if _is_number(rows.schema.field(int(name)).type)],
+        order={name: _rank(cells, index) for index, name in enumerate(names)},
+        numbers=[name for name in names if is_number(schema.field(int(name)).type)],
     )
+    table.table.add_slot("body", _ARROW_ROW)
 
 
-def _is_number(type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type)
-    )
+def _rank(cells: Cells, column: int) -> Callable[[int], int]:
+    return lambda row: cells.ranks[column][row]
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    try:
-        return column.to_pylist()  # type: ignore[no-any-return]
-    except (OverflowError, ValueError):
-        # A date outside of Python's range.
-        return [str(value) for value in column]
-
-
-def line_chart(title: str, points: Sequence[tuple[object, float]], *, unit: str) -> None:
+def line_chart(title: str, points: Points, *, unit: str) -> None:
     """Show numbers by snapshot; the description has the same numbers for screen readers."""
     _chart(title, points, unit=unit, kind="line", axis="snapshot")
 
 
-def bar_chart(title: str, points: Sequence[tuple[object, float]], *, unit: str) -> None:
+def bar_chart(title: str, points: Points, *, unit: str) -> None:
     """Show bars."""
     _chart(title, points, unit=unit, kind="bar", axis="")
 
 
-def _chart(
-    title: str, points: Sequence[tuple[object, float]], *, unit: str, kind: str, axis: str
-) -> None:
+def _chart(title: str, points: Points, *, unit: str, kind: str, axis: str) -> None:
     # More points than pixels: every so many of them, and the last.
     step = -(-len(points) // _MAX_POINTS) if points else 1
     points = points[::-1][::step][::-1]
-    description = f"{title}: " + ", ".join(f"{x} {y:g}" for x, y in points[:50])
+    description = f"{title}: " + ", ".join(
+        f"{x} no number" if y is None else f"{x} {y:g}" for x, y in points[:50]
+    )
     ui.echart(
         {
             "animation": False,
@@ -281,7 +283,7 @@ def _chart(
                 "type": "value",
                 "name": unit,
                 # Rows and files are whole numbers.
-                "minInterval": 1 if all(y == int(y) for _, y in points) else 0,
+                "minInterval": 1 if all(y is None or y == int(y) for _, y in points) else 0,
                 **_AXIS,
             },
             "series": [

@@ -308,6 +308,6 @@ def _decode(body: bytes) -> ColumnStats:
 def _value(scalar: pa.Scalar) -> Any:
     try:
         return scalar.as_py()
-    except ValueError:
+    except (ValueError, OverflowError):
         # The value is outside the range of Python's dates.
         return scalar

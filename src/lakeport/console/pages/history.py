@@ -9,6 +9,7 @@ import pyarrow as pa
 from nicegui import ui
 
 from lakeport._wording import counted
+from lakeport.console.cells import Cells
 from lakeport.console.facts import (
     SnapshotFacts,
     changed_rows,
@@ -156,7 +157,8 @@ async def _compare(page: Page, schema: str, name: str, first: int, last: int) ->
         "role=status"
     )
     if rows.num_rows:
-        _show_changes(rows.slice(0, _MAX_CHANGES))
+        cells = await page.read(Cells.of, rows.slice(0, _MAX_CHANGES))
+        arrow_table(cells, classes=_row_classes(cells.rows))
 
 
 def _show_restore(page: Page, schema: str, name: str, version: int) -> None:
@@ -181,12 +183,7 @@ def _show_restore(page: Page, schema: str, name: str, version: int) -> None:
     ui.button(f"Restore snapshot {version}", on_click=dialog.open).props("flat dense")
 
 
-def _show_changes(rows: pa.Table) -> None:
-    """Show changes; inserted, deleted and updated rows have colours of their own."""
+def _row_classes(rows: pa.Table) -> list[str]:
+    """Return the colours of rows that were inserted, deleted or updated."""
     kinds = rows["change_type"].to_pylist() if "change_type" in rows.column_names else []
-    arrow_table(rows, classes=[_COLOURS.get(kind, "") for kind in kinds]).table.add_slot(
-        "body",
-        """<q-tr :props="props" :class="props.row._class">
-             <q-td v-for="c in props.cols" :key="c.name" :props="props">{{ c.value }}</q-td>
-           </q-tr>""",
-    )
+    return [_COLOURS.get(kind, "") for kind in kinds]

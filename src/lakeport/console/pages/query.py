@@ -12,6 +12,7 @@ from pyarrow import csv
 from pyarrow import parquet as pq
 
 from lakeport._wording import counted
+from lakeport.console.cells import Cells, chart_values, is_number, with_file_types
 from lakeport.console.facts import is_lake, snapshot_ids
 from lakeport.console.frame import Page, show_error
 from lakeport.console.queries import Query, QueryResult
@@ -61,7 +62,9 @@ async def show_query(page: Page, sql: str) -> None:
             waiting = ui.spinner(size="lg").props('aria-label="running"')
             try:
                 answer = await page.read(_run, page, query, max_rows=_MAX_ROWS)
-                _show_result(page, query, answer, time.monotonic() - started)
+                cells = await page.read(Cells.of, answer.rows)
+                seconds = time.monotonic() - started
+                _show_result(page, query, cells, seconds, is_cut=answer.is_cut)
             except LakeportError as error:
                 show_error(str(error), can_reload=False)
             finally:
@@ -96,9 +99,9 @@ def _run(page: Page, query: Query, *, max_rows: int | None = None) -> QueryResul
         return query.run(max_rows=max_rows)
 
 
-def _show_result(page: Page, query: Query, answer: QueryResult, seconds: float) -> None:
-    rows = answer.rows
-    first = "the first " if answer.is_cut else ""
+def _show_result(page: Page, query: Query, cells: Cells, seconds: float, *, is_cut: bool) -> None:
+    rows = cells.rows
+    first = "the first " if is_cut else ""
     ui.label(f"{first}{counted(rows.num_rows, 'row')} in {seconds:.2f} s").props("role=status")
     buttons = ui.row()
     chart = ui.column().classes("w-full")
@@ -107,8 +110,8 @@ def _show_result(page: Page, query: Query, answer: QueryResult, seconds: float) 
             ui.button(
                 f"Save as {_KINDS[kind]}", on_click=lambda _, kind=kind: _save(page, query, kind)
             ).props("flat dense")
-        ui.button("Chart", on_click=lambda: _show_chart(chart, rows)).props("flat dense")
-    arrow_table(rows)
+        ui.button("Chart", on_click=lambda: _show_chart(page, chart, cells)).props("flat dense")
+    arrow_table(cells)
 
 
 async def _save(page: Page, query: Query, kind: str) -> None:
@@ -127,6 +130,7 @@ async def _save(page: Page, query: Query, kind: str) -> None:
 def export(rows: pa.Table, kind: str) -> bytes:
     """Return the rows as the bytes of a file."""
     file = io.BytesIO()
+    rows = with_file_types(rows, kind)
     if kind == "csv":
         csv.write_csv(rows, file)
     elif kind == "parquet":
@@ -137,27 +141,18 @@ def export(rows: pa.Table, kind: str) -> bytes:
     return file.getvalue()
 
 
-def _show_chart(place: ui.column, rows: pa.Table) -> None:
+async def _show_chart(page: Page, place: ui.column, cells: Cells) -> None:
     """Show the first number of each row by its first column."""
     place.clear()
-    numbers = [
-        field.name
-        for field in rows.schema
-        if pa.types.is_integer(field.type)
-        or pa.types.is_floating(field.type)
-        or pa.types.is_decimal(field.type)
-    ]
+    schema = cells.rows.schema
+    numbers = [index for index, field in enumerate(schema) if is_number(field.type)]
     with place:
-        if not numbers or not rows.num_rows:
+        if not numbers or not cells.rows.num_rows:
             ui.label("A chart needs a column of numbers.")
             return
-        label, number = (
-            rows.column_names[0],
-            next((name for name in numbers if name != rows.column_names[0]), numbers[0]),
-        )
-        few = rows.slice(0, _MAX_POINTS)
-        points = [
-            (x, float(y or 0))
-            for x, y in zip(few[label].to_pylist(), few[number].to_pylist(), strict=True)
-        ]
-        bar_chart(f"{number} by {label}", points, unit=number)
+        number = next((index for index in numbers if index), 0)
+        values = await page.read(chart_values, cells.rows.slice(0, _MAX_POINTS), number)
+        labels = ["NULL" if text is None else text for text in cells.texts[0]]
+        name = schema.names[number]
+        points = list(zip(labels, values, strict=False))
+        bar_chart(f"{name} by {schema.names[0]}", points, unit=name)

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from lakeport._wording import counted, size_text
+from lakeport.console.cells import Cells
 from lakeport.console.facts import (
     ColumnFacts,
     FileFacts,
@@ -121,8 +122,9 @@ def _nulls(column: ColumnFacts) -> str:
 
 async def _rows(page: Page, schema: str, name: str) -> None:
     rows = await page.read(sample, page.client, schema, name)
+    cells = await page.read(Cells.of, rows)
     ui.label(f"the first {counted(rows.num_rows, 'row')}")
-    arrow_table(rows)
+    arrow_table(cells)
 
 
 async def _files(page: Page, schema: str, name: str) -> None:
