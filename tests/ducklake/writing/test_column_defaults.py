@@ -73,7 +73,7 @@ def test_clients_of_a_server_set_no_default_that_no_insert_computes(lake: Lake) 
     ):
         table = client.table("public.t")
         for sql, _ in NOT_COMPUTABLE:
-            with pytest.raises(LakeportError, match="cannot be computed|is not one expression"):
+            with pytest.raises(LakeportError, match=r"cannot be computed|is not one expression"):
                 table.set_default("v", sql)
         table.set_default("v", "1 + 1")
         table.insert([{"id": 1}])
