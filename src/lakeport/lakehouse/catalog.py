@@ -213,6 +213,8 @@ class LakeCatalog(CatalogWrites):
                 "DuckDB cannot address a schema called 'main': the tables of the lake's schema "
                 f"'main' are in {directory.names.main!r}"
             )
+        if self._access.writes.continue_at_definition(name, None, snapshot.id):
+            return self.schema(name)
         return None
 
     def describes_itself(self, schema: str) -> bool:

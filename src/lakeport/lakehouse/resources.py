@@ -111,7 +111,7 @@ class LakeResources:
         self._snapshots = LruCache(10_000)
         # By session: when it began its last transaction, at which snapshot, and its identifier.
         self._begun = LruCache(10_000)
-        # The snapshots that transactions have committed, by their identifiers.
+        # The snapshots that transactions read instead of their first, by their identifiers.
         self._own_snapshots = LruCache(10_000)
         self._contents = LruCache(8)
         self._tables = LruCache(_MAX_TABLE_BYTES, weigh=_table_bytes)
@@ -174,6 +174,10 @@ class LakeResources:
         if identifier is not None:
             self._own_snapshots.put(identifier, id)
         forget_fact(("newest snapshot", self))
+
+    def read_from(self, id: int, identifier: str) -> None:
+        """Let a transaction read a later snapshot from now on."""
+        self._own_snapshots.put(identifier, id)
 
     def transaction_snapshot(self, identifier: str) -> int | None:
         """Return the id of the snapshot that a transaction reads; None if it is of no lake."""

@@ -69,6 +69,8 @@ class LakeCatalogSchema(SchemaWrites):
 
     def table(self, name: str) -> Table | None:
         """Return the table of that name, ignoring case, or None."""
+        if self._writes.continue_at_definition(self._name_in_lake, name, self._snapshot.id):
+            return self._find(name)
         publish = self._members.get(fold_name(name))
         omission = self._omitted.get(fold_name(name))
         if publish is None and omission is not None:

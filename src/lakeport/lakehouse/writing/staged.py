@@ -10,11 +10,12 @@ import pyarrow as pa
 from lakeport.catalog import ColumnStats, Endpoint, Partition, ScanOptions, TableSize
 from lakeport.ducklake import Schema, Snapshot, View
 from lakeport.ducklake.metadata import LakeContents, TableSummary, view_aliases
-from lakeport.ducklake.writing import TableDefinition, TableEntry, Transaction, ViewDefinition
+from lakeport.ducklake.writing import TableDefinition, Transaction, ViewDefinition
 from lakeport.ducklake.writing.changes import read_rows
 from lakeport.lakehouse.names import ROWID, PublishedNames
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.lakehouse.table import LakeCatalogTable
+from lakeport.lakehouse.writing.changes import is_changed
 
 __all__ = ["StagedTable", "changed_tables", "staged_contents"]
 
@@ -73,13 +74,13 @@ class StagedTable(LakeCatalogTable):
 def changed_tables(transaction: Transaction) -> Iterator[TableSummary]:
     """Yield the tables that a transaction leaves changed, as it leaves them."""
     for entry in transaction.tables.values():
-        if entry.after is not None and _is_changed(entry):
+        if entry.after is not None and is_changed(entry):
             yield _summary(entry.after)
 
 
 def staged_contents(contents: LakeContents, transaction: Transaction) -> LakeContents:
     """Return the contents of a lake as a transaction leaves them."""
-    gone = {id for id, entry in transaction.tables.items() if _is_changed(entry)}
+    gone = {id for id, entry in transaction.tables.items() if is_changed(entry)}
     tables = [table for table in contents.tables if table.id not in gone]
     tables += changed_tables(transaction)
     views = [view for view in contents.views if view.id not in transaction.views]
@@ -96,10 +97,6 @@ def staged_contents(contents: LakeContents, transaction: Transaction) -> LakeCon
         tables=tuple(sorted(tables, key=lambda table: (table.schema, table.name))),
         views=tuple(sorted(views, key=lambda view: (view.schema, view.name))),
     )
-
-
-def _is_changed(entry: TableEntry) -> bool:
-    return entry.before != entry.after or not entry.data.is_empty
 
 
 def _summary(table: TableDefinition) -> TableSummary:

@@ -85,7 +85,7 @@ class TableWrites:
         """Delete the rows of these row ids; ids without a row are ignored."""
         position = _rowid(rows.schema)
         seen = SeenRowIds()
-        self._writes.require()
+        self._writes.begin()
         for batch in rows:
             new = seen.new(batch.column(position).to_numpy())
             if options.returning:

@@ -19,6 +19,8 @@ from lakeport._cache import LruCache
 from lakeport.catalog import TransactionState, current_request
 from lakeport.ducklake.writing import CommitInfo, Transaction, WriteResult
 from lakeport.errors import InvalidInputError, PermissionDeniedError
+from lakeport.lakehouse.writing.changes import defined_relations, has_changes
+from lakeport.types import fold_name
 
 if TYPE_CHECKING:
     from lakeport.lakehouse.resources import LakeResources
@@ -33,6 +35,7 @@ _ROLLED_BACK: Final = (
     "it with lakeport.rollback(), or with ROLLBACK after BEGIN, and start again"
 )
 _MAX_ENTRIES: Final = 10_000
+_MAX_DEFINITIONS: Final = 100_000
 
 
 @dataclass(slots=True)
@@ -62,6 +65,8 @@ class LakeWrites:
         self._folders = tuple(add_files_from)
         self._lock = threading.Lock()
         self._open: dict[str, _Staged] = {}
+        # The snapshots in which sessions have defined relations, by owner, schema and name.
+        self._definitions = LruCache(_MAX_DEFINITIONS)
         # How transactions have ended, and what sessions record with their next snapshot.
         self._states = LruCache(_MAX_ENTRIES)
         self._infos = LruCache(_MAX_ENTRIES)
@@ -102,13 +107,38 @@ class LakeWrites:
                 "files: the data path of the lake, and those of add_files_from"
             )
 
+    def begin(self) -> None:
+        """Begin to write in the transaction of the request.
+
+        A statement calls this before its rows arrive: what others change from then on conflicts.
+        """
+        self.require()
+        identifier = current_request().transaction_id
+        if identifier is not None:
+            self._check_usable(identifier)
+            self._staged(identifier)
+
     def current(self) -> Transaction | None:
         """Return the transaction with the staged writes of the request; None if it has none."""
-        identifier = current_request().transaction_id
-        if not identifier or not self._open:
-            return None
-        staged = self._open.get(identifier)
-        return None if staged is None else staged.transaction
+        begun = self._begun()
+        return begun if begun is not None and has_changes(begun) else None
+
+    def continue_at_definition(self, schema: str, name: str | None, snapshot: int) -> bool:
+        """Let the request's transaction read a relation as its own session has defined it.
+
+        DuckDB sends DDL without a transaction, and all connections of its process know the new
+        definition at once, also those with a transaction that began at an earlier snapshot. Return
+        whether the transaction reads a later snapshot than the given one from now on.
+        """
+        request = current_request()
+        if not request.transaction_id or not len(self._definitions):
+            return False
+        key = (request.owner, fold_name(schema), name and fold_name(name))
+        defined: int | None = self._definitions.get(key)
+        if defined is None or defined <= snapshot or self.current() is not None:
+            return False
+        self._access.read_from(defined, request.transaction_id)
+        return True
 
     def commit(self, identifier: str, info: CommitInfo | None = None) -> WriteResult | None:
         """Commit the staged writes of a transaction, which then reads the new snapshot."""
@@ -154,9 +184,9 @@ class LakeWrites:
 
     def set_info(self, info: CommitInfo) -> None:
         """Record author, message and extra information with the next snapshot of the session."""
-        staged = self.current()
-        if staged is not None:
-            staged.info = _merged(staged.info, info)
+        begun = self._begun()
+        if begun is not None:
+            begun.info = _merged(begun.info, info)
         else:
             self._infos.put(current_request().owner, info)
 
@@ -166,6 +196,14 @@ class LakeWrites:
             staged, self._open = list(self._open.values()), {}
         for one in staged:
             one.transaction.rollback()
+
+    def _begun(self) -> Transaction | None:
+        """Return the transaction in which the request writes; None if it has not begun to."""
+        identifier = current_request().transaction_id
+        if not identifier or not self._open:
+            return None
+        staged = self._open.get(identifier)
+        return None if staged is None else staged.transaction
 
     def _check_usable(self, identifier: str) -> None:
         """Raise InvalidInputError for a transaction that was rolled back."""
@@ -192,7 +230,11 @@ class LakeWrites:
     def _committed(self, transaction: Transaction, identifier: str | None) -> WriteResult:
         result = transaction.commit_result
         if result.snapshot is not None:
-            self._infos.put(current_request().owner, None)
+            owner = current_request().owner
+            self._infos.put(owner, None)
+            if owner is not None:
+                for relation in defined_relations(transaction):
+                    self._definitions.put((owner, *relation), result.snapshot)
             self._access.continue_at(result.snapshot, identifier)
         return result
 
