@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.wait import TIMEOUT_SECONDS
+from tests.examples.scripts import Run, run_fresh, run_on_spark
+
+__all__ = ["run_on_spark"]
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^([ ]*)```python\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+
+# A lake whose name is a path in the working directory.
+RELATIVE_LAKE = re.compile(r'"(ducklake:(?:sqlite:)?)(?=[\w-]+\.\w+")')
 
 # Documents end with `serve`, which would wait for ever.
 PREAMBLE = """
@@ -31,23 +34,34 @@ def blocks(page: Path) -> list[str]:
     return [textwrap.dedent(code) for _, code in BLOCK.findall(page.read_text())]
 
 
+def uses_spark(page: Path) -> bool:
+    return any("session()" in code for code in blocks(page))
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
 PAGES = [
     page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if blocks(page)
 ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def script(page: Path, folder: Path) -> Path:
+    path = folder / "page.py"
+    path.write_text(PREAMBLE + "\n".join(blocks(page)))
+    return path
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if not uses_spark(page)], ids=name)
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    script = tmp_path / "page.py"
-    script.write_text(PREAMBLE + "\n".join(blocks(page)))
+    run_fresh(script(page, tmp_path), tmp_path)
 
-    ran = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-        cwd=tmp_path,
-    )
 
-    assert ran.returncode == 0, ran.stderr
+@pytest.mark.parametrize("page", [page for page in PAGES if uses_spark(page)], ids=name)
+def test_the_python_of_a_page_runs_on_spark(page: Path, tmp_path: Path, run_on_spark: Run) -> None:
+    code = script(page, tmp_path)
+    # Spark runs the Python of a data source in the folder where Java has started.
+    code.write_text(RELATIVE_LAKE.sub(rf'"\1{tmp_path}/', code.read_text()))
+
+    run_on_spark(code, tmp_path)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.wait import TIMEOUT_SECONDS
+from tests.examples.scripts import Run, run_fresh, run_on_spark
+
+__all__ = ["run_on_spark"]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -112,20 +112,26 @@ def test_every_example_is_expected() -> None:
     assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == sorted(EXPECTED)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_example_runs_and_prints_what_it_promises(name: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{name}.py")],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
+# The Spark of this process will do. Another example starts its own, as it does for a reader.
+ON_SHARED_SPARK = ["lake_sql", "lake_streams"]
 
-    assert ran.returncode == 0, ran.stderr
-    printed = iter(line.strip() for line in ran.stdout.splitlines())
+
+def check_printed(name: str, text: str) -> None:
+    printed = iter(line.strip() for line in text.splitlines())
     for expected in EXPECTED[name].strip().splitlines():
-        assert expected.strip() in printed, f"{expected.strip()!r} is missing in:\n{ran.stdout}"
+        assert expected.strip() in printed, f"{expected.strip()!r} is missing in:\n{text}"
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name not in ON_SHARED_SPARK])
+def test_example_runs_and_prints_what_it_promises(name: str, tmp_path: Path) -> None:
+    check_printed(name, run_fresh(EXAMPLES / f"{name}.py", tmp_path))
+
+
+@pytest.mark.parametrize("name", ON_SHARED_SPARK)
+def test_example_runs_on_spark_and_prints_what_it_promises(
+    name: str, tmp_path: Path, run_on_spark: Run
+) -> None:
+    check_printed(name, run_on_spark(EXAMPLES / f"{name}.py", tmp_path))
 
 
 @pytest.mark.parametrize("name", [name for name in EXPECTED if not name.startswith("lake_")])

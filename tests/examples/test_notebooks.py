@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.wait import TIMEOUT_SECONDS
+from tests.examples.scripts import Run, run_on_spark
+
+__all__ = ["run_on_spark"]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -23,23 +23,18 @@ def test_every_notebook_is_expected() -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_the_cells_of_a_notebook_run_in_their_order(name: str, tmp_path: Path) -> None:
+def test_the_cells_of_a_notebook_run_in_their_order(
+    name: str, tmp_path: Path, run_on_spark: Run
+) -> None:
     notebook = json.loads((EXAMPLES / f"{name}.ipynb").read_text())
     cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
     program = tmp_path / "cells.py"
     program.write_text(f"for cell in {cells!r}:\n    exec(compile(cell, 'cell', 'exec'))\n")
 
-    ran = subprocess.run(
-        [sys.executable, str(program)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
+    printed = run_on_spark(program, tmp_path)
 
-    assert ran.returncode == 0, ran.stderr
-    lines = ran.stdout.splitlines()
-    assert [line for line in EXPECTED[name] if line not in lines] == [], ran.stdout
+    lines = printed.splitlines()
+    assert [line for line in EXPECTED[name] if line not in lines] == [], printed
 
 
 @pytest.mark.parametrize("name", EXPECTED)
