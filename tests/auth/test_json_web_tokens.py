@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jwt
 import pyarrow as pa
@@ -430,15 +431,23 @@ def test_keys_of_a_file_are_read_from_it(issuer: Issuer, tmp_path: Path) -> None
 
 
 def test_a_token_that_expires_during_a_scan_ends_no_scan_but_the_next_call(
-    start_server: Serving, issuer: Issuer
+    start_server: Serving, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expires = time.time() + 1.5
+    passed = timedelta(0)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) + passed
+
+    # PyJWT compares `exp` with this clock.
+    monkeypatch.setattr("jwt.api_jwt.datetime", Clock)
 
     def rows() -> pa.RecordBatchReader:
         def batches() -> Any:
+            nonlocal passed
             yield pa.record_batch({"x": [1]})
-            while time.time() < expires + 0.2:
-                time.sleep(0.02)
+            passed = timedelta(hours=2)
             yield pa.record_batch({"x": [2]})
 
         return pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int64())]), batches())
@@ -447,7 +456,7 @@ def test_a_token_that_expires_during_a_scan_ends_no_scan_but_the_next_call(
     catalog = CatalogBuilder().schema("s").table("slow", rows, schema=columns).build()
     auth = JwtAuth(ISSUER, audience=AUDIENCE, keys=KeySet(issuer.key_set), leeway=0)
     client = start_server(catalog, auth=auth).with_headers(
-        authorization=f"Bearer {issuer.token(exp=expires)}"
+        authorization=f"Bearer {issuer.token(exp=time.time() + 3600)}"
     )
 
     assert client.scan(path("s", "slow")).to_pydict() == {"x": [1, 2]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from lakeport.ducklake.maintenance.lease import KEY
 from lakeport.ducklake.writing.options import store_option
 from lakeport.errors import CancelledError, InvalidArgumentError
 from tests.fixtures_lakes import LakeMaker, RealLake
+from tests.wait import wait_until
 
 ROWS = "INSERT INTO {0} SELECT i, 'n' || i FROM range({1}, {2}) r(i)"
 
@@ -95,6 +95,13 @@ def test_one_process_at_a_time_maintains_a_lake(lake: RealLake) -> None:
         assert KEY not in {row.key for row in ours.option_rows()}
 
 
+def lease_of(lake: Lake) -> dict[str, str]:
+    """Return the owner of the lease, and its end as text that sorts by time."""
+    (value,) = [row.value for row in lake.option_rows() if row.key == KEY]
+    lease: dict[str, str] = json.loads(value)
+    return lease
+
+
 def test_a_lease_of_a_killed_process_ends_by_itself(lake: RealLake) -> None:
     old = {"owner": "gone", "until": (datetime.now(UTC) - timedelta(seconds=1)).isoformat()}
     with lake.open(engine="local") as ours:
@@ -106,8 +113,10 @@ def test_a_lease_of_a_killed_process_ends_by_itself(lake: RealLake) -> None:
 
 def test_a_lease_is_renewed_while_it_is_held(lake: RealLake) -> None:
     with lake.open() as ours, Lake.open(lake.uri) as other:
-        with maintenance_lease(ours, duration=timedelta(seconds=0.3)):
-            time.sleep(0.6)
+        with maintenance_lease(ours, renewal=timedelta(milliseconds=50)):
+            first = lease_of(other)
+            assert wait_until(lambda: lease_of(other)["until"] > first["until"])
+            assert lease_of(other)["owner"] == first["owner"]
             with maintenance_lease(other) as held:
                 assert not held
 
@@ -139,13 +148,10 @@ def test_a_schedule_maintains_a_lake_when_it_has_changed(lake: RealLake) -> None
             on_result=lambda name, r: found.append((name, r.operation, r.table)),
         )
         with schedule:
-            deadline = time.monotonic() + 60
-            while len(found) < 3 and time.monotonic() < deadline:
-                time.sleep(0.05)
+            assert wait_until(lambda: len(found) >= 3)
             for n in range(90, 210, 30):
                 ours.table("t").append([{"id": i, "name": ""} for i in range(n, n + 30)])
-            while len(found) < 4 and time.monotonic() < deadline:
-                time.sleep(0.05)
+            assert wait_until(lambda: len(found) >= 4)
     assert found[:3] == [
         ("sales", "flush", "main.u"),
         ("sales", "merge", "main.t"),

@@ -30,21 +30,27 @@ _log = logging.getLogger("lakeport.ducklake.maintenance")
 
 KEY: Final = "lakeport_maintenance_lease"
 DURATION: Final = timedelta(minutes=5)
+RENEWAL: Final = DURATION / 3
 
 
 @contextmanager
-def maintenance_lease(lake: Lake, *, duration: timedelta = DURATION) -> Iterator[bool]:
-    """Hold the lease of a lake while the block runs; yield False if another process holds it."""
+def maintenance_lease(lake: Lake, *, renewal: timedelta = RENEWAL) -> Iterator[bool]:
+    """Hold the lease of a lake while the block runs; yield False if another process holds it.
+
+    Args:
+        lake: The lake.
+        renewal: After how much time the lease gets a new end.
+    """
     owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
-    if not _take(lake, owner, duration):
+    if not _take(lake, owner):
         yield False
         return
     ended = threading.Event()
 
     def renew() -> None:
-        while not ended.wait(duration.total_seconds() / 3):
+        while not ended.wait(renewal.total_seconds()):
             try:
-                _take(lake, owner, duration)
+                _take(lake, owner)
             except LakeportError as error:
                 _log.warning("the lease of the maintenance could not be renewed: %s", error)
 
@@ -61,13 +67,13 @@ def maintenance_lease(lake: Lake, *, duration: timedelta = DURATION) -> Iterator
             _log.warning("the lease of the maintenance could not be released: %s", error)
 
 
-def _take(lake: Lake, owner: str, duration: timedelta) -> bool:
+def _take(lake: Lake, owner: str) -> bool:
     def work(writer: CatalogWriter) -> bool:
         now = writer.now
         held = _held(writer)
         if held is not None and held[0] != owner and held[1] > now:
             return False
-        until = (now + duration).isoformat()
+        until = (now + DURATION).isoformat()
         store_option(writer, KEY, json.dumps({"owner": owner, "until": until}), None, None)
         writer.commit()
         return True
