@@ -371,6 +371,7 @@ def test_an_s3_secret_is_given_in_the_words_of_duckdb() -> None:
         ({"catalog": "x", "table": 'a."b'}, "'table' cannot be parsed"),
         ({"catalog": "x", "table": "t", "columns": "a,,b"}, "'columns' cannot be parsed"),
         ({"catalog": "x", "table": "t", "version": "new"}, "'new' is not the number of a snapshot"),
+        ({"catalog": "x", "table": "t", "lock_timeout": "-1"}, "'lock_timeout' is in seconds"),
         ({"catalog": "x", "table": "t", "s3.colour": "red"}, "'colour' is not an option"),
     ],
 )

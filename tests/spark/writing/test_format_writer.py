@@ -97,6 +97,6 @@ def test_a_catalog_that_another_process_holds_is_an_error_and_no_file_stays(
         duckdb.connect(lake.uri.removeprefix("ducklake:")),
         pytest.raises(PySparkException, match="lock"),
     ):
-        save(frame, lake, "append")
+        save(frame, lake, "append", lock_timeout="0.5")
 
     assert files_on_disk(lake) == before

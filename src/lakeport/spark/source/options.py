@@ -26,6 +26,7 @@ _NAMES: Final = frozenset(
         "timestamp",
         "data_path",
         "metadata_schema",
+        "lock_timeout",
     }
 )
 # The names that other data sources of Spark have for them.
@@ -47,6 +48,7 @@ class SourceOptions:
     timestamp: str | None = None
     data_path: str | None = None
     metadata_schema: str | None = None
+    lock_timeout: float = 30.0
     storage: Storage = field(default_factory=Storage)
 
     @classmethod
@@ -76,6 +78,7 @@ class SourceOptions:
             timestamp=values.get("timestamp"),
             data_path=values.get("data_path"),
             metadata_schema=values.get("metadata_schema"),
+            lock_timeout=_seconds(values.get("lock_timeout", "30")),
             storage=Storage.from_options(S3Secret.from_mapping(secret) if secret else None),
         )
 
@@ -85,6 +88,7 @@ class SourceOptions:
             self.catalog,
             data_path=self.data_path,
             metadata_schema=self.metadata_schema,
+            lock_timeout=self.lock_timeout,
             storage=self.storage,
         )
 
@@ -123,6 +127,12 @@ def _version(text: str | None) -> int | None:
     if not re.fullmatch(r"\s*\d{1,18}\s*", text):
         raise InvalidArgumentError(f"the version {text!r} is not the number of a snapshot")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"\s*\d{1,9}(\.\d+)?\s*", text):
+        raise InvalidArgumentError(f"the option 'lock_timeout' is in seconds, not {text!r}")
+    return float(text)
 
 
 def _split(text: str, separator: str, option: str) -> list[str]:
