@@ -108,6 +108,8 @@ class FileWriter:
         self._slots = threading.Semaphore(2 * self._threads)
         self._partitions: dict[Values, _Partition] = {}
         self._files: list[_OpenFile] = []
+        # The files without a footer; the most recently used one is the last.
+        self._unfinished: dict[_OpenFile, None] = {}
         self._unsplit: list[pa.RecordBatch] = []
         self._partitioner: Partitioner | None = None
         self._keys: tuple[str, ...] = ()
@@ -199,12 +201,13 @@ class FileWriter:
             is_full = file.is_finished or file.bytes_written >= limit
             # The statistics of a column with NaN are switched off when a file is opened.
             if is_full or not with_nan <= file.with_nan:
-                file.finish()
+                self._finish(file)
                 with_nan |= file.with_nan
                 file = None
         if file is None:
             file = partition.files[lane] = self._open(partition, with_nan)
-        # The most recently used file is the last one.
+        self._unfinished.pop(file, None)
+        self._unfinished[file] = None
         self._slots.acquire()
         file.submit(table, self._slots.release)
 
@@ -221,11 +224,8 @@ class FileWriter:
         return self._threads if is_large or self._target.options.files_per_thread else 1
 
     def _open(self, partition: _Partition, with_nan: frozenset[int]) -> _OpenFile:
-        opened = [file for file in self._files if not file.is_finished]
-        if len(opened) >= _MAX_OPEN_FILES:
-            oldest = min(opened, key=lambda file: file.last_used)
-            oldest.wait()
-            oldest.finish()
+        if len(self._unfinished) >= _MAX_OPEN_FILES:
+            self._finish(next(iter(self._unfinished)))
         target = self._target
         has_folder = self._keys and target.options.hive_folders
         path = self._names(folder_of(self._keys, partition.values) if has_folder else "")
@@ -240,6 +240,10 @@ class FileWriter:
         )
         self._files.append(file)
         return file
+
+    def _finish(self, file: _OpenFile) -> None:
+        self._unfinished.pop(file, None)
+        file.finish()
 
     def _needs_duckdb(self) -> bool:
         """Return whether DuckDB encodes the files.
@@ -299,8 +303,6 @@ class _Inline(Executor):
 class _OpenFile:
     """A file and its work in the pool: one row group at a time, in order."""
 
-    _clock = 0
-
     def __init__(
         self,
         path: str,
@@ -310,7 +312,6 @@ class _OpenFile:
     ) -> None:
         self.path = path
         self.with_nan = with_nan
-        self.last_used = 0
         self._pool = pool
         self._make = make
         self._encoder: Encoder | None = None
@@ -326,9 +327,6 @@ class _OpenFile:
         return self._encoder.bytes_written if self._encoder is not None else 0
 
     def submit(self, table: pa.Table, done: Callable[[], None]) -> None:
-        _OpenFile._clock += 1
-        self.last_used = _OpenFile._clock
-
         def work() -> None:
             try:
                 if self._encoder is None:
