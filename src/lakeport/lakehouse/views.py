@@ -22,8 +22,8 @@ from lakeport.errors import LakeportError, UnavailableError, UnsupportedError
 from lakeport.filters import Filter
 from lakeport.lakehouse.names import PublishedNames
 from lakeport.lakehouse.permissions import Permissions
-from lakeport.lakehouse.policies.raw_tables import open_raw_table, safe_filter
-from lakeport.lakehouse.policies.visible import RawTable, failure_of, restricted_reads
+from lakeport.lakehouse.policies.restricted_scan import open_seen_table
+from lakeport.lakehouse.policies.visible import SeenTable, failure_of, restricted_reads
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.lakehouse.tickets import DIGEST_BYTES, ScanPartToken
 from lakeport.spark import retried_when_lost
@@ -103,17 +103,17 @@ class LakeCatalogView:
         return found
 
     def _scan_as_seen(
-        self, seen: Sequence[RawTable | View], snapshot: int, options: ScanOptions
+        self, seen: Sequence[SeenTable | View], snapshot: int, options: ScanOptions
     ) -> pa.RecordBatchReader:
         """Run the view in DuckDB over what the caller sees of its tables."""
         schema = self._seen_schema()
         columns = options.columns or (schema.names[:1] if options.columns == () else None)
+        failure = failure_of(f"{self._names.published(self._view.schema)}.{self.name}")
         return self._access.view_database.stream(
             seen,
-            open_raw_table(self._access, snapshot),
+            open_seen_table(self._access, snapshot, failure),
             schema=project_schema(schema, columns),
-            filter=safe_filter(options.filter, schema),
-            failure=failure_of(f"{self._names.published(self._view.schema)}.{self.name}"),
+            filter=options.filter,
         )
 
     def _scan_on_spark(
@@ -215,7 +215,7 @@ def view_schema(view: View, contents: LakeContents) -> pa.Schema:
     return _bound(list(reads_of(view, contents).values()))
 
 
-def _bound(seen: Sequence[RawTable | TableSummary | View]) -> pa.Schema:
+def _bound(seen: Sequence[SeenTable | TableSummary | View]) -> pa.Schema:
     """Return the columns of the last of these, a view."""
     with ViewSchemas() as schemas:
         for read in seen:
@@ -223,7 +223,7 @@ def _bound(seen: Sequence[RawTable | TableSummary | View]) -> pa.Schema:
         return schemas.arrow_schema(cast("View", seen[-1]))
 
 
-def _add(schemas: ViewSchemas, read: RawTable | TableSummary | View) -> None:
+def _add(schemas: ViewSchemas, read: SeenTable | TableSummary | View) -> None:
     if isinstance(read, View):
         schemas.add_view(read)
     else:

@@ -21,20 +21,22 @@ from lakeport.filters import (
     IsNull,
     Not,
 )
-from lakeport.lakehouse.policies.visible import RawTable
+from lakeport.lakehouse.policies.visible import RawTable, SeenTable, VisibleTable
 from lakeport.lakehouse.resources import LakeResources
 from lakeport.spark import retried_when_lost
 from lakeport.types import UNKNOWN, LogicalType, from_arrow_type
 
-__all__ = ["open_raw_table", "safe_filter"]
+__all__ = ["filter_below", "open_raw_table", "safe_filter"]
 
 _BOOLEAN: Final = LogicalType("BOOLEAN")
 
 
-def open_raw_table(access: LakeResources, snapshot: int) -> Callable[[RawTable], ReadTable]:
+def open_raw_table(
+    access: LakeResources, snapshot: int
+) -> Callable[[RawTable | SeenTable], ReadTable]:
     """Return a function that returns how the rows of a table at a snapshot are read."""
 
-    def open_table(found: RawTable) -> ReadTable:
+    def open_table(found: RawTable | SeenTable) -> ReadTable:
         table = access.table(found.source.schema, found.source.name, snapshot)
 
         def read(columns: Sequence[str], filter: Filter) -> pa.RecordBatchReader:
@@ -45,6 +47,18 @@ def open_raw_table(access: LakeResources, snapshot: int) -> Callable[[RawTable],
         return read
 
     return open_table
+
+
+def filter_below(filter: Filter, visible: VisibleTable) -> Filter:
+    """Return the part of a filter that DuckDB may evaluate together with a row filter and masks."""
+    safe = safe_filter(filter, visible.schema())
+    if visible.row_filter is None:
+        return safe
+    # A mask would be computed for rows that are left out, for which it may fail.
+    masked = visible.masked
+    return Filter(
+        tuple(part for part in safe.conjuncts if masked.isdisjoint(Filter((part,)).columns))
+    )
 
 
 def safe_filter(filter: Filter, schema: pa.Schema) -> Filter:

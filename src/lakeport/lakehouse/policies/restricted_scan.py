@@ -7,19 +7,20 @@ or in the Spark tasks that read them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakeport.ducklake import AutoEngine, LakeTable, Scan, ScanTask, View
 from lakeport.ducklake.metadata import TableSummary
-from lakeport.ducklake.views import PlannedTable, ViewTask
+from lakeport.ducklake.views import PlannedTable, ReadTable, ViewTask, filtered
 from lakeport.errors import LakeportError
 from lakeport.filters import Filter, bind, parse_sql_filter
-from lakeport.lakehouse.policies.raw_tables import open_raw_table, safe_filter
+from lakeport.lakehouse.policies.raw_tables import filter_below, open_raw_table, safe_filter
 from lakeport.lakehouse.policies.visible import (
     RawTable,
+    SeenTable,
     VisibleTable,
     over_table,
     raw_path,
@@ -31,7 +32,7 @@ from lakeport.lakehouse.tickets import split_tasks
 from lakeport.spark import retried_when_lost
 from lakeport.types import Column, arrow_schema
 
-__all__ = ["RestrictedScan"]
+__all__ = ["RestrictedScan", "open_seen_table"]
 
 # So that all Spark tasks have work until the end.
 _TASKS_PER_CORE = 4
@@ -149,3 +150,41 @@ class RestrictedScan:
         return ViewTask(
             reads=(planned, view), schema=self.schema, filter=self.filter, failure=self.failure
         )
+
+
+def open_seen_table(
+    access: LakeResources, snapshot: int, failure: str
+) -> Callable[[SeenTable], ReadTable]:
+    """Return a function that returns how a view reads what its caller sees of a table.
+
+    The policies of a table run in a query of their own. DuckDB would otherwise evaluate conditions
+    of the view before the row filter, where an error shows rows that the caller does not see.
+    """
+    open_raw = open_raw_table(access, snapshot)
+
+    def open_table(found: SeenTable) -> ReadTable:
+        visible = found.visible
+        if visible is None:
+            return open_raw(found)
+        table = access.table(found.source.schema, found.source.name, snapshot)
+        schema = arrow_schema(found.columns)
+
+        def read(columns: Sequence[str], filter: Filter) -> pa.RecordBatchReader:
+            below = filter_below(filter, visible)
+            rest = frozenset() if below == filter else filter.columns
+            # A batch without columns has no number of rows.
+            needed = list(dict.fromkeys([*columns, *sorted(rest)])) or schema.names[:1]
+            rows = RestrictedScan(
+                access=access,
+                table=table,
+                summary=found.source,
+                visible=visible,
+                schema=pa.schema([schema.field(name) for name in needed]),
+                filter=below,
+                failure=failure,
+            ).to_batches()
+            return rows if below == filter else filtered(rows, columns, filter)
+
+        return read
+
+    return open_table

@@ -26,7 +26,7 @@ from lakeport.errors import UnavailableError
 from lakeport.filters import Filter
 from lakeport.lakehouse.names import ROWID, PublishedNames
 from lakeport.lakehouse.permissions import Permissions
-from lakeport.lakehouse.policies.raw_tables import safe_filter
+from lakeport.lakehouse.policies.raw_tables import filter_below
 from lakeport.lakehouse.policies.restricted_scan import RestrictedScan
 from lakeport.lakehouse.policies.restricted_writes import RestrictedWrites
 from lakeport.lakehouse.policies.seen_rows import SeenRows
@@ -133,7 +133,7 @@ class RestrictedTable:
             return pa.RecordBatchReader.from_batches(schema, [])
         failure = failure_of(f"{self._names.published(summary.schema)}.{summary.name}")
         wanted = project_schema(schema, columns)
-        filter = safe_filter(options.filter, schema)
+        filter = filter_below(options.filter, visible)
         if is_staged:
             return self._access.view_database.stream(
                 over_table(summary, visible),

@@ -23,6 +23,7 @@ from lakeport.types import Column, duckdb_identifier, duckdb_type, fold_name
 
 __all__ = [
     "RawTable",
+    "SeenTable",
     "VisibleTable",
     "failure_of",
     "over_table",
@@ -48,6 +49,19 @@ class RawTable:
     columns: tuple[Column, ...]
     source: TableSummary
     """The table of the lake."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTable:
+    """A table that a view reads, with the columns that the caller of the view sees."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    source: TableSummary
+    """The table of the lake."""
+    visible: VisibleTable | None = None
+    """What its caller sees of it; None if all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +168,23 @@ def visible_columns(
 
 def restricted_reads(
     reads: Mapping[TableKey, TableSummary | View], permissions: Permissions
-) -> list[RawTable | View] | None:
+) -> list[SeenTable | View] | None:
     """Return what a view reads as its caller sees it; None if nothing is restricted."""
     found = {key: permissions.restriction(read) for key, read in reads.items()}
     if not any(found.values()):
         return None
-    seen: list[RawTable | View] = []
+    seen: list[SeenTable | View] = []
     for key, read in reads.items():
         restriction = found[key]
-        if restriction is None:
-            seen.append(read if isinstance(read, View) else _unrestricted(read))
-        elif not isinstance(read, View):
+        if isinstance(read, View):
+            seen.append(read)
+        elif restriction is None:
+            seen.append(SeenTable(read.schema, read.name, read.columns, read))
+        else:
             visible = VisibleTable.of(restriction, read, read.columns, permissions)
             # A view has no row ids of its tables.
-            seen += over_table(read, replace(visible, shows_rowid=False))
+            visible = replace(visible, shows_rowid=False)
+            seen.append(SeenTable(read.schema, read.name, visible.columns, read, visible))
     return seen
 
 
@@ -175,11 +192,6 @@ def over_table(table: TableSummary, visible: VisibleTable) -> list[RawTable | Vi
     """Return the unrestricted table, and the view over it that has the table's name."""
     raw = raw_table(table, visible.raw_columns)
     return [raw, view_over(table, visible.select(raw_path(raw)))]
-
-
-def _unrestricted(table: TableSummary) -> RawTable:
-    """Return a table by its own name."""
-    return RawTable(table.schema, table.name, table.columns, table)
 
 
 def raw_table(table: TableSummary, columns: tuple[Column, ...]) -> RawTable:
