@@ -51,6 +51,33 @@ def test_snapshots_are_those_of_the_real_function(lake: Any, serve: Serve) -> No
         assert ours.to_pylist() == real.to_pylist()
 
 
+def test_names_are_those_of_every_snapshot_with_dropped_and_renamed_objects(
+    lake: Any, serve: Serve
+) -> None:
+    lake.execute(
+        "ALTER TABLE t RENAME TO u", 'DROP VIEW "we ird".v', "CREATE VIEW later AS SELECT 2 AS two"
+    )
+    rows = serve(lake).client.table("lakeport.names").scan().to_arrow().to_pylist()
+    found = {
+        (row["kind"], row["schema_name"], row["object_name"]): (
+            row["begin_snapshot"],
+            row["end_snapshot"],
+        )
+        for row in rows
+    }
+
+    assert found == {
+        ("schema", "public", None): (0, None),
+        ("schema", "we ird", None): (6, None),
+        ("table", "public", "t"): (1, 10),
+        ("table", "public", "u"): (10, None),
+        ("table", "we ird", 't "q, x'): (7, None),
+        ("view", "we ird", "v"): (8, 11),
+        ("view", "public", "later"): (12, None),
+    }
+    assert len({row["id"] for row in rows}) == 6
+
+
 def test_table_info_is_that_of_the_real_function(lake: Any, serve: Serve) -> None:
     columns = "* REPLACE (table_uuid::VARCHAR AS table_uuid)"
     real = lake.query(f"SELECT {columns} FROM ducklake_table_info('lake')")

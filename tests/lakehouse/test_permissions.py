@@ -90,7 +90,7 @@ def test_no_table_about_the_lake_shows_what_is_denied(lake: Any, serve: Serve) -
     names = [table.name for table in schema.tables()]
     told = {name: repr(rows_of(everything, name)) for name in names}
     # The names are there to be found by those who may.
-    for name in ("tables", "columns", "schemas", "snapshots", "files"):
+    for name in ("tables", "columns", "schemas", "snapshots", "names", "files"):
         assert any(secret in told[name] for secret in SECRETS), name
 
     served = serve(lake, authorize=hide)

@@ -113,7 +113,8 @@ def _replies(callers: Callers, user: str) -> Iterator[bytes]:
         yield _bytes(wire.scan(path("public", name)))
     for at in (2, 5, 8):
         yield _bytes(wire.scan(path("public", "orders"), at=("VERSION", str(at))))
-    for name in ("snapshots", "schemas", "tables", "unlisted", "columns", "files", "my_access"):
+    about = ("snapshots", "names", "schemas", "tables", "unlisted", "columns", "files", "my_access")
+    for name in about:
         yield _bytes(client.table(f"lakeport.{name}").scan().to_arrow())
     yield _bytes(client.call_table("lakeport.table_info").to_arrow())
     for feed in ("table_changes", "table_insertions", "table_deletions"):

@@ -5,7 +5,6 @@ Every function takes a client of the server and blocks. Pages call them in threa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -21,11 +20,12 @@ from lakeport.types import duckdb_identifier, from_arrow_type
 
 __all__ = [
     "ColumnFacts",
+    "Commit",
     "FileFacts",
     "LakeFacts",
-    "SnapshotFacts",
     "TableFacts",
     "changed_rows",
+    "changed_sizes",
     "column_facts",
     "file_facts",
     "growth",
@@ -37,7 +37,6 @@ __all__ = [
     "sample",
     "schema_differences",
     "snapshot_ids",
-    "snapshots",
     "tables",
 ]
 
@@ -62,19 +61,12 @@ class TableFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotFacts:
-    """A snapshot in the history of a lake."""
+class Commit:
+    """Who made a snapshot, and when."""
 
     id: int
     time: datetime
     author: str
-    message: str
-    changes: tuple[tuple[str, tuple[str, ...]], ...]
-    """What it changed: a kind such as `tables_created`, and names or ids of objects."""
-    rows_added: int = 0
-    rows_removed: int = 0
-    files_added: int = 0
-    files_removed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +81,7 @@ class LakeFacts:
     files: int = 0
     bytes: int = 0
     snapshots: int = 0
-    newest: SnapshotFacts | None = None
-    """Without what it changed."""
+    newest: Commit | None = None
     problems: tuple[str, ...] = field(default=())
     """Tables and views that cannot be read, each with the reason."""
 
@@ -177,43 +168,6 @@ def tables(client: Client) -> list[TableFacts]:
     return found
 
 
-def snapshots(client: Client) -> list[SnapshotFacts]:
-    """Return the history of a lake, oldest first."""
-    rows = client.table(f"{FUNCTIONS}.snapshots").scan().to_arrow().to_pylist()
-    listed = client.table(f"{FUNCTIONS}.tables").scan().to_arrow().to_pylist()
-    # Some changes name tables by their ids.
-    names = {str(row["table_id"]): f"{row['schema_name']}.{row['table_name']}" for row in listed}
-    grown = {row["snapshot_id"]: row for row in _growth(client).to_pylist()}
-    return [_snapshot(row, names, grown.get(row["snapshot_id"], {})) for row in rows]
-
-
-def _commit(client: Client, id: int) -> SnapshotFacts | None:
-    """Return who made a snapshot, and when; None if it has been expired meanwhile."""
-    columns = ["snapshot_id", "snapshot_time", "author", "commit_message"]
-    found = client.table(f"{FUNCTIONS}.snapshots").scan(columns, col("snapshot_id") == id)
-    rows = found.to_arrow().to_pylist()
-    return _snapshot(rows[0], {}, {}) if rows else None
-
-
-def _snapshot(
-    row: Mapping[str, Any], names: Mapping[str, str], grown: Mapping[str, int]
-) -> SnapshotFacts:
-    return SnapshotFacts(
-        id=row["snapshot_id"],
-        time=row["snapshot_time"],
-        author=row["author"] or "",
-        message=row["commit_message"] or "",
-        changes=tuple(
-            (kind, tuple(names.get(each, each) for each in changed))
-            for kind, changed in row.get("changes") or ()
-        ),
-        rows_added=grown.get("rows_added", 0),
-        rows_removed=grown.get("rows_removed", 0),
-        files_added=grown.get("files_added", 0),
-        files_removed=grown.get("files_removed", 0),
-    )
-
-
 def snapshot_ids(client: Client) -> list[int]:
     """Return the ids of all snapshots, oldest first."""
     rows = client.table(f"{FUNCTIONS}.snapshots").scan(["snapshot_id"]).to_arrow()
@@ -221,16 +175,27 @@ def snapshot_ids(client: Client) -> list[int]:
     return ids
 
 
+def _commit(client: Client, id: int) -> Commit | None:
+    """Return who made a snapshot; None if it has been expired meanwhile."""
+    columns = ["snapshot_time", "author"]
+    found = client.table(f"{FUNCTIONS}.snapshots").scan(columns, col("snapshot_id") == id)
+    rows = found.to_arrow().to_pylist()
+    if not rows:
+        return None
+    return Commit(id=id, time=rows[0]["snapshot_time"], author=rows[0]["author"] or "")
+
+
 def growth(client: Client, table: str | None = None) -> list[tuple[int, int, int]]:
     """Return the rows and the bytes in files after each snapshot, of the lake or of a table."""
-    changes = _growth(client, table)
+    changes = changed_sizes(client, table)
     rows = pc.cumulative_sum(pc.subtract(changes["rows_added"], changes["rows_removed"]))
     size = pc.cumulative_sum(pc.subtract(changes["bytes_added"], changes["bytes_removed"]))
     ids = changes["snapshot_id"].to_pylist()
     return list(zip(ids, rows.to_pylist(), size.to_pylist(), strict=True))
 
 
-def _growth(client: Client, table: str | None = None) -> pa.Table:
+def changed_sizes(client: Client, table: str | None = None) -> pa.Table:
+    """Return what each snapshot added and removed, in the lake or in a table."""
     named = {} if table is None else {"table_name": table}
     return client.call_table(f"{FUNCTIONS}.growth", **named).to_arrow()
 

@@ -11,14 +11,13 @@ from nicegui import ui
 from lakeport._wording import counted
 from lakeport.console.cells import Cells
 from lakeport.console.facts import (
-    SnapshotFacts,
     changed_rows,
     restore_table,
     schema_differences,
-    snapshots,
     tables,
 )
 from lakeport.console.frame import Page, show_error
+from lakeport.console.timeline import ObjectNames, SnapshotFacts, object_names, snapshots
 from lakeport.console.widgets import DataTable, arrow_table, heading, searched_select
 from lakeport.errors import LakeportError, NotFoundError
 from lakeport.types import duckdb_identifier
@@ -27,6 +26,7 @@ __all__ = ["show_history"]
 
 _MAX_CHANGES: Final = 5000
 _MAX_CHOICES: Final = 200
+_MAX_NAMES: Final = 20
 _COLUMNS: Final = ["snapshot", "time (UTC)", "author", "message", "rows", "files", "changes"]
 _ORDER: Final[dict[str, Callable[[SnapshotFacts], int]]] = {
     "rows": lambda snapshot: snapshot.rows_added - snapshot.rows_removed,
@@ -46,7 +46,8 @@ _COLOURS: Final = {
 
 async def show_history(page: Page) -> None:
     """Show the snapshots, newest first, and compare two of them."""
-    history = await page.read(snapshots, page.client)
+    names = await page.read(object_names, page.client)
+    history = await page.read(snapshots, page.client, names)
     if not history:
         ui.label("The lake has no snapshot.")
         return
@@ -61,7 +62,7 @@ async def show_history(page: Page) -> None:
     listed = await page.read(tables, page.client)
     choices = [(t.schema, t.name) for t in listed if t.kind == "BASE TABLE"]
     if choices and len(history) > 1:
-        _show_comparison(page, history, choices)
+        _show_comparison(page, history, choices, names)
 
 
 def _row(snapshot: SnapshotFacts) -> dict[str, Any]:
@@ -87,7 +88,10 @@ def _change(added: int, removed: int) -> str:
 
 
 def _show_comparison(
-    page: Page, history: list[SnapshotFacts], choices: list[tuple[str, str]]
+    page: Page,
+    history: list[SnapshotFacts],
+    choices: list[tuple[str, str]],
+    objects: ObjectNames,
 ) -> None:
     ids = [snapshot.id for snapshot in reversed(history)]
     chosen, last = _newest_change(history, choices)
@@ -112,6 +116,7 @@ def _show_comparison(
         with result:
             try:
                 first, last = sorted(_snapshot(each.value, ids) for each in (before, after))
+                _show_differences(objects.differences(first, last))
                 await _compare(page, schema, name, first, last)
             except LakeportError as error:
                 show_error(str(error), can_reload=False)
@@ -135,6 +140,15 @@ def _snapshot(value: object, ids: list[int]) -> int:
     if not text.isdigit() or int(text) not in ids:
         raise NotFoundError(f"there is no snapshot {text[:40]!r} in the history")
     return int(text)
+
+
+def _show_differences(differences: list[tuple[str, list[str]]]) -> None:
+    """Show which tables, views and schemas were created, dropped or renamed."""
+    with ui.column().classes("gap-1").props("role=list"):
+        for what, names in differences:
+            more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+            line = f"{what}: {', '.join(names[:_MAX_NAMES])}{more}"
+            ui.label(line).props("role=listitem")
 
 
 async def _compare(page: Page, schema: str, name: str, first: int, last: int) -> None:

@@ -1,5 +1,5 @@
 from .contents import FileTotals, LakeContents, TableSummary, view_aliases
-from .lifetimes import why_missing
+from .lifetimes import Lifetime, why_missing
 from .location import parse_location
 from .soundness import Omission
 from .totals import GROWTH_SCHEMA, null_counts, snapshot_growth
@@ -8,6 +8,7 @@ __all__ = [
     "GROWTH_SCHEMA",
     "FileTotals",
     "LakeContents",
+    "Lifetime",
     "Omission",
     "TableSummary",
     "null_counts",

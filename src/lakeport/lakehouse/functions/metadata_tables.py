@@ -1,19 +1,16 @@
-"""The metadata of a lake as tables: snapshots, schemas, tables, columns, files.
+"""The metadata of a lake as tables: schemas, tables, columns, files.
 
 A caller gets rows about objects that it may list, and rows about files of tables that it may read.
 """
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
-from lakeport.ducklake import Lake, LakeTable, Snapshot
+from lakeport.ducklake import LakeTable, Snapshot
 from lakeport.ducklake.metadata import FileTotals, LakeContents
 from lakeport.errors import LakeportError, UnsupportedError
 from lakeport.lakehouse.names import default_sql, published_schema
@@ -28,33 +25,17 @@ __all__ = [
     "FILES_OF_TABLE_SCHEMA",
     "FILES_SCHEMA",
     "SCHEMAS_SCHEMA",
-    "SNAPSHOTS_SCHEMA",
     "TABLES_SCHEMA",
     "TABLE_INFO_SCHEMA",
     "UNLISTED_SCHEMA",
-    "changes_by_kind",
     "columns",
     "files",
     "files_of_table",
     "schemas",
-    "snapshots",
     "table_info",
     "tables",
     "unlisted",
-    "visible_changes",
 ]
-
-SNAPSHOTS_SCHEMA: Final = pa.schema(
-    [
-        ("snapshot_id", pa.int64()),
-        ("snapshot_time", pa.timestamp("us", "UTC")),
-        ("schema_version", pa.int64()),
-        ("changes", pa.map_(pa.string(), pa.list_(pa.string()))),
-        ("author", pa.string()),
-        ("commit_message", pa.string()),
-        ("commit_extra_info", pa.string()),
-    ]
-)
 
 SCHEMAS_SCHEMA: Final = pa.schema(
     [
@@ -137,30 +118,6 @@ FILES_SCHEMA: Final = pa.schema(
         *FILES_OF_TABLE_SCHEMA,
     ]
 )
-
-
-def snapshots(
-    lake: Lake, permissions: Permissions, columns: Collection[str] | None = None
-) -> pa.Table:
-    """Return all snapshots, oldest first, with the changes to objects that the caller may list.
-
-    The changes are empty if they are not among the columns to read.
-    """
-    shown = visible_changes(lake, permissions)
-    with_changes = columns is None or "changes" in columns
-    return _table(
-        SNAPSHOTS_SCHEMA,
-        (
-            (
-                snapshot.id,
-                snapshot.time,
-                snapshot.schema_version,
-                changes_by_kind(snapshot.changes, shown) if with_changes else [],
-                *_said(snapshot, shown, permissions),
-            )
-            for snapshot in lake.snapshots()
-        ),
-    )
 
 
 def schemas(contents: LakeContents, permissions: Permissions) -> pa.Table:
@@ -301,16 +258,6 @@ def files(
             yield from _table(FILES_SCHEMA, _files(table, published(summary.schema))).to_batches()
 
 
-def _said(
-    snapshot: Snapshot, is_shown: Callable[[str], bool], permissions: Permissions
-) -> tuple[str | None, str | None, str | None]:
-    """Return what the author of a snapshot wrote, if the caller may see all that it changed."""
-    arguments = [argument for _, argument in _CHANGE.findall(snapshot.changes)]
-    if permissions.have_policies and not all(map(is_shown, arguments)):
-        return None, None, None
-    return snapshot.author, snapshot.commit_message, snapshot.commit_extra_info
-
-
 def _files(table: LakeTable, schema: str) -> Iterator[tuple[Any, ...]]:
     for file in table.files():
         for delete in file.deletes or (None,):
@@ -343,81 +290,3 @@ def _table(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
         pa.array([row[index] for row in values], field.type) for index, field in enumerate(schema)
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-_KINDS: Final = {
-    "created_schema": "schemas_created",
-    "created_table": "tables_created",
-    "created_view": "views_created",
-    "created_scalar_macro": "scalar_macros_created",
-    "created_table_macro": "table_macros_created",
-    "dropped_schema": "schemas_dropped",
-    "dropped_table": "tables_dropped",
-    "dropped_view": "views_dropped",
-    "dropped_scalar_macro": "scalar_macros_dropped",
-    "dropped_table_macro": "table_macros_dropped",
-    "inserted_into_table": "tables_inserted_into",
-    "deleted_from_table": "tables_deleted_from",
-    "altered_table": "tables_altered",
-    "altered_view": "views_altered",
-    "inline_flush": "flushed_inlined",
-    "compacted_table": "merge_adjacent",
-}
-
-_QUOTED = r'"(?:[^"]|"")*"'
-_CHANGE = re.compile(rf"(\w+):((?:{_QUOTED})(?:\.{_QUOTED})?|[^,]*)(?:,|$)")
-_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
-
-
-def changes_by_kind(
-    text: str, is_shown: Callable[[str], bool] = lambda _: True
-) -> list[tuple[str, list[str]]]:
-    """Return the changes in a text such as `created_table:"main"."t"`: names and ids by kind.
-
-    `is_shown` takes the argument of a change, as it is written in the lake.
-    """
-    found: dict[str, list[str]] = defaultdict(list)
-    for keyword, argument in _CHANGE.findall(text):
-        if is_shown(argument):
-            found[_KINDS.get(keyword, keyword)].append(_shown(argument))
-    return list(found.items())
-
-
-def visible_changes(lake: Lake, permissions: Permissions) -> Callable[[str], bool]:
-    """Return a function that decides whether the caller may see the argument of a change.
-
-    The caller must be allowed to list every name that an object with this id ever had. An id
-    without a name is not shown, because the authorizer cannot decide about it.
-    """
-    if permissions.are_all_given:
-        return lambda _: True
-    names_by_id: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for lifetime in lake.lifetimes():
-        names_by_id[str(lifetime.id)].add((lifetime.schema, lifetime.name))
-
-    def sees(schema: str, name: str) -> bool:
-        return permissions.sees_name(schema, name) if name else permissions.sees_schema(schema)
-
-    def is_shown(argument: str) -> bool:
-        parts = _names(argument)
-        if not parts:
-            names = names_by_id.get(argument, set())
-            return bool(names) and all(sees(*name) for name in names)
-        return sees(parts[0], parts[1] if len(parts) > 1 else "")
-
-    return cache(is_shown)
-
-
-def _names(argument: str) -> list[str]:
-    """Return the quoted names in an argument; an id has none."""
-    return [part[1:-1].replace('""', '"') for part in re.findall(_QUOTED, argument)]
-
-
-def _shown(argument: str) -> str:
-    """Return a name with quotes only where they are needed."""
-    names = _names(argument)
-    if len(names) < 2:
-        return names[0] if names else argument
-    return ".".join(
-        name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"' for name in names
-    )

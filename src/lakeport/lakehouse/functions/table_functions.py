@@ -23,13 +23,18 @@ from lakeport.lakehouse.functions.activity import KILL_SCHEMA, QUERIES_SCHEMA, k
 from lakeport.lakehouse.functions.changing import changing_functions
 from lakeport.lakehouse.functions.documentation import FUNCTIONS_SCHEMA, functions_table
 from lakeport.lakehouse.functions.health import health_functions, schedule_table
+from lakeport.lakehouse.functions.history import (
+    NAMES_SCHEMA,
+    SNAPSHOTS_SCHEMA,
+    names_in_history,
+    snapshots,
+)
 from lakeport.lakehouse.functions.maintenance import maintenance_functions, maintenance_table
 from lakeport.lakehouse.functions.metadata_tables import (
     COLUMNS_SCHEMA,
     FILES_OF_TABLE_SCHEMA,
     FILES_SCHEMA,
     SCHEMAS_SCHEMA,
-    SNAPSHOTS_SCHEMA,
     TABLE_INFO_SCHEMA,
     TABLES_SCHEMA,
     UNLISTED_SCHEMA,
@@ -37,7 +42,6 @@ from lakeport.lakehouse.functions.metadata_tables import (
     files,
     files_of_table,
     schemas,
-    snapshots,
     table_info,
     tables,
     unlisted,
@@ -122,6 +126,12 @@ class _Functions:
             SNAPSHOTS_SCHEMA,
             lambda options: snapshots(access.lake, self.permissions(), options.columns),
             comment="All snapshots of the lake",
+        )
+        yield ScanTable(
+            "names",
+            NAMES_SCHEMA,
+            lambda _: names_in_history(access.lake, self.permissions()),
+            comment="The names of schemas, tables and views, with the snapshots that have them",
         )
         yield ScanTable(
             "schemas",
