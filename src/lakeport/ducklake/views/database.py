@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from lakeport.arrow import CancellingReader, SchemaAdapter, arrow_query, sandbox
 from lakeport.ducklake.model import View
-from lakeport.ducklake.views.dataset import ReadTable, TableDataset
+from lakeport.ducklake.views.dataset import InexactFilterError, ReadTable, TableDataset
 from lakeport.ducklake.views.references import used_macros
 from lakeport.errors import InvalidInputError, UnavailableError, first_line
 from lakeport.filters import DuckDBEncoder, Filter
@@ -51,6 +51,8 @@ class TableLike(Protocol):
 T = TypeVar("T", bound=TableLike)
 
 _BATCH_ROWS: Final = 65_536
+# DuckDB 1.5 fails where a join pushes the values of its other side into a scan of these.
+_NEVER_PUSHED: Final = frozenset({"UUID", "HUGEINT", "UHUGEINT"})
 _LOSSLESS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
 
 
@@ -134,6 +136,7 @@ class _Run:
         self._catalog = catalog
         self._memory_bytes = memory_bytes
         self._datasets: list[TableDataset] = []
+        self._tables: list[TableLike] = []
         self._is_closed = threading.Event()
         cursor.execute(f"ATTACH ':memory:' AS {catalog}")
         cursor.execute(f"USE {catalog}.main")
@@ -141,14 +144,11 @@ class _Run:
     def add_table(self, table: TableLike, read: ReadTable) -> None:
         """Add a table; its rows are read when the view is run."""
         dataset = TableDataset(arrow_schema(table.columns), read)
-        name = f"scan_{len(self._datasets)}"
+        number = len(self._datasets)
         self._datasets.append(dataset)
-        self._cursor.register(name, dataset)
-        columns = self._columns(name, table.columns)
-        self._execute(
-            f"CREATE VIEW {self._path(table.schema, table.name)} AS "  # noqa: S608
-            f"SELECT {columns} FROM temp.main.{name}"
-        )
+        self._tables.append(table)
+        self._cursor.register(f"scan_{number}", dataset)
+        self._create(number, pushes=True)
 
     def add_view(self, view: View) -> None:
         """Add a view over the tables and views that were added."""
@@ -183,17 +183,39 @@ class _Run:
 
     def _batches(self, query: str, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         try:
+            reader, batch = self._started(query)
+            adapt = SchemaAdapter(reader.schema, schema, "the view")
+            while batch is not None and not self._is_closed.is_set():
+                yield adapt(batch)
+                batch = self._call(reader.read_next_batch)
+        finally:
+            self._release()
+
+    def _started(self, query: str) -> tuple[pa.RecordBatchReader, pa.RecordBatch | None]:
+        """Start a query; return its rows, and the first batch of them if there is one."""
+
+        def start() -> tuple[pa.RecordBatchReader, pa.RecordBatch | None]:
             reader = self._call(
                 lambda: arrow_query(self._cursor, query).to_arrow_reader(_BATCH_ROWS)
             )
-            adapt = SchemaAdapter(reader.schema, schema, "the view")
-            while not self._is_closed.is_set():
-                batch = self._call(reader.read_next_batch)
-                if batch is None:
-                    return
-                yield adapt(batch)
-        finally:
-            self._release()
+            return reader, self._call(reader.read_next_batch)
+
+        try:
+            return start()
+        except InexactFilterError:
+            for number, dataset in enumerate(self._datasets):
+                dataset.error = None
+                self._create(number, pushes=False)
+            return start()
+
+    def _create(self, number: int, *, pushes: bool) -> None:
+        """Create the view by which the SQL reads a table; filters of columns are pushed or not."""
+        table, name = self._tables[number], f"scan_{number}"
+        columns = self._columns(name, table.columns, pushes=pushes)
+        self._execute(
+            f"CREATE OR REPLACE VIEW {self._path(table.schema, table.name)} AS "  # noqa: S608
+            f"SELECT {columns} FROM temp.main.{name}"
+        )
 
     def _release(self) -> None:
         """Drop the catalog and the connection, and with them the tables' readers."""
@@ -219,6 +241,8 @@ class _Run:
             for dataset in self._datasets:
                 if dataset.error is not None:
                     raise dataset.error from None
+            if _is_of_pushing(error):
+                raise InexactFilterError from None
             if "Out of Memory" in str(error):
                 raise UnavailableError(
                     f"the view needs more memory than the {self._memory_bytes >> 20} MiB that "
@@ -229,19 +253,36 @@ class _Run:
             reason = first_line(error).replace(f"{self._catalog}.", "")
             raise InvalidInputError(f"DuckDB cannot run the view: {reason}") from None
 
-    def _columns(self, relation: str, columns: Sequence[Column]) -> str:
+    def _columns(self, relation: str, columns: Sequence[Column], *, pushes: bool) -> str:
         """Return the columns of a scan, cast where DuckDB reads another type from Arrow."""
         types = [duckdb_type(column) for column in columns]
         nulls = ", ".join(f"NULL::{type}" for type in types)
         wanted = self._cursor.sql(f"SELECT {nulls}").types
         present = self._cursor.sql(f"FROM temp.main.{relation}").types
-        names = [duckdb_identifier(column.name) for column in columns]
-        return ", ".join(
-            name if has == needs else f"CAST({name} AS {type}) AS {name}"
-            for name, has, needs, type in zip(names, present, wanted, types, strict=True)
-        )
+        selected = []
+        for column, has, needs, type in zip(columns, present, wanted, types, strict=True):
+            name = duckdb_identifier(column.name)
+            if has != needs:
+                selected.append(f"CAST({name} AS {type}) AS {name}")
+            elif pushes and type not in _NEVER_PUSHED:
+                selected.append(name)
+            else:
+                # DuckDB pushes filters of columns, not of expressions.
+                selected.append(f"coalesce({name}, {name}) AS {name}")
+        return ", ".join(selected)
 
     def _path(self, schema: str, name: str) -> str:
         path = f"{self._catalog}.{duckdb_identifier(schema)}"
         self._cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {path}")
         return f"{path}.{duckdb_identifier(name)}"
+
+
+def _is_of_pushing(error: Exception) -> bool:
+    """Return whether DuckDB could not make an expression of pyarrow from a filter."""
+    import duckdb
+
+    # What Python raises while DuckDB makes Python's values of a filter, as of dates after the year
+    # 9999, is of this class and of none below it.
+    return type(error) is duckdb.Error or (
+        isinstance(error, duckdb.NotImplementedException) and "Filter Pushdown" in str(error)
+    )
