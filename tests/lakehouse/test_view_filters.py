@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
 import pytest
 
 from lakeport import ScanOptions
@@ -71,8 +72,11 @@ def test_a_condition_of_a_view_has_the_rows_that_it_has_in_duckdb(
         *(f"CREATE VIEW v{number} AS {sql}" for number, sql in enumerate(views)),
         "COMMIT",
     )
-    expected = {sql: sorted(lake.query(f"FROM v{number}")) for number, sql in enumerate(views)}
     lake.detach()
+    # The real implementation cannot join a HUGEINT of files.
+    with duckdb.connect() as memory:
+        memory.execute(f"CREATE TABLE t AS SELECT i, x FROM (VALUES {rows}) v(i, x)")
+        expected = {sql: sorted(memory.sql(sql).fetchall()) for sql in views}
 
     found = {}
     with LakeCatalog(lake.uri, engine="local") as catalog:
