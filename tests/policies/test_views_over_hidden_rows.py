@@ -39,9 +39,6 @@ EXPECTED = {
     "raises": [(0,), (1,), (2,)],
     "joins": [(0,)],
     "counts": [(3,)],
-    # DuckDB 1.5 does not list these functions as ones that fail, and calls them first.
-    "replaces": "SELECT id FROM texts WHERE regexp_replace(x, x, '') = ''",
-    "transforms": "SELECT id FROM texts WHERE list_transform([x], lambda e: e::INTEGER)[1] > 0",
     "replaces": [(0,), (1,), (2,)],
     "transforms": [(0,), (1,), (2,)],
     "nested": [(0,), (1,), (2,)],
@@ -127,7 +124,7 @@ def test_an_error_of_the_sql_of_a_view_is_that_of_a_row_that_the_caller_sees(
 ) -> None:
     callers = serve(policy(rows="id IN (0, 1, 5)"))
 
-    with pytest.raises(InvalidInputError, match="SECRET.5") as caught:
+    with pytest.raises(InvalidInputError, match=r"SECRET\(5") as caught:
         rows_of(callers, "casts")
     assert "\n" not in str(caught.value)
 
