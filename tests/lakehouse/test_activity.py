@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyarrow import flight
 from typer.testing import CliRunner
 
 from lakeport import Server, connect
-from lakeport.auth import AccessRequest, Operation
+from lakeport.auth import AccessRequest, CallerLimits, LimitRules, Operation, Who
 from lakeport.cli.app import app
-from lakeport.errors import NotFoundError
+from lakeport.errors import CancelledError, LakeportError, NotFoundError
 from lakeport.lakehouse import LakeCatalog
-from tests.wait import TIMEOUT_SECONDS
+from tests.airport.flight_client import RawFlightClient, path
+from tests.wait import TIMEOUT_SECONDS, wait_until
 
 TOKENS = {"token-of-ada-0123456789": "ada", "token-of-bob-0123456789": "bob"}
 ADA, BOB = TOKENS
@@ -89,3 +92,66 @@ def test_ps_shows_ended_queries_and_kill_names_a_missing_one(lake: Any) -> None:
     assert missing.exit_code == 1
     assert "no running query" in missing.stderr
     assert "missing.pem cannot be read" in untrusted.stderr
+
+
+def test_a_query_that_has_just_ended_is_cancelled_without_an_error(lake: Any) -> None:
+    with LakeCatalog(lake.uri, engine="local") as catalog, Server(catalog) as server:
+        read(server.location)
+        with connect(server.location, timeout=TIMEOUT_SECONDS) as client:
+            rows = client.table("lakeport.queries").scan().to_arrow().to_pylist()
+            ended = next(row["id"] for row in rows if row["table"] == "public.t")
+            killed = client.call_table("lakeport.kill", ended).to_arrow()
+        printed = CliRunner().invoke(app, ["kill", server.location, ended])
+
+    assert killed.num_rows == 0
+    assert printed.exit_code == 0
+    assert printed.stdout == f"{ended} had already ended\n"
+
+
+def test_a_caller_at_its_limit_cancels_a_scan_that_waits_and_frees_its_place(lake: Any) -> None:
+    one_waits = CallerLimits(scans=1, queued_scans=1)
+    limits = LimitRules(((Who(everyone=True), one_waits),), CallerLimits())
+    trace = "0b5c1c52-5a0e-4a5f-9b0f-1f7d3f8f2a11"
+    ends: list[LakeportError | int] = []
+
+    def read_all(client: Any) -> None:
+        try:
+            ends.append(client.table("public.t").scan().traced(trace).to_arrow().num_rows)
+        except LakeportError as error:
+            ends.append(error)
+
+    def waiting(client: Any) -> list[str]:
+        rows = client.table("lakeport.queries").scan().to_arrow().to_pylist()
+        return [
+            row["id"] for row in rows if row["trace_id"] == trace and "its turn" in row["progress"]
+        ]
+
+    lake.attach()
+    lake.execute("CREATE TABLE big AS SELECT repeat('x', 1000) AS v FROM range(50_000)")
+    lake.detach()
+    with (
+        LakeCatalog(lake.uri, engine="local") as catalog,
+        Server(catalog, caller_limits=limits) as server,
+        flight.connect(server.location) as holder,
+        connect(server.location, timeout=TIMEOUT_SECONDS) as other,
+        connect(server.location, timeout=TIMEOUT_SECONDS) as client,
+    ):
+        wire = RawFlightClient(server, holder, {})
+        # It has the only place while its rows are not read.
+        held = holder.do_get(wire.endpoints(path("public", "big"))[0].ticket, wire.options())
+        held.read_chunk()
+        thread = threading.Thread(target=read_all, args=(other,))
+        thread.start()
+        assert wait_until(lambda: bool(waiting(client)))
+        client.call_table("lakeport.kill", waiting(client)[0]).to_arrow()
+        thread.join(TIMEOUT_SECONDS)
+        assert waiting(client) == []
+        thread = threading.Thread(target=read_all, args=(other,))
+        thread.start()
+        assert wait_until(lambda: bool(waiting(client)))
+        held.cancel()
+        thread.join(TIMEOUT_SECONDS)
+
+    assert isinstance(ends[0], CancelledError)
+    assert str(ends[0]) == "the query was cancelled"
+    assert ends[1] == 100

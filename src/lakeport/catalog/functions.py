@@ -271,6 +271,8 @@ class CallableTableFunction(_RowsFunction):
     """A callable that takes Python values by name and returns rows."""
 
     changes_catalog = False
+    is_immediate = False
+    """Whether a call starts at once, and counts for no limit of the caller."""
 
     def schema_for(self, arguments: Arguments) -> pa.Schema:
         """Return the declared schema, or the result of the schema callable."""

@@ -159,7 +159,10 @@ class StatisticsArrowTable(ArrowTable):
 
 
 class ScanTable:
-    """A table whose rows are returned by a callable, which is called for every scan."""
+    """A table whose rows are returned by a callable, which is called for every scan.
+
+    A scan of an immediate table starts at once, and counts for no limit of the caller.
+    """
 
     def __init__(
         self,
@@ -168,9 +171,11 @@ class ScanTable:
         scan: Callable[[ScanOptions], RowsLike],
         *,
         comment: str = "",
+        is_immediate: bool = False,
     ) -> None:
         self.name = name
         self.comment = comment
+        self.is_immediate = is_immediate
         self._schema = schema
         self._scan = scan
 

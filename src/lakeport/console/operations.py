@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from lakeport._wording import counted, size_text
 from lakeport.airport.client import Client
-from lakeport.console.facts import FUNCTIONS
+from lakeport.console.facts import FUNCTIONS, is_lake
+from lakeport.errors import NotFoundError
 
 __all__ = [
     "EXAMINED_FILES",
@@ -22,6 +23,7 @@ __all__ = [
     "advice",
     "can_maintain",
     "cancel_call",
+    "cancel_scans",
     "file_count",
     "findings",
     "health_in_a_line",
@@ -139,9 +141,22 @@ def running_maintenance(client: Client) -> tuple[str, str] | None:
     return None
 
 
-def cancel_call(client: Client, id: str) -> None:
-    """End a running call."""
-    client.call_table(f"{FUNCTIONS}.kill", id).to_arrow()
+def cancel_call(client: Client, id: str) -> bool:
+    """End a call that was running a moment ago; return False if it has ended meanwhile."""
+    try:
+        return bool(client.call_table(f"{FUNCTIONS}.kill", id).to_arrow().num_rows)
+    except NotFoundError:
+        return False
+
+
+def cancel_scans(client: Client, trace_id: str) -> None:
+    """End the running scans with a trace id, those that wait for their turn too."""
+    if not is_lake(client):
+        return
+    rows = client.table(f"{FUNCTIONS}.queries").scan(["id", "state", "trace_id"]).to_arrow()
+    for row in rows.to_pylist():
+        if row["state"] == "RUNNING" and row["trace_id"] == trace_id:
+            cancel_call(client, row["id"])
 
 
 def _outcome(row: dict[str, Any]) -> Outcome:

@@ -7,6 +7,7 @@ scans of the server with the caller's token; columns and filters are pushed into
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,7 +47,10 @@ class QueryResult:
 
 
 class Query:
-    """One query over the tables of a client. `run` it once; `cancel` it from any thread."""
+    """One query over the tables of a client. `run` it once; `cancel` it from any thread.
+
+    A scan that waits for its turn is ended by the server only, which finds it by `trace_id`.
+    """
 
     def __init__(self, client: Client, sql: str, *, version: int | None = None) -> None:
         self._client = client
@@ -54,20 +58,35 @@ class Query:
         self._version = version
         self._is_cancelled = threading.Event()
         self._datasets: list[TableDataset] = []
+        self.trace_id = str(uuid.uuid4())
+        # Guards the next two: a connection that is closed cannot be interrupted.
+        self._lock = threading.Lock()
         self._connection: Any = None
+        self._has_ended = False
 
-    def cancel(self) -> None:
-        """End the query; `run` raises `CancelledError`."""
-        self._is_cancelled.set()
-        if self._connection is not None:
-            self._connection.interrupt()
+    def again(self) -> Query:
+        """Return the same query, to be run once more."""
+        return Query(self._client, self._sql, version=self._version)
+
+    def cancel(self) -> bool:
+        """End the query: `run` raises `CancelledError`. Return False if it has already ended."""
+        with self._lock:
+            if self._has_ended:
+                return False
+            self._is_cancelled.set()
+            if self._connection is not None:
+                self._connection.interrupt()
+            return True
 
     def run(self, *, max_rows: int | None = None) -> QueryResult:
         """Return the rows, at most `max_rows` of them and `MAX_RESULT_BYTES`."""
         import duckdb
 
-        connection = self._connection = sandbox(_configure, memory_limit=_MEMORY)
+        connection = sandbox(_configure, memory_limit=_MEMORY)
+        with self._lock:
+            self._connection = connection
         try:
+            self._check()
             self._add_tables(connection)
             return self._rows(connection, max_rows)
         except LakeportError:
@@ -75,6 +94,8 @@ class Query:
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise self._reason(error) from None
         finally:
+            with self._lock:
+                self._has_ended = True
             connection.close()
 
     def _rows(self, connection: Any, max_rows: int | None) -> QueryResult:
@@ -85,8 +106,7 @@ class Query:
         batches: list[pa.RecordBatch] = []
         size = rows = 0
         for batch in reader:
-            if self._is_cancelled.is_set():
-                raise CancelledError("the query was cancelled")
+            self._check()
             batches.append(batch)
             size += batch.nbytes
             rows += batch.num_rows
@@ -129,7 +149,7 @@ class Query:
 
         def read(names: Sequence[str], filter: Filter) -> pa.RecordBatchReader:
             wanted = list(names) or columns.names[:1]
-            scan = table.scan(wanted, version=self._version)
+            scan = table.scan(wanted, version=self._version).traced(self.trace_id)
             reader = (scan.filter(filter) if filter else scan).to_reader()
             return pa.RecordBatchReader.from_batches(reader.schema, self._until_cancelled(reader))
 
@@ -139,9 +159,12 @@ class Query:
 
     def _until_cancelled(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         for batch in reader:
-            if self._is_cancelled.is_set():
-                raise CancelledError("the query was cancelled")
+            self._check()
             yield batch
+
+    def _check(self) -> None:
+        if self._is_cancelled.is_set():
+            raise CancelledError("the query was cancelled")
 
     def _reason(self, error: Exception) -> LakeportError:
         """Return the error of a table's scan, if there is one, instead of DuckDB's."""

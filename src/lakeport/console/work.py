@@ -25,7 +25,7 @@ _MAX_THREADS: Final = 128
 class Cancellable(Protocol):
     """Something that runs in one thread and is ended by another."""
 
-    def cancel(self) -> None:
+    def cancel(self) -> object:
         """End it soon."""
         ...
 

@@ -72,6 +72,7 @@ class Scan:
     """The bound schema, if it is known without a call to the server."""
     _subject: str = "a flight"
     """The table, function or flight, for messages."""
+    _trace_id: str | None = None
 
     def __repr__(self) -> str:
         columns = "all columns" if self.columns is None else ", ".join(self.columns)
@@ -90,6 +91,10 @@ class Scan:
     def filter(self, filter: FilterLike) -> Scan:
         """Return a scan with one more condition: `col("id") > 5`, or SQL text."""
         return replace(self, conditions=(*self.conditions, as_condition(filter)))
+
+    def traced(self, trace_id: str) -> Scan:
+        """Return a scan whose calls have this trace id, by which `lakeport.queries` lists them."""
+        return replace(self, _trace_id=trace_id)
 
     def limit(self, rows: int) -> Scan:
         """Return a scan of at most this number of rows."""
@@ -143,12 +148,16 @@ class Scan:
         }
         request = {"descriptor": bound.descriptor.serialize(), "parameters": parameters}
         headers = bound.headers
+        if self._trace_id is not None:
+            others = [(name, value) for name, value in headers if name != "airport-trace-id"]
+            headers = [*others, ("airport-trace-id", self._trace_id)]
+        stream_headers = headers
         if self.row_limit is not None:
             headers = [*headers, (LIMIT_HEADER, str(self.row_limit))]
         if projection.reads_rows_only:
             headers = [*headers, (ROWS_ONLY_HEADER, "1")]
         reply = self._connection.request("endpoints", request, headers)
-        source = ScanSource(self._connection, bound.headers, bound.schema, projection.positions)
+        source = ScanSource(self._connection, stream_headers, bound.schema, projection.positions)
         batches = read_endpoints(source, decode_endpoints(reply))
         return _matching_rows(batches, projection.predicate, self.row_limit)
 

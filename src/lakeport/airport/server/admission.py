@@ -84,15 +84,17 @@ class Admission:
                 )
 
     def begin_scan(
-        self, caller: Identity, is_cancelled: Callable[[], bool]
+        self, caller: Identity, is_cancelled: Callable[[], bool], *, is_immediate: bool = False
     ) -> tuple[ScanBudget, Callable[[], None]]:
         """Wait for the turn of a scan; return its budget, and the function to call at its end.
 
+        An immediate scan has no limits: by it a caller finds and cancels scans that wait.
+
         Raises:
             ResourceExhaustedError: Too many scans wait.
-            CancelledError: The client has disconnected.
+            CancelledError: The client has disconnected, or the scan was cancelled.
         """
-        if self._rules is None:
+        if self._rules is None or is_immediate:
             return ScanBudget(UNLIMITED, UNLIMITED, self._clock), _nothing
         own, together = self._rules.of(caller), self._rules.together
         waiter = _Waiter(own.scans)
@@ -105,7 +107,9 @@ class Admission:
         while not waiter.started.wait(_POLL_SECONDS):
             if is_cancelled():
                 self._withdraw(caller.user, waiter)
-                raise CancelledError("the client disconnected while its scan waited for its turn")
+                raise CancelledError(
+                    notes.cancelled or "the client disconnected while its scan waited for its turn"
+                )
         notes.progress = None
         return ScanBudget(own, together, self._clock), _once(lambda: self._end(caller.user))
 

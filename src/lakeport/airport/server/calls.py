@@ -101,7 +101,7 @@ class Calls:
         """End a running call with an error; return False if there is no such call."""
         with self._changed:
             call = self._running.get(call_id)
-        if call is None:
+        if call is None or call.status != "RUNNING":
             return False
         call.notes.cancelled = reason
         return True

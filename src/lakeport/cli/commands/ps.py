@@ -90,6 +90,8 @@ def kill(
         ended = client.call_table("lakeport.kill", id).to_arrow().to_pylist()
     for row in ended:
         typer.echo(f"{row['id']} on {printable(row['table'])} was cancelled")
+    if not ended:
+        typer.echo(f"{printable(id)} had already ended")
 
 
 @contextmanager

@@ -81,8 +81,9 @@ async def show_activity(page: Page) -> None:
 
     async def cancel(event: Any) -> None:
         try:
-            await page.read(cancel_call, page.client, str(event.args))
-            ui.notify("the query was cancelled")
+            is_cancelled = await page.read(cancel_call, page.client, str(event.args))
+            ended = "was cancelled" if is_cancelled else "had already ended"
+            ui.notify(f"the query {ended}")
         except LakeportError as error:
             ui.notify(str(error), type="warning")
         await refresh()

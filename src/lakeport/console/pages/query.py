@@ -15,6 +15,7 @@ from lakeport._wording import counted
 from lakeport.console.cells import Cells, chart_values, is_number, with_file_types
 from lakeport.console.facts import is_lake, snapshot_ids
 from lakeport.console.frame import Page, show_error
+from lakeport.console.operations import cancel_scans
 from lakeport.console.queries import Query, QueryResult
 from lakeport.console.widgets import arrow_table, bar_chart
 from lakeport.errors import InvalidInputError, LakeportError
@@ -71,9 +72,12 @@ async def show_query(page: Page, sql: str) -> None:
                 waiting.delete()
                 run_button.enable()
 
-    def cancel() -> None:
-        for query in running:
-            query.cancel()
+    async def cancel() -> None:
+        for query in [query for query in running if query.cancel()]:
+            try:
+                await page.read(cancel_scans, page.client, query.trace_id)
+            except LakeportError as error:
+                ui.notify(str(error), type="warning")
 
     with ui.row().classes("items-end"):
         run_button = ui.button("Run", icon="play_arrow", on_click=execute)
@@ -117,7 +121,7 @@ def _show_result(page: Page, query: Query, cells: Cells, seconds: float, *, is_c
 async def _save(page: Page, query: Query, kind: str) -> None:
     """Run the query again without a limit of rows, and send its result as a file."""
     try:
-        answer = await page.read(_run, page, query)
+        answer = await page.read(_run, page, query.again())
         content = await page.read(export, answer.rows, kind)
     except LakeportError as error:
         ui.notify(str(error), type="negative")

@@ -43,14 +43,18 @@ def queries() -> pa.Table:
 
 
 def kill(id: str | None) -> pa.Table:
-    """End a running call; return its id and its table."""
+    """End a running call; return its id and its table, or no row if it has just ended."""
     if id is None:
         raise InvalidInputError("the id of the query is NULL")
     request = current_request()
     by = f" by {request.identity}" if request.identity else ""
     for call in _visible_calls():
-        if call.id == id and request.activity.cancel(id, f"the query was cancelled{by}"):
-            return pa.table({"id": [call.id], "table": [call.table]}, schema=KILL_SCHEMA)
+        if call.id == id:
+            is_cancelled = request.activity.cancel(id, f"the query was cancelled{by}")
+            ended = {"id": [call.id], "table": [call.table]}
+            return (
+                pa.table(ended, schema=KILL_SCHEMA) if is_cancelled else KILL_SCHEMA.empty_table()
+            )
     raise NotFoundError(f"there is no running query {id[:40]!r}: look in the table queries")
 
 

@@ -104,6 +104,10 @@ def functions_schema(
     )
 
 
+class _Kill(CallableTableFunction):
+    is_immediate = True
+
+
 class _Functions:
     """The functions and tables of one request."""
 
@@ -174,6 +178,7 @@ class _Functions:
             QUERIES_SCHEMA,
             lambda _: queries(),
             comment="What the server runs and ran lately, for the caller",
+            is_immediate=True,
         )
 
     def functions(self) -> Iterator[TableFunction]:
@@ -199,7 +204,7 @@ class _Functions:
             FILES_OF_TABLE_SCHEMA,
             comment="The files of a table, now or at a snapshot",
         )
-        yield CallableTableFunction(
+        yield _Kill(
             "kill",
             kill,
             (Parameter("id", pa.string()),),

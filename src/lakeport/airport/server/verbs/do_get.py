@@ -53,7 +53,9 @@ def open_stream(host: ServerState, call: Call, raw_ticket: bytes) -> flight.Flig
     """Return the stream of the rows that a ticket describes."""
     ticket = ScanTicket.from_bytes(raw_ticket, limits=host.limits)
     scan = resolve_scan(host, call, ticket)
-    budget, release = host.admission.begin_scan(call.caller, current_request().is_cancelled)
+    budget, release = host.admission.begin_scan(
+        call.caller, current_request().is_cancelled, is_immediate=scan.is_immediate
+    )
     call.connection.at_end(release)
     scan_request = scan_options(host, ticket)
     call.notes.filter = scan_request.filter

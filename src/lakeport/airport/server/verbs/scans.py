@@ -81,6 +81,8 @@ class CatalogScan(ABC):
     schema: pa.Schema
     is_empty: bool = False
     """Whether there is nothing to read: a future time, or one before the table existed."""
+    is_immediate: bool = False
+    """Whether it starts at once, and counts for no limit of the caller."""
 
     @abstractmethod
     def open(self, options: ScanOptions) -> tuple[TableSize, pa.RecordBatchReader]:
@@ -216,7 +218,13 @@ def _scan_of_table(
     route: CatalogRoute, table: Table, schema: pa.Schema, address: Address
 ) -> TableScan:
     columns = readable_columns(schema)
-    return TableScan(subject=f"table {address}", route=route, schema=columns, table=table)
+    return TableScan(
+        subject=f"table {address}",
+        route=route,
+        schema=columns,
+        is_immediate=getattr(table, "is_immediate", False),
+        table=table,
+    )
 
 
 def _scan_of_history(
@@ -250,6 +258,7 @@ def _scan_of_function(
         subject=subject,
         route=route,
         schema=result_schema(function.schema_for(arguments), subject),
+        is_immediate=getattr(function, "is_immediate", False),
         function=function,
         arguments=arguments,
         statement=partial(host.transactions.statement, route.catalog, route.registered_name),
