@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from lakeport.errors import InvalidArgumentError
 
-__all__ = ["LruCache", "cached_by_identity"]
+__all__ = ["CacheCounts", "LruCache", "cache_counts", "cached_by_identity"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -23,14 +23,44 @@ T = TypeVar("T")
 _MAX_OBJECTS: Final = 128
 
 
+class CacheCounts:
+    """How often the caches of a name had an entry in this process. Safe for threads."""
+
+    def __init__(self) -> None:
+        self.hits = 0
+        self.misses = 0
+        self._lock = threading.Lock()
+
+    def count(self, *, is_hit: bool) -> None:
+        """Count a lookup."""
+        with self._lock:
+            if is_hit:
+                self.hits += 1
+            else:
+                self.misses += 1
+
+
+_counts: Final[dict[str, CacheCounts]] = {}
+
+
+def cache_counts() -> dict[str, CacheCounts]:
+    """Return the counts of all named caches of this process."""
+    return dict(_counts)
+
+
 class LruCache:
     """Keeps the entries that were used last, up to a total weight. May be used by many threads.
 
-    Without `weigh` each entry weighs 1, so that `max_weight` is the number of entries.
+    Without `weigh` each entry weighs 1, so that `max_weight` is the number of entries. The lookups
+    of caches with a `name` are counted; several may have the same one.
     """
 
     def __init__(
-        self, max_weight: int = 1000, *, weigh: Callable[[Any], int] | None = None
+        self,
+        max_weight: int = 1000,
+        *,
+        weigh: Callable[[Any], int] | None = None,
+        name: str | None = None,
     ) -> None:
         if max_weight < 1:
             raise InvalidArgumentError(
@@ -38,6 +68,7 @@ class LruCache:
             )
         self._max_weight = max_weight
         self._weigh = weigh
+        self._counts = None if name is None else _counts.setdefault(name, CacheCounts())
         self._weight = 0
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
@@ -48,11 +79,8 @@ class LruCache:
     def get(self, key: Hashable) -> Any:
         """Return the entry of a key, or None."""
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                return None
-            self._entries.move_to_end(key)
-            return entry[0]
+            entry = self._find(key)
+            return None if entry is None else entry[0]
 
     def put(self, key: Hashable, value: Any) -> None:
         """Set the entry of a key, unless it alone is heavier than the whole cache may be."""
@@ -71,14 +99,21 @@ class LruCache:
     def get_or_load(self, key: Hashable, load: Callable[[], T]) -> T:
         """Return the entry of a key. If there is none, load it and keep it."""
         with self._lock:
-            entry = self._entries.get(key)
+            entry = self._find(key)
             if entry is not None:
-                self._entries.move_to_end(key)
                 cached: T = entry[0]
                 return cached
         value = load()
         self.put(key, value)
         return value
+
+    def _find(self, key: Hashable) -> tuple[Any, int] | None:
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+        if self._counts is not None:
+            self._counts.count(is_hit=entry is not None)
+        return entry
 
 
 def cached_by_identity(compute: Callable[[S], T]) -> Callable[[S], T]:

@@ -104,17 +104,17 @@ class LakeResources:
         self.view_database = ViewDatabase()
         self.spark_view_bytes = spark_view_bytes
         self._statistics_rows = statistics_rows
-        self.plans = LruCache(_MAX_PLAN_BYTES, weigh=_weight)
-        self.facts = LruCache(_MAX_FACT_BYTES, weigh=_fact_bytes)
+        self.plans = LruCache(_MAX_PLAN_BYTES, weigh=_weight, name="plans")
+        self.facts = LruCache(_MAX_FACT_BYTES, weigh=_fact_bytes, name="facts")
         """Small facts about a snapshot, which never change: sizes, statistics."""
-        self._schemas = LruCache(_MAX_SCHEMA_BYTES, weigh=_schema_bytes)
+        self._schemas = LruCache(_MAX_SCHEMA_BYTES, weigh=_schema_bytes, name="schemas")
         self._snapshots = LruCache(10_000)
         # By session: when it began its last transaction, at which snapshot, and its identifier.
         self._begun = LruCache(10_000)
         # The snapshots that transactions read instead of their first, by their identifiers.
         self._own_snapshots = LruCache(10_000)
-        self._contents = LruCache(8)
-        self._tables = LruCache(_MAX_TABLE_BYTES, weigh=_table_bytes)
+        self._contents = LruCache(8, name="listings")
+        self._tables = LruCache(_MAX_TABLE_BYTES, weigh=_table_bytes, name="tables")
         # Guards the engine of what only Spark can run, made when it is first needed.
         self._lock = threading.Lock()
         self._spark: SparkEngine | None = None

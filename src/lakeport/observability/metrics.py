@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from lakeport._cache import cache_counts
 from lakeport.airport.server import CallEnded, Observer
 
 __all__ = ["CompositeObserver", "Metrics"]
 
+T = TypeVar("T", bound=Hashable)
+
 LATENCY_BUCKETS: Final = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
+SCAN_BUCKETS: Final = tuple(float(1 << power) for power in range(10, 37, 3))
+"""From 1 KiB to 16 GiB, and a bucket for more."""
+
 _MAX_CATALOGS: Final = 200
+_MAX_TABLES: Final = 500
 _MAX_COUNTERS: Final = 4096
 _MOVED: Final = {
     "rows_sent": "Rows sent",
@@ -81,7 +88,21 @@ class Metrics:
         )
         self._rows = self._counter("rows_sent", "Rows sent by scans")
         self._bytes = self._counter("bytes_sent", "Bytes of Arrow sent by scans")
-        self._catalogs = _Names(_MAX_CATALOGS)
+        self._scan_bytes = Histogram(
+            "lakeport_scan_bytes",
+            "Bytes of Arrow that a scan has sent, of scans that ended without an error",
+            buckets=SCAN_BUCKETS,
+            registry=self.registry,
+        )
+        self._tables = _Names(_MAX_TABLES, other=("other", "other"))
+        self._table_scans = self._counter(
+            "table_scans", "Scans that ended without an error, by table", "catalog", "table"
+        )
+        self._table_bytes = self._counter(
+            "table_bytes_sent", "Bytes of Arrow sent by these scans", "catalog", "table"
+        )
+        self.registry.register(_Collector(_cache_requests))
+        self._catalogs = _Names(_MAX_CATALOGS, other="other")
         self._catalog_calls = self._counter(
             "catalog_calls", "Calls that ended, by catalog", "catalog", "status"
         )
@@ -92,6 +113,7 @@ class Metrics:
         # Finding the counters of labels takes longer than counting.
         self._of_verb = lru_cache(_MAX_COUNTERS)(self._find_of_verb)
         self._of_result = lru_cache(_MAX_COUNTERS)(self._find_of_result)
+        self._of_table = lru_cache(_MAX_COUNTERS)(self._find_of_table)
         self._catalog_moved = {
             what: self._counter(f"catalog_{what}", f"{title}, by catalog", "catalog")
             for what, title in _MOVED.items()
@@ -156,6 +178,12 @@ class Metrics:
         calls.inc()
         catalog_calls.inc()
         catalog_seconds.inc(call.seconds)
+        # Names of other calls may be those of tables that are not there.
+        if call.verb == "DoGet" and call.status == "OK" and call.table:
+            self._scan_bytes.observe(call.bytes_sent)
+            scans, size = self._of_table(*self._tables.label((call.catalog, call.table)))
+            scans.inc()
+            size.inc(call.bytes_sent)
         if call.rows_sent or call.rows_received or catalog not in self._moved_by:
             # A label of its own makes a counter visible, and few calls move rows.
             for what, counter in self._catalog_moved.items():
@@ -179,6 +207,9 @@ class Metrics:
     def _find_of_verb(self, verb: str) -> tuple[Gauge, Histogram]:
         return self._running.labels(verb), self._seconds.labels(verb)
 
+    def _find_of_table(self, catalog: str, table: str) -> tuple[Counter, Counter]:
+        return self._table_scans.labels(catalog, table), self._table_bytes.labels(catalog, table)
+
     def _find_of_result(
         self, verb: str, status: str, catalog: str
     ) -> tuple[Counter, Counter, Counter]:
@@ -192,6 +223,18 @@ class Metrics:
         return Counter(f"lakeport_{name}", description, labels, registry=self.registry)
 
 
+def _cache_requests() -> Iterator[Metric]:
+    family = CounterMetricFamily(
+        "lakeport_cache_requests",
+        "Lookups in the caches of this process, by whether the entry was there",
+        labels=["cache", "result"],
+    )
+    for name, counts in sorted(cache_counts().items()):
+        family.add_metric([name, "hit"], counts.hits)
+        family.add_metric([name, "miss"], counts.misses)
+    yield family
+
+
 class _Collector(Collector):
     """Metrics that are computed when they are read."""
 
@@ -203,20 +246,21 @@ class _Collector(Collector):
         return self._read()
 
 
-class _Names:
+class _Names(Generic[T]):
     """The values of a label: at most `max_names` names, and `other` for the rest."""
 
-    def __init__(self, max_names: int) -> None:
+    def __init__(self, max_names: int, *, other: T) -> None:
         self._max_names = max_names
-        self._names: set[str] = set()
+        self._other = other
+        self._names: set[T] = set()
         self._lock = threading.Lock()
 
-    def label(self, name: str) -> str:
-        """Return the label of a name; new catalogs may appear while the server runs."""
+    def label(self, name: T) -> T:
+        """Return the label of a name; new ones may appear while the server runs."""
         if name in self._names:
             return name
         with self._lock:
             if name in self._names or len(self._names) < self._max_names:
                 self._names.add(name)
                 return name
-        return "other"
+        return self._other

@@ -187,7 +187,7 @@ def _size(deletes: Deletes) -> int:
 
 
 # The tasks of a divided file read the same delete file.
-_RECENT = LruCache(256 << 20, weigh=_size)
+_RECENT = LruCache(256 << 20, weigh=_size, name="delete_files")
 
 
 def _read(storage: Storage, delete: DeleteFile) -> Deletes:

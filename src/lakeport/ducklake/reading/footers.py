@@ -44,8 +44,10 @@ def _weight(footer: Any) -> int:
     return _EXPANSION * int(footer.serialized_size)
 
 
-_footers: Final = LruCache(_MAX_BYTES, weigh=lambda known: _weight(known[0]))
-_fragments: Final = LruCache(_MAX_BYTES, weigh=lambda fragment: _weight(fragment.metadata))
+_footers: Final = LruCache(_MAX_BYTES, weigh=lambda known: _weight(known[0]), name="footers")
+_fragments: Final = LruCache(
+    _MAX_BYTES, weigh=lambda fragment: _weight(fragment.metadata), name="fragments"
+)
 
 
 def file_identity(path: str, handle: pa.NativeFile, size: int) -> Hashable | None:
