@@ -141,7 +141,7 @@ def _column(reader: TokenReader) -> ColumnText:
         elif reader.accept("NULL"):
             pass
         elif reader.accept("DEFAULT"):
-            default = reader.until(*_AFTER_TYPE)
+            default = None if reader.accept("NULL") else reader.until(*_AFTER_TYPE)
         elif reader.accept("COMMENT"):
             comment = reader.string()
         else:

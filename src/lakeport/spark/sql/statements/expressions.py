@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from sqlglot import errors, exp
-
-from lakeport.errors import InvalidInputError, UnsupportedError, first_line
+from lakeport.errors import InvalidInputError, UnsupportedError
 from lakeport.spark.sql.statements.model import Assignment, ObjectName
 from lakeport.spark.sql.statements.tokens import Token, tokens_of
 from lakeport.types import duckdb_identifier, fold_name
@@ -33,6 +31,7 @@ Qualifiers: TypeAlias = Mapping[tuple[str, ...], str]
 
 # Types of Spark that DuckDB has under other names.
 _TYPES: Final = {"TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP_LTZ": "TIMESTAMPTZ", "BYTE": "TINYINT"}
+_TYPE_NESTING: Final = {"<": 1, "(": 1, "[": 1, ">": -1, ">>": -2, ")": -1, "]": -1}
 _PLURALS: Final = {"YEARS": "year", "MONTHS": "month", "DAYS": "day", "HOURS": "hour"}
 
 
@@ -129,20 +128,59 @@ def default_parts(text: str) -> tuple[str | None, str | None]:
 def lake_type(text: str) -> str:
     """Return a type as DuckDB's SQL; it may be written as Spark writes types.
 
-    TIMESTAMP has no time zone, as in DuckDB, also inside `STRUCT<…>`.
+    Names such as TIMESTAMP and DECIMAL have the meaning of DuckDB, also inside `STRUCT<…>`.
     """
     tokens = tokens_of(text)
-    if not any(token.keyword == "<" for token in tokens):
-        return _TYPES.get(text.strip().upper(), duckdb_sql(text))
-    for token in reversed(tokens):
-        if token.keyword == "TIMESTAMP":
-            text = f"{text[: token.start]}TIMESTAMP_NTZ{text[token.end :]}"
-    try:
-        return exp.DataType.build(text, dialect="spark").sql("duckdb")
-    except (errors.SqlglotError, ValueError) as error:
-        raise InvalidInputError(
-            f"the type {text!r} cannot be parsed: {first_line(error)}"
-        ) from None
+    words = [token.keyword for token in tokens]
+    if words[-2:] == ["[", "]"]:
+        return f"{lake_type(text[: tokens[-2].start])}[]"
+    kind = words[0] if words[1:2] == ["<"] and words[-1] in (">", ">>") else None
+    parts = _type_parts(text[tokens[1].end : tokens[-1].end - 1]) if kind else []
+    match kind, parts:
+        case None, _:
+            return _TYPES.get(text.strip().upper(), duckdb_sql(text))
+        case "ARRAY", [element]:
+            return f"{lake_type(element)}[]"
+        case "MAP", [key, value]:
+            return f"MAP({lake_type(key)}, {lake_type(value)})"
+        case "STRUCT", [_, *_]:
+            return f"STRUCT({', '.join(map(_field, parts))})"
+    raise InvalidInputError(
+        f"the type {text!r} cannot be parsed: write ARRAY<type>, MAP<type, type> or "
+        "STRUCT<name: type, …>"
+    )
+
+
+def _type_parts(text: str) -> list[str]:
+    """Return the texts between the commas of a type that are outside of its other types."""
+    parts, first, depth = [], 0, 0
+    for token in tokens_of(text):
+        depth += _TYPE_NESTING.get(token.keyword, 0)
+        if token.keyword == "," and depth == 0:
+            parts.append(text[first : token.start])
+            first = token.end
+    parts.append(text[first:])
+    return parts
+
+
+def _field(text: str) -> str:
+    """Return a field of Spark's `STRUCT<…>`, such as `city: STRING`, as DuckDB's SQL."""
+    tokens = tokens_of(text)
+    has_colon = len(tokens) > 1 and tokens[1].keyword == ":"
+    if len(tokens) < 2 + has_colon or not tokens[0].is_name:
+        raise InvalidInputError(f"the field {text.strip()!r} of a struct has no name or no type")
+    words = [token.keyword for token in tokens]
+    name = duckdb_identifier(tokens[0].text)
+    if words[-2:] == ["NOT", "NULL"]:
+        raise UnsupportedError(
+            f"the field {name} of a struct cannot be NOT NULL: a lake has NOT NULL for whole columns"
+        )
+    if len(words) > 2 and words[-2] == "COMMENT" and tokens[-1].kind == "string":
+        raise UnsupportedError(
+            f"the comment on the field {name} of a struct is not supported here: write COMMENT ON "
+            "COLUMN afterwards"
+        )
+    return f"{name} {lake_type(text[tokens[1 + has_colon].start :])}"
 
 
 def partition_key(text: str) -> str:
