@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,19 @@ from lakeport.spark.frames.values import not_held, spark_data_type
 from lakeport.spark.sql.lake_queries import lake_query
 from lakeport.spark.sql.statements.expressions import duckdb_sql
 from lakeport.spark.sql.statements.model import Query, Values
-from lakeport.types import Column, arrow_schema, duckdb_identifier, spark_identifier, sql_type
+from lakeport.types import (
+    Column,
+    arrow_schema,
+    duckdb_identifier,
+    fold_name,
+    spark_identifier,
+    sql_type,
+)
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructField, StructType
 
     from lakeport.ducklake import Lake
 
@@ -80,12 +89,7 @@ def inserted_frame(frame: DataFrame, columns: Sequence[Column], *, by_name: bool
     unknown = [name for name in frame.columns if name.lower() not in known]
     if unknown:
         raise InvalidInputError(f"the table has no column {unknown[0]!r}, which the query has")
-    return frame.selectExpr(
-        *(
-            _cast(field.name, spark_sql_type(field.dataType), known[field.name.lower()])
-            for field in frame.schema.fields
-        )
-    )
+    return frame.select(*(_cast(field, known[field.name.lower()]) for field in frame.schema.fields))
 
 
 def with_constants(frame: DataFrame, constants: Sequence[tuple[Column, Any]]) -> DataFrame:
@@ -101,10 +105,71 @@ def with_constants(frame: DataFrame, constants: Sequence[tuple[Column, Any]]) ->
     return frame.select("*", *columns)
 
 
-def _cast(name: str, type: str, column: Column) -> str:
+def _cast(field: StructField, column: Column) -> SparkColumn:
     """Return a column of a query in the type that Spark has for a column of the table."""
-    quoted, target = spark_identifier(name), spark_identifier(column.name)
-    if not_held(column) is not None:
-        return f"{quoted} AS {target}"
-    wanted = spark_sql_type(spark_data_type(column))
-    return f"{quoted} AS {target}" if wanted == type else f"CAST({quoted} AS {wanted}) AS {target}"
+    from pyspark.sql.functions import col
+
+    value = col(spark_identifier(field.name))
+    if not_held(column) is None:
+        value = _assigned(value, field.dataType, spark_data_type(column), column.name)
+    return value.alias(column.name)
+
+
+def _assigned(value: SparkColumn, found: DataType, wanted: DataType, path: str) -> SparkColumn:
+    """Return a value in another type as DuckDB assigns it: fields by name, fractions rounded.
+
+    Spark's CAST takes fields by their positions and cuts fractions off.
+    """
+    from pyspark.sql import functions as sf
+    from pyspark.sql import types
+
+    if spark_sql_type(found) == spark_sql_type(wanted):
+        return value
+    match found, wanted:
+        case types.StructType(), types.StructType() if not _is_unnamed(found):
+            fields = _fields(value, found, wanted, path)
+            return sf.when(value.isNotNull(), sf.struct(*fields)).cast(wanted)
+        case types.ArrayType(), types.ArrayType():
+            inside, element = found.elementType, wanted.elementType
+            return sf.transform(value, lambda item: _assigned(item, inside, element, path))
+        case types.MapType(), types.MapType():
+            keys, values = (found.keyType, wanted.keyType), (found.valueType, wanted.valueType)
+            entries = sf.transform(
+                sf.map_entries(value),
+                lambda entry: sf.struct(
+                    _assigned(entry["key"], *keys, path), _assigned(entry["value"], *values, path)
+                ),
+            )
+            return sf.map_from_entries(entries)
+        case (types.FloatType() | types.DoubleType()), types.IntegralType():
+            return sf.rint(value).cast(wanted)
+        case types.DecimalType(), types.IntegralType():
+            return sf.round(value, 0).cast(wanted)
+        case _:
+            return value.cast(wanted)
+
+
+def _is_unnamed(struct: StructType) -> bool:
+    """Return whether Spark has named the fields, as of `struct(1, 2)`: they have positions only."""
+    names: list[str] = struct.names
+    return names == [f"col{number}" for number in range(1, len(names) + 1)]
+
+
+def _fields(
+    value: SparkColumn, found: StructType, wanted: StructType, path: str
+) -> Iterator[SparkColumn]:
+    """Yield the fields that a struct must have; those that it lacks are NULL."""
+    from pyspark.sql.functions import lit
+
+    given = {fold_name(field.name): field for field in found.fields}
+    unknown = given.keys() - {fold_name(field.name) for field in wanted.fields}
+    if unknown:
+        raise InvalidInputError(f"column {path!r} has no field {given[min(unknown)].name!r}")
+    for field in wanted.fields:
+        own = given.get(fold_name(field.name))
+        if own is None:
+            yield lit(None).cast(field.dataType).alias(field.name)
+        else:
+            inside = value.getField(own.name)
+            shown = f"{path}.{field.name}"
+            yield _assigned(inside, own.dataType, field.dataType, shown).alias(field.name)
