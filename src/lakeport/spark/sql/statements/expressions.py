@@ -173,7 +173,7 @@ def _field(text: str) -> str:
     name = duckdb_identifier(tokens[0].text)
     if words[-2:] == ["NOT", "NULL"]:
         raise UnsupportedError(
-            f"the field {name} of a struct cannot be NOT NULL: a lake has NOT NULL for whole columns"
+            f"the field {name} of a struct cannot be NOT NULL: only whole columns can be"
         )
     if len(words) > 2 and words[-2] == "COMMENT" and tokens[-1].kind == "string":
         raise UnsupportedError(
