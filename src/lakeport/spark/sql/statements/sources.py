@@ -141,7 +141,7 @@ def _assigned(value: SparkColumn, found: DataType, wanted: DataType, path: str) 
                 ),
             )
             return sf.map_from_entries(entries)
-        case (types.FloatType() | types.DoubleType()), types.IntegralType():
+        case ((types.FloatType() | types.DoubleType()), types.IntegralType()):
             return sf.rint(value).cast(wanted)
         case types.DecimalType(), types.IntegralType():
             return sf.round(value, 0).cast(wanted)
