@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -65,8 +66,33 @@ def test_after_signing_out_no_page_is_shown(tab: Tab) -> None:
     tab.page.get_by_role("button", name="Sign out").click()
     tab.page.wait_for_url("**/sign-in")
 
-    tab.open("/lake/staff").wait_for_url("**/sign-in")
+    tab.open("/lake/staff").wait_for_url("**/sign-in?wanted=%2Flake%2Fstaff")
     assert tab.page.get_by_text("people").count() == 0
+
+
+def test_signing_in_leads_to_the_page_that_was_wanted(tab: Tab) -> None:
+    page = tab.open("/lake/staff/table?schema=public&name=people")
+    page.wait_for_url("**/sign-in?*")
+    page.get_by_label("token").fill("token-that-nothing-accepts")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("alert").get_by_text("token").wait_for()
+    page.get_by_label("token").fill(BOB)
+    page.get_by_role("button", name="Sign in").click()
+
+    page.wait_for_url("**/lake/staff/table?schema=public&name=people")
+    page.get_by_role("heading", name="public.people").wait_for()
+
+
+@pytest.mark.parametrize(
+    "address", ["https://example.com/", "//example.com", "/\\example.com", "/\t/example.com", "x"]
+)
+def test_signing_in_leads_to_no_other_server(tab: Tab, address: str) -> None:
+    page = tab.open(f"/sign-in?wanted={quote(address, safe='')}")
+    page.get_by_label("token").fill(BOB)
+    page.get_by_role("button", name="Sign in").click()
+
+    page.get_by_role("link", name="staff", exact=True).wait_for()
+    assert page.url == tab.url
 
 
 def test_a_table_is_restored_after_a_confirmation(tab: Tab) -> None:

@@ -35,6 +35,7 @@ class Page:
         self.browser = browser
         self.lake = lake
         self.dark: ui.dark_mode | None = None
+        self._address = _requested_address()
 
     @property
     def client(self) -> Client:
@@ -47,6 +48,9 @@ class Page:
 
     async def show(self, content: Callable[[Page], Awaitable[None]]) -> None:
         """Show the content of the page, or the reason why there is none."""
+        if not self.visitors.is_known(self.browser):
+            self.ask_to_sign_in()
+            return
         # The browser shows the frame while the content is read.
         await ui.context.client.connected(timeout=30)
         if self.dark is not None:
@@ -60,7 +64,7 @@ class Page:
             await content(self)
         except UnauthenticatedError:
             self.visitors.leave(self.browser)
-            ui.navigate.to("/sign-in")
+            self.ask_to_sign_in()
         except LakeportError as error:
             show_error(str(error))
         except Exception:  # noqa: BLE001
@@ -70,6 +74,19 @@ class Page:
             # A visitor who has left the page has removed all of it.
             if not waiting.is_deleted:
                 waiting.delete()
+
+    def ask_to_sign_in(self) -> None:
+        """Open the page that asks for a token, which leads back to this one."""
+        back = "" if self._address == "/" else f"?{urlencode({'wanted': self._address})}"
+        ui.navigate.to(f"/sign-in{back}")
+
+
+def _requested_address() -> str:
+    """Return the path and the query by which the browser has requested the page."""
+    scope = ui.context.client.request.scope
+    query = scope.get("query_string", b"")
+    address: bytes = scope.get("raw_path") or b"/"
+    return (address + (b"?" + query if query else b"")).decode("ascii", "ignore")
 
 
 @contextmanager
@@ -92,8 +109,6 @@ def frame(visitors: Visitors, title: str, *, lake: str = "") -> Iterator[Page]:
         if visitors.server.needs_token:
             ui.button("Sign out", on_click=lambda: _sign_out(page)).props("flat color=white")
     with ui.column().classes(_NARROW):
-        if not visitors.is_known(browser):
-            ui.navigate.to("/sign-in")
         ui.label(title).classes("text-2xl font-semibold break-all").props(
             "role=heading aria-level=1"
         )

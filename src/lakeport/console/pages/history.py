@@ -144,6 +144,8 @@ def _snapshot(value: object, ids: list[int]) -> int:
 
 def _show_differences(differences: list[tuple[str, list[str]]]) -> None:
     """Show which tables, views and schemas were created, dropped or renamed."""
+    if not differences:
+        return
     with ui.column().classes("gap-1").props("role=list"):
         for what, names in differences:
             more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""

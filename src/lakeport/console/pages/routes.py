@@ -27,8 +27,8 @@ def register_pages(visitors: Visitors) -> None:
             await page.show(show_lakes)
 
     @ui.page("/sign-in", title="Sign in · Lakeport")
-    async def sign_in() -> None:
-        show_sign_in(Page(visitors, app.storage.browser["id"]))
+    async def sign_in(wanted: str = "") -> None:
+        show_sign_in(Page(visitors, app.storage.browser["id"]), wanted)
 
     @ui.page("/lake/{lake}", title="Lake · Lakeport")
     async def one_lake(lake: str) -> None:

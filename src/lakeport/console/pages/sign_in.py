@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from nicegui import ui
 
 from lakeport.console.frame import Page
@@ -11,10 +14,15 @@ from lakeport.errors import LakeportError
 __all__ = ["show_sign_in"]
 
 
-def show_sign_in(page: Page) -> None:
-    """Show a field for the bearer token; a token that the server accepts opens the lakes."""
+# A path of this server. Browsers ignore control characters, and take // for another server.
+_OWN_PATH: Final = re.compile(r"/(?:[^/\\\x00-\x20][^\\\x00-\x20]*)?")
+
+
+def show_sign_in(page: Page, wanted: str) -> None:
+    """Show a field for the bearer token; an accepted token opens the page that was wanted."""
+    after = wanted if _OWN_PATH.fullmatch(wanted) else "/"
     if page.visitors.is_known(page.browser):
-        ui.navigate.to("/")
+        ui.navigate.to(after)
         return
 
     async def enter() -> None:
@@ -24,7 +32,7 @@ def show_sign_in(page: Page) -> None:
             reason.set_text(str(error))
             token.set_value("")
             return
-        ui.navigate.to("/")
+        ui.navigate.to(after)
 
     apply_look()
     ui.dark_mode(value=None)
