@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable
 from html import unescape
@@ -15,6 +16,7 @@ from tests.cli.processes import block, run
 from tests.demo_recording import PICTURE
 
 Command = Callable[..., Any]
+README = Path(__file__).parents[2] / "README.md"
 
 
 def test_the_demo_shows_queries_and_how_to_attach(
@@ -39,6 +41,20 @@ def test_the_demo_shows_queries_and_how_to_attach(
     for line in result.stdout.splitlines():
         if line.startswith(("SELECT", "CALL", "INSERT")):
             assert line.partition("   ")[0] in picture
+    # README.md shows the same lines.
+    shown = {" ".join(line.split()) for line in result.stdout.splitlines()}
+    for line in in_readme():
+        assert any(each.startswith(line) for each in shown), line
+
+
+def in_readme() -> list[str]:
+    """Return the lines of the demo that are the same in every run, with single spaces."""
+    (code,) = re.findall(r"```console\n\$ make demo\n(.*?)```", README.read_text(), re.DOTALL)
+    lines = [" ".join(line.split()) for line in code.splitlines()]
+    # A port or a folder that is free, and the rows of a query in any order.
+    changing = ("Lakeport serves", "ATTACH", "The console", "…", "┏", "┃", "┡", "│", "└")
+    kept = [line.partition("duckdb:…")[0].strip() for line in lines]
+    return [line for line in kept if line and not line.startswith(changing)]
 
 
 def test_a_lake_that_is_there_is_not_overwritten(lakeport_command: Command, tmp_path: Path) -> None:
