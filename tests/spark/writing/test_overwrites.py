@@ -92,8 +92,8 @@ def test_merge_schema_adds_columns_and_widens_types_in_the_same_snapshot(
 ) -> None:
     real = make_lake("sqlite")
     real.execute(
-        "CREATE TABLE t (id INTEGER, small UTINYINT, st STRUCT(a INTEGER))",
-        "INSERT INTO t VALUES (1, 1, {'a': 1})",
+        "CREATE TABLE t (id INTEGER, small UTINYINT, st STRUCT(a INTEGER), l STRUCT(a INTEGER)[])",
+        "INSERT INTO t VALUES (1, 1, {'a': 1}, [{'a': 1}])",
     )
     real.detach()
     lake = Lake.open(real.uri)
@@ -101,7 +101,8 @@ def test_merge_schema_adds_columns_and_widens_types_in_the_same_snapshot(
     result = lake.table("t").append(
         spark.sql(
             "SELECT 5000000000L AS id, CAST(2 AS SMALLINT) AS small, "
-            "named_struct('a', 2, 'b', 'x') AS st, 'new' AS extra"
+            "named_struct('a', 2, 'b', 'x') AS st, array(named_struct('a', 2L, 'b', 'x')) AS l, "
+            "'new' AS extra"
         ),
         merge_schema=True,
     )
@@ -111,11 +112,12 @@ def test_merge_schema_adds_columns_and_widens_types_in_the_same_snapshot(
         ("id", "int64"),
         ("small", "uint8"),
         ("st", "struct"),
+        ("l", "list"),
         ("extra", "varchar"),
     ]
     assert real.query("FROM t ORDER BY id") == [
-        (1, 1, {"a": 1, "b": None}, None),
-        (5_000_000_000, 2, {"a": 2, "b": "x"}, "new"),
+        (1, 1, {"a": 1, "b": None}, [{"a": 1, "b": None}], None),
+        (5_000_000_000, 2, {"a": 2, "b": "x"}, [{"a": 2, "b": "x"}], "new"),
     ]
     real.detach()
 

@@ -11,7 +11,7 @@ from lakeport.ducklake.writing.ddl.promotions import can_promote
 from lakeport.ducklake.writing.ddl.types import column_of
 from lakeport.ducklake.writing.files.fitting import column_converter
 from lakeport.errors import LakeportError
-from lakeport.types import Column, fold_name
+from lakeport.types import NESTED, Column, fold_name
 
 if TYPE_CHECKING:
     from lakeport.ducklake.writing.table_writer import TableWriter
@@ -50,10 +50,9 @@ def _widen(
 ) -> None:
     if _fits(own, type, stand_ins=stand_ins):
         return
-    if own.type == wanted.type == "struct":
+    if own.type == wanted.type and own.type in NESTED:
         fields = {fold_name(child.name): child for child in own.children}
-        for index, child in enumerate(wanted.children):
-            inside = type.field(index).type
+        for child, inside in zip(wanted.children, _child_types(type), strict=True):
             mine = fields.get(fold_name(child.name))
             if mine is None:
                 table.add_column((*path, child.name), inside)
@@ -62,6 +61,15 @@ def _widen(
         return
     if not own.children and not wanted.children and can_promote(own.type, wanted.type):
         table.alter_column(path, type)
+
+
+def _child_types(type: pa.DataType) -> list[pa.DataType]:
+    """Return the types of the fields of a struct, of the element of a list, of a key and value."""
+    if pa.types.is_map(type):
+        return [type.key_type, type.item_type]
+    if pa.types.is_struct(type):
+        return [field.type for field in type]
+    return [type.value_type]
 
 
 def _fits(column: Column, type: pa.DataType, *, stand_ins: bool) -> bool:
