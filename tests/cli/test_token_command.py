@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,18 @@ def test_a_token_is_checked_as_a_server_does(tmp_path: Path) -> None:
     assert wrong.exit_code == 1
     assert "the bearer token is not valid" in wrong.output
     assert token[:20] not in shown.output + wrong.output
+
+
+def test_an_attribute_is_shown_with_what_the_server_needs_for_it(tmp_path: Path) -> None:
+    made(tmp_path)
+    arguments = ["token", "make", "ada", "--key", str(tmp_path / "lakeport.pem")]
+
+    token = runner.invoke(app, [*arguments, "--attribute", "region=eu"])
+
+    needed = token.stderr.partition("[[issuer]] needs: ")[2]
+    assert tomllib.loads(needed) == {"attributes": {"region": "region"}}
+    check = ["token", "check", "--keys", str(tmp_path / "lakeport.jwks")]
+    assert "claim   region = eu" in runner.invoke(app, check, input=token.stdout).stdout
 
 
 @pytest.mark.parametrize(

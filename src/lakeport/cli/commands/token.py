@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -26,6 +27,9 @@ token = typer.Typer(
 
 ISSUER: Final = "lakeport"
 AUDIENCE: Final = "lakeport"
+
+# A server reads these, and of the others those that its configuration names.
+_CLAIMS: Final = frozenset({"iss", "aud", "sub", "exp", "nbf", "iat", "groups"})
 
 _DURATION: Final = re.compile(r"(\d{1,6})([smhd])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -75,13 +79,16 @@ def make(
     pairs = [text.partition("=") for text in attribute or []]
     if not all(name and separator for name, separator, _ in pairs):
         raise DefinitionError("an attribute is written as name=text")
-    reserved = {"iss", "aud", "sub", "exp", "nbf", "iat", "groups"} & {pair[0] for pair in pairs}
+    reserved = _CLAIMS & {pair[0] for pair in pairs}
     if reserved:
         raise DefinitionError(f"an attribute cannot be called {min(reserved)!r}")
     try:
         signing = SigningKey.load(key.read_bytes())
     except OSError as error:
         raise DefinitionError(f"the key {key} cannot be read: {error.strerror}") from None
+    if pairs:
+        mapping = ", ".join(f"{json.dumps(name)} = {json.dumps(name)}" for name, _, _ in pairs)
+        typer.echo(f"the server's [[issuer]] needs: attributes = {{ {mapping} }}", err=True)
     typer.echo(
         signing.sign(
             user,
@@ -119,6 +126,9 @@ def check(
     console.print(f"user    {printable(identity.user)}", highlight=False, markup=False)
     groups = ", ".join(sorted(identity.groups)) or "none"
     console.print(f"groups  {printable(groups)}", highlight=False, markup=False)
+    for name in sorted(claims.keys() - _CLAIMS):
+        text = printable(f"{name} = {claims[name]}")
+        console.print(f"claim   {text}", highlight=False, markup=False)
     left = int(claims["exp"] - time.time())
     console.print(f"valid   for {left} more seconds", highlight=False, markup=False)
 
