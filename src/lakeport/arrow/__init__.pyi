@@ -15,6 +15,7 @@ from .conversion import Alignment, SchemaAdapter, convert
 from .duckdb_connection import (
     arrow_query,
     give_back_cursor,
+    register_rows,
     sandbox,
     take_cursor,
     thread_connection,
@@ -57,6 +58,7 @@ __all__ = [
     "rebuild_list",
     "rebuild_map",
     "rebuild_struct",
+    "register_rows",
     "relabel",
     "sandbox",
     "split",

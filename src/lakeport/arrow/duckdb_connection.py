@@ -14,9 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+import pyarrow as pa
+
 __all__ = [
     "arrow_query",
     "give_back_cursor",
+    "register_rows",
     "sandbox",
     "take_cursor",
     "thread_connection",
@@ -130,6 +133,24 @@ def arrow_query(connection: Any, sql: str) -> Any:
     if duckdb.__version__.startswith("1."):
         return connection.execute(sql)
     return connection.sql(sql)
+
+
+def register_rows(connection: Any, name: str, rows: pa.Table | pa.RecordBatchReader) -> None:
+    """Make rows a view of a connection, all of whose conditions DuckDB evaluates itself.
+
+    DuckDB 1.5 lets pyarrow evaluate those of pyarrow's own objects: NaN is then no number, and a
+    list of timestamps has no nanoseconds and no infinity. A reader can be read once.
+    """
+    below, columns = f"{name}_in_arrow", "*"
+    if isinstance(rows, pa.RecordBatchReader):
+        # Conditions are not pushed into a capsule, but it cannot be read twice.
+        connection.register(below, rows.__arrow_c_stream__())
+    else:
+        connection.register(below, rows)
+        quoted = ['"' + column.replace('"', '""') + '"' for column in rows.schema.names]
+        # DuckDB pushes conditions of columns, not of expressions.
+        columns = ", ".join(f"coalesce({column}, {column}) AS {column}" for column in quoted)
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {columns} FROM {below}")  # noqa: S608
 
 
 def take_cursor() -> Any:

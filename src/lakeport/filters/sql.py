@@ -195,9 +195,11 @@ def _value_of(column: Column, text: str) -> Expression:
 
 
 def _varies(node: object) -> bool:
-    """Return whether the value of a syntax tree can differ between rows."""
+    """Return whether a syntax tree is more than a constant value."""
     if isinstance(node, dict):
-        if node.get("class") in ("COLUMN_REF", "SUBQUERY", "STAR") or _is_volatile(node):
+        # A collation decides how the other side of a comparison is compared.
+        kinds = ("COLUMN_REF", "SUBQUERY", "STAR", "COLLATE")
+        if node.get("class") in kinds or _is_volatile(node):
             return True
         return any(_varies(value) for value in node.values())
     return isinstance(node, list) and any(_varies(item) for item in node)

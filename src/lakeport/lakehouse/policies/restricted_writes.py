@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.arrow import combine, sandbox
+from lakeport.arrow import combine, register_rows, sandbox
 from lakeport.auth import Restriction
 from lakeport.catalog import DMLOptions, DMLResult, field_is_rowid
 from lakeport.ducklake.writing import TableWriter
@@ -183,7 +183,7 @@ class RestrictedWrites:
         database = sandbox()
         try:
             for batch in rows:
-                database.register("new_rows", pa.Table.from_batches([batch]))
+                register_rows(database, "new_rows", pa.Table.from_batches([batch]))
                 try:
                     ((passing,),) = database.execute(
                         f"SELECT count(*) FROM new_rows WHERE {condition}"  # noqa: S608

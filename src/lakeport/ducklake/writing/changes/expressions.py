@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lakeport.arrow import arrow_query, relabel, thread_connection
+from lakeport.arrow import arrow_query, register_rows, relabel, thread_connection
 from lakeport.errors import InvalidArgumentError, LakeportError, first_line
 from lakeport.filters import SqlSyntaxError, expression_sql, parse_sql
 from lakeport.types import duckdb_string, fold_name
@@ -103,7 +103,7 @@ class Workspace:
         """Make rows a view. A reader can be read once."""
         if isinstance(rows, pa.RecordBatchReader):
             rows = pa.RecordBatchReader.from_batches(rows.schema, self._recorded(rows))
-        self._connection.register(name, rows)
+        register_rows(self._connection, name, rows)
 
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
