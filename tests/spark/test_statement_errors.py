@@ -49,6 +49,8 @@ def no_spark() -> NoReturn:
         ("INSERT INTO p PARTITION (d = '2026-01-01') SELECT 1", InvalidInputError, "has the partition key month"),
         ("INSERT INTO p (id, k) PARTITION (k = 1) VALUES (1, 2)", UnsupportedError, "PARTITION of INSERT is not supported here: write it before"),
         ("INSERT INTO p PARTITION (k = 1) (id, k) VALUES (1, 2)", InvalidInputError, "twice"),
+        ("DELETE FROM t WHERE id = ANY (SELECT v FROM t)", UnsupportedError, "ANY of a subquery is not supported here: write IN"),
+        ("UPDATE t SET v = 1 WHERE id > ALL (SELECT v FROM t)", UnsupportedError, "ALL of a subquery"),
         ("INSERT INTO t DEFAULT VALUES", UnsupportedError, "DEFAULT VALUES of INSERT"),
         ("INSERT INTO t VALUES (1, 2, NULL) RETURNING id", UnsupportedError, "RETURNING of INSERT"),
         ("INSERT INTO t VALUES (1, 2, NULL) ON CONFLICT DO NOTHING", UnsupportedError, "ON CONFLICT"),

@@ -117,6 +117,7 @@ CHANGES = [
     """MERGE INTO sales.t a USING source b ON a.id = b.id
        WHEN NOT MATCHED AND b.gone THEN INSERT (id) VALUES (b.id)
        WHEN NOT MATCHED BY SOURCE AND a.id > 4 THEN UPDATE SET s = 'left', v = CASE WHEN a.v > 10 THEN a.v END""",
+    "INSERT INTO sales.t (id, s, v) VALUES ((SELECT max(id) + 1 FROM sales.t), 'next', (SELECT count(*) FROM source)), (99, (SELECT s FROM source WHERE id = -1), 1)",
     "UPDATE sales.t SET v = (SELECT max(v) FROM source), s = (SELECT s FROM source WHERE id = -1) WHERE v < (SELECT 10)",
     "DELETE FROM sales.t WHERE id IN (SELECT id FROM source WHERE gone UNION SELECT NULL) AND EXISTS (SELECT 1 FROM source)",
     "DELETE FROM sales.t WHERE s IN (SELECT s FROM source WHERE id = -1) OR NOT EXISTS (SELECT 1 FROM source)",

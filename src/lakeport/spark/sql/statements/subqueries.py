@@ -22,6 +22,7 @@ from lakeport.spark.sql.statements.model import (
     Query,
     Statement,
     Update,
+    Values,
 )
 from lakeport.spark.sql.statements.sources import Queries
 from lakeport.spark.sql.statements.tokens import Token, tokens_of
@@ -60,6 +61,9 @@ def without_subqueries(queries: Queries, statement: Statement) -> Statement:
         case Update():
             values, where = assigned(statement.assignments), optional(statement.where)
             return replace(statement, assignments=values, where=where)
+        case Insert(source=Values(rows)):
+            source = Values(tuple(tuple(map(text, row)) for row in rows))
+            return replace(statement, source=source, where=optional(statement.where))
         case Delete() | Insert():
             return replace(statement, where=optional(statement.where))
         case Merge():
@@ -75,6 +79,8 @@ def _replaced(queries: Queries, text: str) -> str:
         query = Query(text[tokens[first].end : tokens[last].start])
         words = [token.keyword for token in tokens[max(first - 2, 0) : first]]
         start = tokens[first].start
+        if words[-1:] in (["ANY"], ["SOME"], ["ALL"]):
+            raise UnsupportedError(f"{words[-1]} of a subquery is not supported here: write IN")
         if words[-1:] == ["EXISTS"]:
             start = tokens[first - 1].start
             value = "true" if _frame(queries, query).limit(1).count() else "false"
