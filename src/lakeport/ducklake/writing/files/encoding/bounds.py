@@ -53,6 +53,7 @@ _GEOMETRY_TYPES: Final = {
 }
 _DIMENSIONS: Final = {0: "", 1: "_z", 2: "_m", 3: "_zm"}
 _DECIMALS: Final = 10**6
+_INFINITE_TIMESTAMP: Final = 2**63 - 1
 
 
 def comparable(value: Any, column: Column) -> Any:
@@ -224,6 +225,9 @@ def _decimal_text(unscaled: int, precision: int, scale: int) -> str:
 
 
 def _timestamp(value: int, per_second: int, *, zoned: bool) -> str | None:
+    if abs(value) == _INFINITE_TIMESTAMP:
+        # As a number of nanoseconds it is in the year 2262, a text that DuckDB does not cast back.
+        return "infinity" if value > 0 else "-infinity"
     text = timestamp_text(value, per_second=per_second)
     return None if text is None else _shortened(text) + ("+00" if zoned else "")
 
