@@ -14,7 +14,7 @@ from lakeport._sharing import ONE_CORE
 from lakeport.catalog import RequestContext, request_scope
 from lakeport.ducklake import LocalEngine
 from lakeport.ducklake.turns import ScanTurns, Turns
-from tests.wait import wait_until
+from tests.wait import TIMEOUT_SECONDS, wait_until
 
 LARGE = 1 << 30
 
@@ -101,7 +101,7 @@ def test_a_large_scan_that_waits_goes_on_when_the_others_have_ended() -> None:
     assert wait_until(partial(_are_waiting, turns, 1))
 
     now = 2.0
-    waiting.join(10)
+    waiting.join(TIMEOUT_SECONDS)
 
     assert not waiting.is_alive()
 
