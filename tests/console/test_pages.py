@@ -25,6 +25,7 @@ def console_url(folder: Path, start_console: StartConsole) -> str:
             transaction.table("orders").update({"customer": "'bob'"}, "id = 1")
         lake.table("orders").add_column("note", "VARCHAR")
         lake.create_table(SCRIPT, {SCRIPT: "INTEGER"})
+        lake.create_view("customers", "SELECT DISTINCT customer FROM orders")
     return start_console("console", str(database), "--listen", "127.0.0.1:0")
 
 
@@ -130,3 +131,41 @@ def test_a_narrow_dark_screen_shows_the_same(tab: Tab) -> None:
     page.get_by_role("link", name="public.orders").wait_for()
     wide = page.evaluate("document.body.scrollWidth > window.innerWidth + 1")
     assert not wide
+
+
+def test_a_view_has_no_tabs_about_files(tab: Tab) -> None:
+    page = tab.open("/lake/shop/table?schema=public&name=customers")
+    page.get_by_role("tab", name="Rows").click()
+    page.get_by_role("cell", name="bob", exact=True).wait_for()
+    assert page.get_by_role("tab").all_inner_texts() == ["Columns", "Rows"]
+
+    page = tab.open("/lake/shop/table?schema=lakeport&name=schemas")
+    page.get_by_role("cell", name="name_in_lake", exact=True).wait_for()
+    assert page.get_by_role("tab").all_inner_texts() == ["Columns", "Rows"]
+
+
+def test_a_query_is_written_run_and_left_with_the_keyboard(tab: Tab) -> None:
+    page = tab.open("/lake/shop/query?sql=SELECT%201%20AS%20one")
+    editor = page.get_by_role("textbox", name="query")
+    page.get_by_role("button", name="Run", exact=True).wait_for()
+    editor.focus()
+    page.keyboard.press("Control+Enter")
+    page.get_by_text("1 row in").wait_for()
+    assert editor.inner_text().strip() == "SELECT 1 AS one"
+
+    editor.focus()
+    page.keyboard.press("Tab")
+    run = page.get_by_role("button", name="Run", exact=True)
+    assert run.evaluate("button => button === document.activeElement")
+
+
+def test_a_statement_that_writes_is_refused_with_a_sentence(tab: Tab) -> None:
+    page = tab.open("/lake/shop/query?sql=INSERT%20INTO%20orders%20VALUES%20(3)")
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("alert").get_by_text("they cannot write").wait_for()
+
+
+def test_the_address_of_a_table_without_its_name_has_a_page(tab: Tab) -> None:
+    page = tab.open("/lake/shop/table")
+    page.get_by_role("alert").wait_for()
+    page.get_by_role("heading", level=1).wait_for()

@@ -29,6 +29,7 @@ __all__ = [
     "column_facts",
     "file_facts",
     "growth",
+    "is_table_of_lake",
     "lake_facts",
     "layout",
     "partitions",
@@ -137,6 +138,15 @@ def lake_facts(client: Client, name: str, comment: str) -> LakeFacts:
 def is_lake(client: Client) -> bool:
     """Return whether a catalog is a lake, with tables about itself."""
     return any(schema.name == FUNCTIONS for schema in client.schemas())
+
+
+def is_table_of_lake(client: Client, schema: str, name: str) -> bool:
+    """Return whether a name is that of a table with files, not of a view or a function's table."""
+    if not is_lake(client):
+        return False
+    wanted = (col("schema_name") == schema) & (col("table_name") == name)
+    rows = client.table(f"{FUNCTIONS}.tables").scan(["table_type"], wanted).to_arrow()
+    return "BASE TABLE" in rows["table_type"].to_pylist()
 
 
 def tables(client: Client) -> list[TableFacts]:

@@ -22,6 +22,7 @@ _log = logging.getLogger("lakeport.console")
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_BROWSER_SECONDS: Final = 30.0
 _DARK: Final = {"yes": True, "no": False}
 _NARROW: Final = "w-full max-w-screen-xl mx-auto p-4 gap-4"
 _NAV: Final = "flex gap-x-3 sm:gap-x-4 order-last w-full sm:order-none sm:w-auto sm:ml-4"
@@ -51,13 +52,12 @@ class Page:
         if not self.visitors.is_known(self.browser):
             self.ask_to_sign_in()
             return
-        # The browser shows the frame while the content is read.
-        await ui.context.client.connected(timeout=30)
-        if self.dark is not None:
-            stored = await ui.run_javascript("localStorage.getItem('lakeport-dark')", timeout=30)
-            if stored in _DARK:
-                self.dark.set_value(_DARK[stored])
+        # The browser shows the frame and this while the content is read.
         waiting = ui.spinner(size="lg").props('aria-label="loading"')
+        try:
+            await self._wait_for_browser()
+        except TimeoutError:
+            return  # it has left, or runs no scripts
         try:
             if self.lake:
                 await self.read(self.client.refresh)
@@ -74,6 +74,16 @@ class Page:
             # A visitor who has left the page has removed all of it.
             if not waiting.is_deleted:
                 waiting.delete()
+
+    async def _wait_for_browser(self) -> None:
+        """Wait until the browser is connected, and show the page as dark as its last choice."""
+        await ui.context.client.connected(timeout=_BROWSER_SECONDS)
+        if self.dark is not None:
+            stored = await ui.run_javascript(
+                "localStorage.getItem('lakeport-dark')", timeout=_BROWSER_SECONDS
+            )
+            if stored in _DARK:
+                self.dark.set_value(_DARK[stored])
 
     def ask_to_sign_in(self) -> None:
         """Open the page that asks for a token, which leads back to this one."""

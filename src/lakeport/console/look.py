@@ -44,6 +44,16 @@ new MutationObserver(() => {
   document.querySelectorAll('.cm-content:not([aria-label])').forEach(
     e => e.setAttribute('aria-label', 'query'));
 }).observe(document.documentElement, {childList: true, subtree: true});
+// CodeMirror keeps the tabulator for itself, and makes a line of Ctrl+Enter.
+document.addEventListener('keydown', e => {
+  if (!e.target.closest || !e.target.closest('.cm-content')) return;
+  if (e.key === 'Tab') e.stopPropagation();
+  if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) {
+    e.preventDefault();
+    e.stopPropagation();
+    emitEvent('run-query');
+  }
+}, true);
 """
 
 

@@ -128,7 +128,10 @@ class Query:
         try:
             names = referenced_tables(query, {*tables, *aliases})
         except UnsupportedError as error:
-            raise InvalidInputError(str(error).replace("the view", "the query")) from None
+            reason = str(error).replace("the view", "the query")
+            if "Only SELECT statements" in reason:
+                reason = "queries of the console read, they cannot write: begin with SELECT or FROM"
+            raise InvalidInputError(reason) from None
         for key in sorted(names):
             schema, name = tables[aliases.get(key, key)]
             path = f"{duckdb_identifier(key[0])}.{duckdb_identifier(name)}"

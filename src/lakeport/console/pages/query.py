@@ -36,7 +36,10 @@ _NOW: Final = "now"
 
 async def show_query(page: Page, sql: str) -> None:
     """Show the editor. A query reads tables of the lake as the caller may."""
-    ui.label("DuckDB's SQL over the tables of this lake. Queries read; they cannot write.")
+    ui.label(
+        "DuckDB's SQL over the tables of this lake. Queries read; they cannot write. "
+        "Ctrl+Enter runs a query."
+    )
     editor = ui.codemirror(
         sql or "SELECT 42 AS answer", language="SQL", line_wrapping=True, theme="vscodeLight"
     )
@@ -86,6 +89,12 @@ async def show_query(page: Page, sql: str) -> None:
             versions, label="As of snapshot", value=_NOW, new_value_mode="add-unique"
         ).classes("w-48")
     result = ui.column().classes("w-full")
+
+    async def execute_by_key() -> None:
+        if run_button.enabled:
+            await execute()
+
+    ui.on("run-query", execute_by_key)
 
 
 def _version(chosen: object) -> int | None:

@@ -36,7 +36,7 @@ def register_pages(visitors: Visitors) -> None:
             await page.show(show_lake)
 
     @ui.page("/lake/{lake}/table", title="Table · Lakeport")
-    async def one_table(lake: str, schema: str, name: str) -> None:
+    async def one_table(lake: str, schema: str = "public", name: str = "") -> None:
         with frame(visitors, f"{schema}.{name}", lake=lake) as page:
             await page.show(lambda page: show_table(page, schema, name))
 

@@ -15,7 +15,7 @@ from lakeport.console.facts import (
     FileFacts,
     column_facts,
     file_facts,
-    is_lake,
+    is_table_of_lake,
     layout,
     partitions,
     row_counts,
@@ -59,9 +59,11 @@ async def show_table(page: Page, schema: str, name: str) -> None:
         query = f"{lake_path(page.lake)}/query?{urlencode({'sql': f'FROM {path}'})}"
         ui.button("Query", on_click=lambda: ui.navigate.to(query)).props("flat dense")
     shown: set[str] = set()
+    names = ["Columns", "Rows"]
+    if await page.read(is_table_of_lake, page.client, schema, name):
+        names += ["Files", "Layout", "History"]
     with ui.tabs().classes("w-full").props("align=left") as tabs:
-        names = ["Columns", "Rows", "Files", "Layout", "History"]
-        for each in names if await page.read(is_lake, page.client) else names[:2]:
+        for each in names:
             ui.tab(each)
     panels = {}
     with ui.tab_panels(tabs, value="Columns").classes("w-full bg-transparent"):
