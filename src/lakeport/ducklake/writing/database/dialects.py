@@ -89,8 +89,11 @@ class Dialect:
     def identifier(self, name: str) -> str:
         """Return a quoted name; a statement with parameters may contain it."""
         mark = "`" if self.kind == "mysql" else '"'
-        quoted = f"{mark}{name.replace(mark, mark * 2)}{mark}"
-        return quoted if self.placeholder == "?" else quoted.replace("%", "%%")
+        return self.literally(f"{mark}{name.replace(mark, mark * 2)}{mark}")
+
+    def literally(self, sql: str) -> str:
+        """Return SQL without parameters as the driver must get it, in which % begins one."""
+        return sql if self.placeholder == "?" else sql.replace("%", "%%")
 
     def table(self, schema: str | None, name: str) -> str:
         """Return the quoted name of a table."""

@@ -227,15 +227,14 @@ class CatalogWriter:
         )
 
     def _create_inlined_table(self, statement: CreateInlinedTable) -> None:
-        self.execute(
-            create_inlined_table(
-                self.database.kind,
-                statement.name,
-                statement.columns,
-                schema=self.database.schema,
-                has_prefix=statement.has_prefix,
-            )
+        sql = create_inlined_table(
+            self.database.kind,
+            statement.name,
+            statement.columns,
+            schema=self.database.schema,
+            has_prefix=statement.has_prefix,
         )
+        self.execute(self.dialect.literally(sql))
 
     def _insert_inlined_rows(self, statement: InsertInlinedRows) -> None:
         encoded = encode_rows(self.database.kind, statement.rows, statement.columns)
