@@ -17,7 +17,7 @@ from lakeport.errors import CancelledError, ConstraintError, LakeportError, Unav
 from lakeport.filters import col
 from tests.client.conftest import Attach
 from tests.client.handwritten_server import REUSE, HandwrittenServer, endpoints
-from tests.wait import TIMEOUT_SECONDS
+from tests.wait import TIMEOUT_SECONDS, wait_until
 
 SCHEMA = pa.schema([("x", pa.int64())])
 BATCH = pa.record_batch({"x": range(1000)})
@@ -144,18 +144,24 @@ def test_one_failing_endpoint_fails_the_scan(attach_client: Attach) -> None:
 def test_a_server_that_does_not_answer_runs_into_the_timeout(
     handwritten_server: HandwrittenServer,
 ) -> None:
-    release = threading.Event()
+    release, asked = threading.Event(), threading.Event()
 
     def hang() -> Any:
+        asked.set()
         release.wait(TIMEOUT_SECONDS)
         return flight.RecordBatchStream(handwritten_server.tables["t"].full_schema.empty_table())
 
     handwritten_server.stream = hang
     try:
         with connect(handwritten_server.location, catalog="db", timeout=0.5) as client:
-            table = client.table("w.t")
-            with pytest.raises(LakeportError):
-                table.scan().to_arrow()
+
+            def ends_while_the_stream_hangs() -> bool:
+                with pytest.raises(LakeportError):
+                    client.table("w.t").scan().to_arrow()
+                # On a busy machine a call before the stream may have taken as long.
+                return asked.is_set()
+
+            assert wait_until(ends_while_the_stream_hangs)
     finally:
         release.set()
 
