@@ -32,12 +32,15 @@ def statements(spark: Any, lake: str, folder: Path) -> Any:
     """Merge and insert rows by statements, whose queries run on the cluster."""
     with _new_lake(spark, folder / "statements") as made:
         made.create_table_as("w", spark.range(0, 3000, 1, 2).selectExpr("id", "id % 3 AS k"))
-        made.create_table("copy", {"id": "BIGINT", "k": "BIGINT"})
+        made.create_table(
+            "copy", {"id": "BIGINT", "k": "BIGINT", "l": "STRUCT(a BIGINT, b BIGINT)[]"}
+        )
         source = "(SELECT id + 2990 AS id, 7L AS k FROM range(20)) AS s"
         clauses = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         made.sql(f"MERGE INTO w USING {source} ON w.id = s.id {clauses}", spark=spark)
-        made.sql("INSERT INTO copy SELECT id, k FROM w WHERE id < 5", spark=spark)
-        counts = [("w", "true"), ("w", "k = 7"), ("copy", "true")]
+        pairs = "array(named_struct('b', k, 'a', id))"
+        made.sql(f"INSERT INTO copy SELECT id + 0.4, k, {pairs} FROM w WHERE id < 5", spark=spark)
+        counts = [("w", "true"), ("w", "k = 7"), ("copy", "l[1].a = id AND l[1].b = k")]
         return [made.table(t).scan(["id"], f).to_arrow(engine="local").num_rows for t, f in counts]
 
 
