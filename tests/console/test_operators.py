@@ -110,7 +110,10 @@ def test_who_may_not_maintain_gets_a_sentence(tab: Tab) -> None:
     page = tab.open("/lake/shop/maintenance")
     page.get_by_text("This page is for those who maintain the lake").wait_for()
     assert page.get_by_role("button", name="Run maintenance").count() == 0
-    assert tab.open("/").get_by_role("link", name="health:").count() == 0
+    page = tab.open("/")
+    page.get_by_role("link", name="shop", exact=True).wait_for()
+    page.locator("[aria-label=loading]").wait_for(state="detached")
+    assert page.get_by_role("link", name="health:").count() == 0
 
 
 def test_activity_shows_which_files_a_scan_leaves_out_and_why(tab: Tab) -> None:
