@@ -215,13 +215,46 @@ def test_what_cannot_be_done_is_one_sentence(
 
 
 def test_rows_that_a_format_cannot_hold_leave_no_file(
-    location: str, lakeport_command: Command, tmp_path: Path
+    lakeport_command: Command, tmp_path: Path
 ) -> None:
-    result = lakeport_command("query", location, "trips", "--output", str(tmp_path / "rows.csv"))
+    rows = pa.table({"span": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
+    with Server(CatalogBuilder("c").schema("s").table("t", rows).build()) as server:
+        file = tmp_path / "rows.parquet"
+        result = lakeport_command("query", server.location, "t", "--output", str(file))
 
     assert result.exit_code == 1
-    assert "rows.csv cannot hold these rows" in result.stderr
+    assert "rows.parquet cannot hold these rows" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_values_are_shown_and_saved_as_duckdb_writes_them(
+    lakeport_command: Command, tmp_path: Path
+) -> None:
+    rows = pa.table(
+        {
+            "flag": [True, None],
+            "list": pa.array([[1, None], []], pa.list_(pa.int32())),
+            "fields": [{"a": None, "b": "x"}, None],
+            "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32())),
+            "bytes": [b"\xaaa", None],
+            "span": pa.array([(1, 2, 0), None], pa.month_day_nano_interval()),
+        }
+    )
+    with Server(CatalogBuilder("c").schema("s").table("t", rows).build()) as server:
+        shown = lakeport_command("query", server.location, "t").stdout
+        file = tmp_path / "rows.csv"
+        lakeport_command("query", server.location, "t", "--output", str(file))
+
+    lines = [line.split("│")[1:-1] for line in shown.splitlines() if line.startswith("│")]
+    assert [[value.strip() for value in line] for line in lines] == [
+        ["true", "[1, NULL]", "{'a': NULL, 'b': x}", "{k=1}", "\\xAAa", "1 month 2 days"],
+        ["NULL", "[]", "NULL", "NULL", "NULL", "NULL"],
+    ]  # fmt: skip
+    assert file.read_text().splitlines() == [
+        '"flag","list","fields","map","bytes","span"',
+        'true,"[1, NULL]","{\'a\': NULL, \'b\': x}","{k=1}","\\xAAa","1 month 2 days"',
+        ',"[]",,,,',
+    ]
 
 
 def test_nobody_listening_is_one_sentence(lakeport_command: Command) -> None:

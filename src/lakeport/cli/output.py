@@ -14,9 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lakeport._wording import counted
-from lakeport.arrow import combine
 from lakeport.errors import DefinitionError, UnsupportedError, first_line
-from lakeport.types import Column, duckdb_cast
+from lakeport.types import duckdb_texts, fits_csv
 
 __all__ = [
     "ROWS_SHOWN",
@@ -66,7 +65,9 @@ def show_rows(
     table = Table()
     for name in rows.schema.names:
         table.add_column(cell(name))
-    for row in zip(*(_values(column) for column in first.slice(0, max_rows).columns), strict=True):
+    shown = zip(first.slice(0, max_rows).columns, first.schema, strict=True)
+    texts = [duckdb_texts(values, field).to_pylist() for values, field in shown]
+    for row in zip(*texts, strict=True):
         table.add_row(*(cell(value) for value in row))
     console.print(table)
     more = first.num_rows > max_rows
@@ -126,15 +127,6 @@ def _first(rows: pa.RecordBatchReader, count: int) -> pa.Table:
     return pa.Table.from_batches(batches, rows.schema)
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column; as DuckDB's text if Python cannot represent a time."""
-    try:
-        return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
-    except OverflowError:
-        text = duckdb_cast(combine(column), Column(id=0, name="value", type="varchar"))
-        return text.to_pylist()  # type: ignore[no-any-return]
-
-
 @contextmanager
 def _complete(path: Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -153,10 +145,27 @@ def _parquet(path: Path, schema: pa.Schema) -> _Writer:
     return pq.ParquetWriter(path, schema)  # type: ignore[no-any-return]
 
 
-def _csv(path: Path, schema: pa.Schema) -> _Writer:
-    from pyarrow import csv
+class _CsvWriter:
+    """Writes CSV; values of nested and of DuckDB's own types are DuckDB's text."""
 
-    return csv.CSVWriter(path, schema)  # type: ignore[no-any-return]
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        from pyarrow import csv
+
+        self._own_schema = schema
+        self._schema = pa.schema(
+            [f if fits_csv(f.type) else pa.field(f.name, pa.string()) for f in schema]
+        )
+        self._writer = csv.CSVWriter(path, self._schema)
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        arrays = [
+            values if fits_csv(field.type) else duckdb_texts(values, field)
+            for values, field in zip(batch.columns, self._own_schema, strict=True)
+        ]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def _arrow(path: Path, schema: pa.Schema) -> _Writer:
@@ -165,6 +174,6 @@ def _arrow(path: Path, schema: pa.Schema) -> _Writer:
 
 _WRITERS: Final[dict[str, Callable[[Path, pa.Schema], _Writer]]] = {
     ".parquet": _parquet,
-    ".csv": _csv,
+    ".csv": _CsvWriter,
     ".arrow": _arrow,
 }

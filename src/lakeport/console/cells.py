@@ -6,18 +6,16 @@ differently. The functions of this module block; pages call them in threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
-import pyarrow.types as pt
 from pyarrow import parquet as pq
 
-from lakeport.arrow import combine, thread_connection
-from lakeport.types import BY_ID, from_arrow_type
+from lakeport.types import BY_ID, duckdb_texts, fits_csv, from_arrow_type, run_over_values
 
 __all__ = [
     "Cells",
@@ -42,12 +40,12 @@ class Cells:
     @classmethod
     def of(cls, rows: pa.Table) -> Cells:
         """Return the rows with the text of each value."""
-        return cls(rows=rows, texts=[_short_texts(column) for column in _columns(rows)])
+        return cls(rows=rows, texts=[_short_texts(*column) for column in _columns(rows)])
 
     @cached_property
     def ranks(self) -> Sequence[Sequence[int]]:
         """The place of each value in the order of its column, for each column; NULL is first."""
-        return [_ranks(column) for column in _columns(self.rows)]
+        return [_ranks(*column) for column in _columns(self.rows)]
 
 
 def shown(text: str) -> str:
@@ -63,7 +61,7 @@ def shown_value(value: Any, type: pa.DataType) -> str:
         array = pa.array([value], type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return shown(str(value))
-    return _short_texts(pa.table({"v": array}))[0] or ""
+    return _short_texts(array, pa.field("v", type))[0] or ""
 
 
 def is_number(type: pa.DataType) -> bool:
@@ -74,111 +72,74 @@ def is_number(type: pa.DataType) -> bool:
 
 def chart_values(rows: pa.Table, column: int) -> list[float | None]:
     """Return the numbers of a column; None for NULL, NaN and infinity."""
-    sql = "SELECT CASE WHEN isfinite(d) THEN d END FROM (SELECT v::DOUBLE AS d FROM cells)"
-    values: list[float | None] = _run(_columns(rows)[column], sql).to_pylist()
+    sql = "SELECT CASE WHEN isfinite(d) THEN d END FROM (SELECT v::DOUBLE AS d FROM column_values)"
+    numbers = run_over_values(rows.column(column), rows.schema.field(column), sql)
+    values: list[float | None] = numbers.to_pylist()
     return values
 
 
 def with_file_types(rows: pa.Table, kind: str) -> pa.Table:
     """Return rows for a file of a kind: columns that it cannot hold are DuckDB's text."""
     arrays, fields = [], []
-    for field, column in zip(rows.schema, _columns(rows), strict=True):
-        values = column["v"]
+    for values, field in _columns(rows):
         if isinstance(field.type, pa.BaseExtensionType) and is_number(field.type):
-            values = _integers(column)
-        elif not _FITS[kind](column):
-            values = _texts(column)
-        is_same = values.type == field.type
-        arrays.append(values)
-        fields.append(field if is_same else pa.field(field.name, values.type))
+            held = _integers(values, field)
+        else:
+            held = values if _FITS[kind](field.type) else duckdb_texts(values, field)
+        is_same = held.type == field.type
+        arrays.append(held)
+        fields.append(field if is_same else pa.field(field.name, held.type))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _fits_csv(column: pa.Table) -> bool:
-    type = column.schema.field("v").type
-    return bool(
-        pt.is_integer(type)
-        or pt.is_floating(type)
-        or pt.is_decimal(type)
-        or pt.is_boolean(type)
-        or pt.is_string(type)
-        or pt.is_large_string(type)
-    )
-
-
-def _fits_parquet(column: pa.Table) -> bool:
+def _fits_parquet(type: pa.DataType) -> bool:
     # Parquet files would have the bytes of DuckDB's own types, which their readers cannot use.
-    if "arrow.opaque" in str(column.schema.field("v").type):
+    if "arrow.opaque" in str(type):
         return False
     try:
-        pq.write_table(column.slice(0, 0), pa.BufferOutputStream())
+        pq.write_table(pa.schema([("v", type)]).empty_table(), pa.BufferOutputStream())
     except pa.ArrowException:
         return False
     return True
 
 
-_FITS: Final[dict[str, Callable[[pa.Table], bool]]] = {
-    "csv": _fits_csv,
+_FITS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
+    "csv": fits_csv,
     "parquet": _fits_parquet,
     "arrow": lambda _: True,
 }
 
 
-def _integers(column: pa.Table) -> pa.Array:
+def _integers(values: pa.ChunkedArray, field: pa.Field) -> pa.Array:
     """Return integers of 128 bits, such as sums, as decimals, which every reader knows."""
     try:
-        return _run(column, "SELECT v::DECIMAL(38, 0) FROM cells")
+        return run_over_values(values, field, "SELECT v::DECIMAL(38, 0) FROM column_values")
     except duckdb.Error:
-        return _texts(column)
+        return duckdb_texts(values, field)
 
 
-def _columns(rows: pa.Table) -> list[pa.Table]:
-    """Return each column as a table of its own, because two may have one name."""
-    return [
-        pa.Table.from_arrays([column], schema=pa.schema([field.with_name("v")]))
-        for field, column in zip(rows.schema, rows.columns, strict=True)
-    ]
+def _columns(rows: pa.Table) -> Iterator[tuple[pa.ChunkedArray, pa.Field]]:
+    """Yield each column with its field, because two may have one name."""
+    return zip(rows.columns, rows.schema, strict=True)
 
 
-def _short_texts(column: pa.Table) -> list[str | None]:
+def _short_texts(values: pa.Array | pa.ChunkedArray, field: pa.Field) -> list[str | None]:
     short = f"CASE WHEN length(text) > {_MAX_CELL} THEN text[:{_MAX_CELL}] || '…' ELSE text END"
+    sql = f"SELECT {short} FROM (SELECT v::VARCHAR AS text FROM column_values)"  # noqa: S608
     try:
-        texts = _run(column, f"SELECT {short} FROM (SELECT v::VARCHAR AS text FROM cells)")  # noqa: S608
+        found: list[str | None] = run_over_values(values, field, sql).to_pylist()
     except (duckdb.Error, pa.ArrowException):
-        return [None if text is None else shown(text) for text in _python_texts(column)]
-    found: list[str | None] = texts.to_pylist()
+        return [text and shown(text) for text in duckdb_texts(values, field).to_pylist()]
     return found
 
 
-def _texts(column: pa.Table) -> pa.Array:
-    try:
-        return _run(column, "SELECT v::VARCHAR FROM cells")
-    except (duckdb.Error, pa.ArrowException):
-        return pa.array(_python_texts(column), pa.string())
-
-
-def _python_texts(column: pa.Table) -> list[str | None]:
-    """Return the text of values that DuckDB cannot read, such as decimals of 76 digits."""
-    return [None if value is None else str(value) for value in column["v"].to_pylist()]
-
-
-def _ranks(column: pa.Table) -> list[int]:
+def _ranks(values: pa.ChunkedArray, field: pa.Field) -> list[int]:
     sql = (
         "SELECT rank() OVER (ORDER BY v NULLS FIRST) "
-        "FROM (SELECT v, row_number() OVER () AS n FROM cells) ORDER BY n"
+        "FROM (SELECT v, row_number() OVER () AS n FROM column_values) ORDER BY n"
     )
     try:
-        found: list[int] = _run(column, sql).to_pylist()
+        found: list[int] = run_over_values(values, field, sql).to_pylist()
     except (duckdb.Error, pa.ArrowException):
-        return [0] * column.num_rows
+        return [0] * len(values)
     return found
-
-
-def _run(column: pa.Table, sql: str) -> pa.Array:
-    """Return the one column of a query over a table `cells`."""
-    connection = thread_connection()
-    connection.register("cells", column)
-    try:
-        return combine(connection.execute(sql).to_arrow_table().column(0))
-    finally:
-        connection.unregister("cells")

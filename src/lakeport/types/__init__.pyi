@@ -54,6 +54,7 @@ from .table import (
     find_type,
     normalize,
 )
+from .texts import duckdb_texts, fits_csv, run_over_values
 from .values import (
     _WIDE_IDS,
     INTEGER_RANGES,
@@ -106,10 +107,12 @@ __all__ = [
     "duckdb_identifier",
     "duckdb_literal",
     "duckdb_string",
+    "duckdb_texts",
     "duckdb_type",
     "expression_type",
     "field_id",
     "find_type",
+    "fits_csv",
     "fold_name",
     "from_arrow_type",
     "has_spark_type",
@@ -120,6 +123,7 @@ __all__ = [
     "normalize",
     "parse_value",
     "preserves_value",
+    "run_over_values",
     "select_expression",
     "spark_can_write",
     "spark_cast_type",
