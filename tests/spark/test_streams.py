@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -170,8 +171,14 @@ def run_and_kill(real: RealLake, checkpoints: Path, seconds: float) -> None:
     for _ in range(4):
         if is_killed(real, checkpoints, seconds, log):
             return
-        assert BUSY in log.read_text(), log.read_text()[-4000:]
-    raise AssertionError(log.read_text()[-4000:])
+        assert BUSY in log.read_text(), errors_in(log)
+    raise AssertionError(errors_in(log))
+
+
+def errors_in(log: Path) -> str:
+    """Return the lines of a log that name errors, without the places in Spark's code."""
+    lines = log.read_text().splitlines()
+    return "\n".join(line for line in lines if re.search("Error|Exception|Caused by", line))[:4000]
 
 
 def is_killed(real: RealLake, checkpoints: Path, seconds: float, log: Path) -> bool:
