@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -63,6 +64,18 @@ def query_page(tab: Tab, sql: str) -> Any:
     return page
 
 
+@contextmanager
+def the_only_place_taken(client: Any) -> Iterator[None]:
+    """Run a scan, which ends when its reader is deleted.
+
+    Playwright keeps the local variables of the functions that call it, so a test has no reader.
+    """
+    reader = client.table("public.big").scan().to_reader()
+    reader.read_next_batch()
+    yield
+    del reader
+
+
 def waiting(client: Any) -> bool:
     rows = client.table("lakeport.queries").scan().to_arrow().to_pylist()
     return any(row["table"] == "public.orders" and "its turn" in row["progress"] for row in rows)
@@ -72,17 +85,14 @@ def test_a_query_that_waits_for_its_turn_is_cancelled_and_leaves_the_queue(
     tab: Tab, client: Any
 ) -> None:
     page = query_page(tab, "FROM orders")
-    # This scan has the only place until its reader is deleted.
-    reader = client.table("public.big").scan().to_reader()
-    reader.read_next_batch()
-    page.get_by_role("button", name="Run", exact=True).click()
-    assert wait_until(lambda: waiting(client))
+    with the_only_place_taken(client):
+        page.get_by_role("button", name="Run", exact=True).click()
+        assert wait_until(lambda: waiting(client))
 
-    page.get_by_role("button", name="Cancel", exact=True).click()
+        page.get_by_role("button", name="Cancel", exact=True).click()
 
-    page.get_by_role("alert").get_by_text("the query was cancelled").wait_for()
-    assert not waiting(client)
-    del reader
+        page.get_by_role("alert").get_by_text("the query was cancelled").wait_for()
+        assert not waiting(client)
 
 
 def test_cancelling_a_query_that_has_ended_does_nothing(tab: Tab) -> None:
