@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import sqlalchemy as sa
 
@@ -31,7 +31,7 @@ from lakeport.ducklake.metadata.rows import (
     TableStatsRow,
     VersionedRow,
 )
-from lakeport.ducklake.metadata.union_query import UnionQuery
+from lakeport.ducklake.metadata.union_query import QueryResult, UnionQuery
 from lakeport.ducklake.snapshots import parse_catalog_timestamp
 from lakeport.ducklake.writing.change_set import ChangeSet, DataChanges, TableChange
 from lakeport.ducklake.writing.database import CatalogWriter
@@ -40,6 +40,8 @@ from lakeport.ducklake.writing.written import MappedColumn
 from lakeport.errors import CorruptLakeError
 
 __all__ = ["CommitState", "TableCommitState", "read_state"]
+
+_NO_TABLE: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +92,15 @@ class CommitState:
 
 def read_state(writer: CatalogWriter, catalog: CatalogReader, changes: ChangeSet) -> CommitState:
     """Read the latest snapshot, the changes since the base, and the state of touched tables."""
+    touched = [change for change in changes.tables if change.before is not None]
+    # Most commits touch one table, whose state is read by the same query.
+    first = touched[0].id if touched else _NO_TABLE
     rows = catalog.run(
-        writer.connection, "commit_snapshots", lambda: _snapshots(catalog), base=changes.base
+        writer.connection,
+        "commit_state",
+        lambda: _state_query(catalog),
+        base=changes.base,
+        table_id=first,
     )
     snapshots = {row.snapshot_id: row for row in rows[SnapshotRow]}
     if not snapshots:
@@ -105,11 +114,11 @@ def read_state(writer: CatalogWriter, catalog: CatalogReader, changes: ChangeSet
         for change in parse_changes(row.changes_made)
         if change.keyword == "altered_table"
     }
-    tables = {
-        change.id: _table_state(writer, catalog, change, is_altered=change.id in altered)
-        for change in changes.tables
-        if change.before is not None
-    }
+    tables = {}
+    for change in touched:
+        found = rows if change.id == first else _table_rows(writer, catalog, change.id)
+        is_altered = change.id in altered
+        tables[change.id] = _table_state(writer, change, found, is_altered=is_altered)
     return CommitState(
         latest=latest,
         time=max(writer.now, previous + timedelta(microseconds=1)),
@@ -131,37 +140,45 @@ def _metadata(writer: CatalogWriter, changes: ChangeSet) -> dict[tuple[int, str]
     }
 
 
-def _snapshots(catalog: CatalogReader) -> UnionQuery:
+def _state_query(catalog: CatalogReader) -> UnionQuery:
     base = sa.bindparam("base", type_=sa.BigInteger)
     query = UnionQuery()
     snapshot, changes = catalog.tables[SnapshotRow], catalog.tables[SnapshotChangesRow]
     query.add(SnapshotRow, snapshot, snapshot.c.snapshot_id >= base)
     query.add(SnapshotChangesRow, changes, changes.c.snapshot_id > base)
+    _add_table(query, catalog)
     return query
 
 
 def _table_query(catalog: CatalogReader) -> UnionQuery:
-    table_id = sa.bindparam("table_id", type_=sa.BigInteger)
     query = UnionQuery()
+    _add_table(query, catalog)
+    return query
+
+
+def _add_table(query: UnionQuery, catalog: CatalogReader) -> None:
+    table_id = sa.bindparam("table_id", type_=sa.BigInteger)
     table = catalog.tables[TableRow]
     query.add(TableRow, table, table.c.table_id == table_id, table.c.end_snapshot.is_(None))
     for row in (TableStatsRow, TableColumnStatsRow, InlinedDataTableRow):
         source = catalog.tables[row]
         query.add(row, source, source.c.table_id == table_id)
-    return query
+
+
+def _table_rows(writer: CatalogWriter, catalog: CatalogReader, table_id: int) -> QueryResult:
+    return catalog.run(
+        writer.connection, "commit_table", lambda: _table_query(catalog), table_id=table_id
+    )
 
 
 def _table_state(
     writer: CatalogWriter,
-    catalog: CatalogReader,
     change: TableChange,
+    rows: QueryResult,
     *,
     is_altered: bool,
 ) -> TableCommitState:
     table_id, data = change.id, change.data
-    rows = catalog.run(
-        writer.connection, "commit_table", lambda: _table_query(catalog), table_id=table_id
-    )
     touched = {
         *(read.data_file_id for read in data.read),
         *(file.data_file_id for file in data.delete_files),
