@@ -9,8 +9,9 @@ from typing import Any
 import duckdb
 import pytest
 
+from lakeport import Lake
 from lakeport.errors import UnsupportedError
-from tests.fixtures_lakes import LakeMaker
+from tests.fixtures_lakes import LakeMaker, RealLake
 
 VARIANTS = {
     "STRUCT(a INTEGER, v VARIANT)": ("{'a': 1, 'v': 42::VARIANT}", {"a": 1, "v": "42"}),
@@ -54,6 +55,19 @@ def test_a_nested_variant_is_inlined_in_a_duckdb_file(make_lake: LakeMaker, type
         *real.query(f"SELECT ({sql})::VARCHAR"),
         (None,),
     ]
+
+
+@pytest.mark.parametrize("type", ["VARIANT", *VARIANTS])
+def test_a_lake_that_is_created_in_a_duckdb_file_holds_variants(
+    reference: duckdb.DuckDBPyConnection, tmp_path: Path, type: str
+) -> None:
+    sql, value = VARIANTS.get(type, ("42::VARIANT", "42"))
+    real = RealLake(reference, f"ducklake:{tmp_path}/m.ducklake", f"{tmp_path}/data/")
+    with Lake.create(real.uri, data_path=real.data_path) as lake:
+        lake.create_table("t", {"c": type}).append([{"c": value}])
+
+    assert real.query("SELECT c::VARCHAR FROM t") == real.query(f"SELECT ({sql})::VARCHAR")
+    real.detach()
 
 
 @pytest.mark.parametrize("count", [1, 20])

@@ -189,8 +189,10 @@ def _open_duckdb(path: str) -> Any:
     import duckdb
     from duckdb_engine import ConnectionWrapper
 
+    # The reference makes files of this version, too: only they can hold variants.
+    new_file = {} if Path(path).exists() else {"storage_compatibility_version": "v1.5.0"}
     with for_database():
-        return ConnectionWrapper(duckdb.connect(path))
+        return ConnectionWrapper(duckdb.connect(path, config=new_file))
 
 
 def _open_sqlite(path: str, timeout: float) -> Any:
