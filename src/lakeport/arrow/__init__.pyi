@@ -13,6 +13,7 @@ from .batches import (
 from .cancelling_reader import CancellingReader
 from .conversion import Alignment, SchemaAdapter, convert
 from .duckdb_connection import (
+    LOSSLESS_SETTINGS,
     arrow_query,
     give_back_cursor,
     register_rows,
@@ -34,6 +35,7 @@ from .nested import (
 from .readers import RowsLike, RowSource, arrow_table, as_reader, reader_of
 
 __all__ = [
+    "LOSSLESS_SETTINGS",
     "Alignment",
     "CancellingReader",
     "RowSource",

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 __all__ = [
+    "LOSSLESS_SETTINGS",
     "arrow_query",
     "give_back_cursor",
     "register_rows",
@@ -26,7 +27,8 @@ __all__ = [
     "thread_sandbox",
 ]
 
-_SETTINGS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
+LOSSLESS_SETTINGS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
+"""Values become Arrow without loss, and times with a zone are in UTC."""
 _NO_ACCESS: Final = """
     SET python_enable_replacements = false;
     SET autoinstall_known_extensions = false;
@@ -119,7 +121,7 @@ def thread_connection() -> Any:
         import duckdb
 
         own.connection = duckdb.connect(config={"threads": 1})
-        own.connection.execute(_SETTINGS)
+        own.connection.execute(LOSSLESS_SETTINGS)
     return own.connection
 
 
@@ -162,7 +164,7 @@ def take_cursor() -> Any:
     if free:
         return free.pop()
     cursor = thread_connection().cursor()
-    cursor.execute(_SETTINGS)
+    cursor.execute(LOSSLESS_SETTINGS)
     return cursor
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakeport.airport.client import Client
-from lakeport.arrow import arrow_query, sandbox
+from lakeport.arrow import LOSSLESS_SETTINGS, arrow_query, sandbox
 from lakeport.ducklake import View
 from lakeport.ducklake.views import TableDataset, TableKey, referenced_tables, table_key
 from lakeport.errors import (
@@ -34,7 +34,6 @@ MAX_RESULT_BYTES: Final = 256 * 1024 * 1024
 """A result in memory is cut at this size."""
 
 _MEMORY: Final = "1GB"
-_SETTINGS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
 _BATCH_ROWS: Final = 16_384
 
 
@@ -180,4 +179,4 @@ class Query:
 
 
 def _configure(connection: Any) -> None:
-    connection.execute(_SETTINGS)
+    connection.execute(LOSSLESS_SETTINGS)

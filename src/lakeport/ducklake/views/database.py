@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from lakeport.arrow import CancellingReader, SchemaAdapter, arrow_query, sandbox
+from lakeport.arrow import LOSSLESS_SETTINGS, CancellingReader, SchemaAdapter, arrow_query, sandbox
 from lakeport.ducklake.model import View
 from lakeport.ducklake.views.dataset import InexactFilterError, ReadTable, TableDataset
 from lakeport.ducklake.views.references import used_macros
@@ -53,7 +53,6 @@ T = TypeVar("T", bound=TableLike)
 _BATCH_ROWS: Final = 65_536
 # DuckDB 1.5 fails where a join pushes the values of its other side into a scan of these.
 _NEVER_PUSHED: Final = frozenset({"UUID", "HUGEINT", "UHUGEINT"})
-_LOSSLESS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
 
 
 class ViewDatabase:
@@ -111,7 +110,7 @@ class ViewDatabase:
         with self._lock:
             if self._database is None:
                 self._database = sandbox(
-                    lambda database: database.execute(_LOSSLESS), **self._settings
+                    lambda database: database.execute(LOSSLESS_SETTINGS), **self._settings
                 )
             return self._database.cursor()
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from lakeport.arrow import arrow_query, sandbox
+from lakeport.arrow import LOSSLESS_SETTINGS, arrow_query, sandbox
 from lakeport.catalog import current_request
 from lakeport.errors import CancelledError, InvalidInputError, UnavailableError, first_line
 
@@ -98,7 +98,7 @@ def open_database() -> Any:
     import duckdb
 
     def prepare(database: Any) -> None:
-        database.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
+        database.execute(LOSSLESS_SETTINGS)
         # Clients of DuckDB 1.5 send lambdas with an arrow, which DuckDB 2.0 rejects by default.
         with suppress(duckdb.CatalogException):
             database.execute("SET GLOBAL lambda_syntax = 'ENABLE_SINGLE_ARROW'")

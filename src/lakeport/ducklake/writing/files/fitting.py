@@ -15,7 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from lakeport.arrow import combine, null_count, rebuild_list, rebuild_map, relabel, sandbox
+from lakeport.arrow import (
+    LOSSLESS_SETTINGS,
+    combine,
+    null_count,
+    rebuild_list,
+    rebuild_map,
+    relabel,
+    sandbox,
+)
 from lakeport.ducklake.writing.ddl.defaults import check_default
 from lakeport.ducklake.writing.files.stand_ins import stand_in_converter
 from lakeport.errors import (
@@ -172,9 +180,7 @@ def _expression(column: Column, sql: str) -> _ColumnMaker:
 
     # Another writer may have recorded the default.
     check_default(column, sql)
-    connection = sandbox(
-        lambda fresh: fresh.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
-    )
+    connection = sandbox(lambda fresh: fresh.execute(LOSSLESS_SETTINGS))
     # In one transaction, now() is the same for all rows of a statement.
     connection.begin()
 

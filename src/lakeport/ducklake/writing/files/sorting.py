@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakeport.arrow import relabel, sandbox
+from lakeport.arrow import LOSSLESS_SETTINGS, relabel, sandbox
 from lakeport.ducklake.model import SortField
 from lakeport.errors import InvalidInputError, first_line
 
@@ -20,7 +20,6 @@ __all__ = ["sorted_batches"]
 
 _MEMORY: Final = "1GB"
 _BATCH_ROWS: Final = 122_880
-_SETTINGS: Final = "SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'"
 
 
 def sorted_batches(
@@ -39,7 +38,7 @@ def sorted_batches(
         tempfile.TemporaryDirectory(prefix="lakeport-sort-") as folder,
         # The expressions are those of any writer of the lake.
         sandbox(
-            lambda fresh: fresh.execute(_SETTINGS),
+            lambda fresh: fresh.execute(LOSSLESS_SETTINGS),
             memory_limit=_MEMORY,
             temp_directory=folder,
             threads=str(os.cpu_count() or 1),
